@@ -11,6 +11,7 @@
 #include "mediator/base/clock.h"
 #include "mediator/base/limits.h"
 #include "mediator/core/names.h"
+#include "mediator/daemon/scheduling/sharing_checks.h"
 #include "mediator/daemon/scheduling/side_by_side.h"
 #include "mediator/daemon/scheduling/spatial.h"
 #include "mediator/daemon/scheduling/time_slices.h"
@@ -71,9 +72,11 @@ AccountingSettings accounting_settings(const Config& c, bool nvidia) {
 }
 
 // How sessions are made of this configuration. `sms`: of a GPU shared in space; 0: it is not.
-SessionSettings session_settings(const Config& config, bool nvidia, uint32_t sms) {
+SessionSettings session_settings(const Config& config, bool nvidia, uint32_t sms,
+                                 const std::vector<std::string>& environment) {
   SessionSettings s;
   s.nvidia = nvidia;
+  if (nvidia && config.side_by_side()) s.mps_pipes = value_of(environment, kMpsPipes);
   s.spatial_sms = sms;
   s.library = nvidia ? config.nvidia_library : config.soft_library;
   s.soft_gpu_file = nvidia ? "" : config.soft_gpu_path();
@@ -127,6 +130,7 @@ std::vector<std::string> worker_environment(const Config& config, bool nvidia) {
     if (config.slices) variables.emplace("SLUICE_SOFT_MODE", "timeslice");
     if (config.soft_threads) variables["SLUICE_SOFT_THREADS"] = std::to_string(config.soft_threads);
   }
+  if (nvidia && config.side_by_side()) variables.emplace(kMpsPipes, config.mps_pipes);
   for (const auto& [name, value] : config.worker_environment) variables[name] = value;
   std::vector<std::string> list;
   for (const auto& [name, value] : variables) list.push_back(name + "=" + value);
@@ -195,7 +199,7 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   if (identity)
     if (auto gave = give_up_privileges(*identity); !gave) return gave;
 
-  SessionSettings settings = session_settings(config_, nvidia, *sms);
+  SessionSettings settings = session_settings(config_, nvidia, *sms, environment);
   if (settings.soft_gpu_file.size() >= sizeof(worker_protocol::Start::soft_gpu_file))
     return Error{ENAMETOOLONG, "device.soft_file is longer than 255 bytes"};
   executor_->ring_on_evict(worker_protocol::is_forwarded(settings.signal));
@@ -258,9 +262,7 @@ Result<void> Daemon::start_spawner(bool nvidia, const std::vector<std::string>& 
   spec.uids = config_.worker_uids;
   // The software GPU records faults itself; a log that is named is read all the same.
   if (nvidia || config_.kernel_log != Config().kernel_log) spec.kernel_log = config_.kernel_log;
-  const std::string mps = "CUDA_MPS_PIPE_DIRECTORY=";
-  for (const std::string& e : environment)
-    if (nvidia && e.rfind(mps, 0) == 0) spec.mps = e.substr(mps.size());
+  if (nvidia) spec.mps = value_of(environment, kMpsPipes);
   auto spawner = io::Spawner::start(io_, std::move(spec));
   if (!spawner) return Error(spawner.error()).with_context("spawner");
   spawner_ = std::move(*spawner);

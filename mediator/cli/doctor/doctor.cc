@@ -28,7 +28,7 @@ constexpr Check kChecks[] = {
      "set vgpu.socket_group to a group of that user in /etc/sluice/sluice.toml, and restart "
      "sluiced"},
     {"device", checks::device, ""},
-    {"mps", checks::mps, "nvidia-cuda-mps-control -d; then restart sluiced"},
+    {"mps", checks::mps, "systemctl enable --now sluice-mps; then restart sluiced"},
     {"cgroup", checks::cgroup,
      "boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line"},
     {"walls", checks::walls, "docs/concepts/workers.md has what each wall needs of the host"},

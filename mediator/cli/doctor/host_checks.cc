@@ -104,7 +104,8 @@ Verdict mps(const HostFacts& facts) {
     return wrong("MPS runs, and vGPUs share by " + sharing +
                      ", which does not need it: a fault of "
                      "one worker can end the others",
-                 "echo quit | nvidia-cuda-mps-control; then restart sluiced");
+                 "systemctl disable --now sluice-mps (or, of a server of your own, echo quit | "
+                 "nvidia-cuda-mps-control); then restart sluiced");
   return right(needed ? "runs" : "does not run, and is not needed");
 }
 

@@ -11,6 +11,7 @@
 #include "mediator/base/log.h"
 #include "mediator/base/unix_socket.h"
 #include "mediator/core/names.h"
+#include "mediator/daemon/scheduling/side_by_side.h"
 #include "mediator/ring/ring.h"
 
 namespace sluice {
@@ -96,6 +97,9 @@ Result<std::unique_ptr<GuestSession>> GuestSession::start(SessionServices& servi
 }
 
 Result<void> GuestSession::prepare() {
+  if (!settings_.mps_pipes.empty())
+    if (std::string why = mps_missing(settings_.mps_pipes); !why.empty())
+      return Error{ENODEV, std::move(why)};
   auto staging = take_slot();
   if (!staging) return staging.error();
   if (auto made = make_wake_ups(); !made) return made;

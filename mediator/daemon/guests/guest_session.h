@@ -50,6 +50,7 @@ struct SessionSettings {
   std::string library;
   std::string soft_gpu_file;
   bool nvidia = false;
+  std::string mps_pipes;  // contexts run side by side by the MPS server of this folder; empty: none
   uint32_t chunk_target_us = 200;
   worker_protocol::Signal signal = worker_protocol::Signal::kHost;
   uint32_t signal_chunk = 0;

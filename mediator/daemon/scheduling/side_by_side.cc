@@ -29,12 +29,14 @@ std::string soft_not_side_by_side(const Config& c, const std::vector<std::string
 std::string not_side_by_side(const Config& c, bool nvidia,
                              const std::vector<std::string>& environment) {
   if (!nvidia) return soft_not_side_by_side(c, environment);
-  std::string pipes = value_of(environment, "CUDA_MPS_PIPE_DIRECTORY");
-  if (pipes.empty()) pipes = "/tmp/nvidia-mps";
+  return mps_missing(value_of(environment, kMpsPipes));
+}
+
+std::string mps_missing(const std::string& pipes) {
   if (::access((pipes + "/control").c_str(), F_OK) == 0) return "";
-  return "there is no MPS at " + pipes +
-         ", and without it NVIDIA's contexts take turns; start it (`nvidia-cuda-mps-control -d`), "
-         "or name its directory as CUDA_MPS_PIPE_DIRECTORY in [worker_environment]";
+  return "there is no MPS server at " + pipes +
+         ", and without it NVIDIA's contexts take turns; start one (`systemctl start sluice-mps`), "
+         "or name the pipe folder of your own as device.mps_pipes";
 }
 
 Result<void> check_turns(const Config& c, bool nvidia,

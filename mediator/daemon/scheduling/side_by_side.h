@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Do the workers' contexts run side by side on this GPU? They do under MPS, and on the software GPU
-// in mode "mps"; elsewhere they take turns. Asked once, when sluiced starts.
+// in mode "mps"; elsewhere they take turns. Asked when sluiced starts, and of MPS before each
+// worker: one that found no server would take turns with all others.
 #pragma once
 
 #include <string>
@@ -14,6 +15,11 @@ namespace sluice {
 // Why not, and what to do; empty: they do. `environment`: the workers', NAME=value each.
 std::string not_side_by_side(const Config& config, bool nvidia,
                              const std::vector<std::string>& environment);
+
+// The variable by which NVIDIA's driver finds the MPS server.
+inline constexpr char kMpsPipes[] = "CUDA_MPS_PIPE_DIRECTORY";
+// No server listens in the folder `pipes`: what to do. Empty: one does.
+std::string mps_missing(const std::string& pipes);
 
 // scheduler.turns = "priority": an error says why it cannot be and what to do.
 Result<void> check_turns(const Config& config, bool nvidia,

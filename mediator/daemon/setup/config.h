@@ -43,6 +43,8 @@ struct Config {
   DeviceKind device = DeviceKind::kAuto;
   std::string nvidia_library = "libcuda.so.1";
   uint32_t nvidia_sms = 0;  // for scheduler.spatial; 0: not known
+  // The pipe folder of the MPS server that contexts which run side by side need.
+  std::string mps_pipes = "/run/sluice-mps";
   uint32_t sm_unit =
       0;  // scheduler.spatial gives SMs so many at a time; 0: kSmUnit with green_contexts, else 1
   std::string soft_library = SLUICE_LIBDIR "/libsluice-softcuda.so";

@@ -234,6 +234,7 @@ constexpr Row kRows[] = {
     {"device", "kind", Word{take_device, "\"auto\", \"soft\", \"nvidia\""}},
     {"device", "nvidia_library", Library{&Config::nvidia_library}},
     {"device", "nvidia_sms", Number{&Config::nvidia_sms, 0, 256}},
+    {"device", "mps_pipes", Path{&Config::mps_pipes}},
     {"device", "sm_unit", Number{&Config::sm_unit, 0, 256}},
     {"device", "soft_library", Library{&Config::soft_library}},
     {"device", "soft_file", Path{&Config::soft_file}},

@@ -189,7 +189,7 @@ TEST_F(HostDoctor, MpsIsMissingOrTooMuch) {
   driver("550.54", "550.54");
   answer("device", {{"kind", "nvidia"}});
   answer("sharing", "sms");
-  expect_wrong("mps", "needs MPS", "nvidia-cuda-mps-control -d");
+  expect_wrong("mps", "needs MPS", "systemctl enable --now sluice-mps");
   file("/proc/12/cmdline", "nvidia-cuda-mps-control");
   EXPECT_EQ(found("mps").fact, "runs");
   answer("sharing", "turns");

@@ -37,6 +37,7 @@ TEST(Config, TheSampleStatesTheDefaults) {
   EXPECT_EQ(c->nvidia_library, d.nvidia_library);
   EXPECT_EQ(c->soft_library, d.soft_library);
   EXPECT_EQ(c->nvidia_sms, d.nvidia_sms);
+  EXPECT_EQ(c->mps_pipes, d.mps_pipes);
   EXPECT_EQ(c->sm_unit, d.sm_unit);
   EXPECT_EQ(c->soft_sms, d.soft_sms);
   EXPECT_EQ(c->soft_memory_bytes, d.soft_memory_bytes);

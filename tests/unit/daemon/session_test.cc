@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <signal.h>
 
+#include <filesystem>
+#include <fstream>
 #include <stdexcept>
 
 #include "tests/support/test_daemon.h"
@@ -52,6 +54,35 @@ TEST_F(SessionTest, AJoinOpensASlotWithAWorker) {
   EXPECT_EQ(h.state, uint32_t{SLUICE_CHANNEL_READY});
   EXPECT_EQ(h.slot_count, 1u) << "a region of its own";
   p->close();
+  expect_all_free();
+}
+
+// NVIDIA's driver is never reached: the worker is a fake one.
+TEST_F(SessionTest, WithoutItsMpsServerNoProgramIsTakenAndWithItAgain) {
+  config_.device = DeviceKind::kNvidia;
+  config_.turns_by_priority = true;
+  config_.mps_pipes = config_.runtime_dir + "/mps";
+  EXPECT_FALSE(Daemon::make(io_, config_).ok()) << "there was none to begin with";
+  const std::string control = config_.mps_pipes + "/control";
+  std::filesystem::create_directories(config_.mps_pipes);
+  std::ofstream(control).put('\n');
+  start();
+  create("a");
+  joined()->close();
+  expect_all_free();
+
+  std::filesystem::remove(control);
+  LocalProgram refused(daemon_->find("a")->spec().local_socket);
+  refused.send_join();
+  ASSERT_TRUE(run_until([&] { return refused.joined(); }));
+  ASSERT_TRUE(refused.has_answer());
+  EXPECT_EQ(refused.answer().status, uint32_t{ENODEV});
+  const std::string reason = refused.answer().reason;
+  EXPECT_NE(reason.find("no MPS server at " + config_.mps_pipes), std::string::npos) << reason;
+  expect_all_free();
+
+  std::ofstream(control).put('\n');
+  joined()->close();
   expect_all_free();
 }
 
