@@ -3,17 +3,20 @@
 """Adds up what a run of scripts/test left: a line for each suite, then one that says
 `N passed, N failed, N skipped`.
 
-usage: summary.py RESULTS [--require SUITE...] [--slowest N]
+usage: summary.py RESULTS [--require SUITE...] [--slowest N] [--failed]
 
 RESULTS holds, as far as the run made them:
   release.json, release.cases/   meson's testlog.json of the release build, and what GoogleTest
                                  wrote of each program's cases; a test counts under its suite
   asan.json, asan.cases/         the same of the sanitizer build; all of it is the suite `asan`
   system.xml                     JUnit of the system tests; the suite `system`
+  again/                         the same of tests that failed and ran once more, alone: what became
+                                 of them there counts; UNSTABLE names those that passed
 
 A test counts as its cases where they are known, else as one. Exit status 1 if anything failed, if a
 required suite is missing, or if no test of a required suite passed: each with a sentence.
---slowest N prints instead a table of the N slowest tests, for CONTRIBUTING.md.
+--slowest N prints instead a table of the N slowest tests, for CONTRIBUTING.md; --failed a line
+`RUN TEST` for each test that failed, RUN being release, asan or system.
 """
 import argparse
 import collections
@@ -55,8 +58,42 @@ def gtest_cases(folder, program):
     return (passed, failed, skipped, reasons) if files else None
 
 
+def meson_runs(file):
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def meson_failed(run):
+    return run["result"] not in OK | {"SKIP"}
+
+
+def junit_cases(file):
+    return list(ElementTree.parse(file).getroot().iter("testcase")) if file.exists() else []
+
+
+def case_name(case):
+    """A class that could not be set up stands for its cases: "setUpClass (module.Class)"."""
+    name = f"{case.get('classname') or ''}.{case.get('name')}"
+    return name.rpartition("(")[2].rstrip(")")
+
+
+def case_failed(case):
+    return case.find("failure") is not None or case.find("error") is not None
+
+
+def failed_tests(results):
+    """(run, test) of each, as meson and tests/system/run.py take their names."""
+    for file in sorted(results.glob("*.json")):
+        for run in meson_runs(file):
+            if meson_failed(run):
+                yield file.stem, run["name"].rpartition(" / ")[2]
+    for case in junit_cases(results / "system.xml"):
+        if case_failed(case):
+            yield "system", case_name(case)
+
+
 class Report:
     def __init__(self):
+        self.unstable = []  # names
         self.suites = collections.defaultdict(Suite)
         self.failures = []  # names
         self.problems = []  # sentences
@@ -74,13 +111,17 @@ class Report:
         self.times.append((seconds, suite, test))
 
     def add_meson(self, file, one_suite=None):
-        cases_of = file.with_suffix(".cases")
-        for line in file.read_text().splitlines():
-            run = json.loads(line)
+        again = {run["name"]: run for run in meson_runs(file.parent / "again" / file.name)}
+        for first in meson_runs(file):
+            repeated = meson_failed(first) and first["name"] in again
+            run = again[first["name"]] if repeated else first
+            cases_of = (file.parent / "again" if repeated else file.parent) / f"{file.stem}.cases"
             where, _, name = run["name"].rpartition(" / ")
             suite = one_suite or where.partition(":")[2] or "unnamed"
             cases = gtest_cases(cases_of, pathlib.Path(run["command"][0]).name)
             good = run["result"] in OK
+            if repeated and good:
+                self.unstable.append(f"{suite}  {name}")
             if run["result"] == "SKIP":
                 counts = 0, [], 1
             elif cases is None:
@@ -94,9 +135,13 @@ class Report:
             self.add(suite, name, run["duration"], *counts)
 
     def add_junit(self, file):
-        for case in ElementTree.parse(file).getroot().iter("testcase"):
-            name = f"{case.get('classname') or ''}.{case.get('name')}"
-            bad = case.find("failure") is not None or case.find("error") is not None
+        again = junit_cases(file.parent / "again" / file.name)
+        for case in junit_cases(file):
+            name, bad = case_name(case), case_failed(case)
+            repeated = [c for c in again if f"{case_name(c)}.".startswith(f"{name}.")]
+            if bad and repeated and not any(map(case_failed, repeated)):
+                bad = False
+                self.unstable.append(f"{file.stem}  {name}")
             skipped = case.find("skipped") is not None and not bad
             self.add(file.stem, name, float(case.get("time") or 0), int(not bad and not skipped),
                      [name] if bad else [], int(skipped))
@@ -109,6 +154,8 @@ class Report:
                 self.problems.append(f"no test of the suite '{name}' passed")
 
     def print(self):
+        for name in self.unstable:
+            print(f"UNSTABLE  {name}: failed beside other tests, passed alone; find out why")
         for failure in self.failures:
             print(f"FAILED  {failure}")
         print(f"{'suite':<14}{'tests':>7}{'cases passed':>14}{'failed':>8}{'skipped':>9}"
@@ -132,7 +179,12 @@ def main():
     p.add_argument("results", type=pathlib.Path)
     p.add_argument("--require", nargs="*", default=[])
     p.add_argument("--slowest", type=int)
+    p.add_argument("--failed", action="store_true")
     a = p.parse_args()
+    if a.failed:
+        for run, test in failed_tests(a.results):
+            print(run, test)
+        return 0
     report = Report()
     for file in sorted(a.results.glob("*.json")):
         report.add_meson(file, None if file.stem == "release" else file.stem)

@@ -101,6 +101,54 @@ class Summary(unittest.TestCase):
         status, _, last = self.run_summary("unit")
         self.assertEqual((status, last), (1, "1 passed, 1 failed, 0 skipped"))
 
+    def failed(self):
+        return subprocess.run([sys.executable, PROGRAM, self.results, "--failed"], check=True,
+                              stdout=subprocess.PIPE, text=True).stdout.splitlines()
+
+    def system(self, folder, *cases):
+        """Each case: (class, name, what is inside)."""
+        folder.mkdir(exist_ok=True)
+        (folder / "system.xml").write_text("<testsuite>" + "".join(
+            f'<testcase classname="{c}" name="{n}">{inside}</testcase>'
+            for c, n, inside in cases) + "</testsuite>")
+
+    def test_a_test_that_passes_alone_counts_and_is_named_unstable(self):
+        self.meson("release", ("unit", "ring", "FAIL"), ("unit", "wire", "OK"))
+        self.cases("release", "ring", [("good", ""), ("bad", "<failure/>")])
+        self.system(self.results, ("m.C", "test_a", "<failure/>"), ("m.C", "test_b", ""))
+        self.assertEqual(self.failed(), ["release ring", "system m.C.test_a"])
+        self.results /= "again"
+        self.system(self.results, ("m.C", "test_a", ""))
+        self.meson("release", ("unit", "ring", "OK"))
+        self.cases("release", "ring", [("good", ""), ("bad", "")])
+        self.results = self.results.parent
+        status, text, last = self.run_summary("unit", "system")
+        self.assertEqual((status, last), (0, "5 passed, 0 failed, 0 skipped"))
+        self.assertIn("UNSTABLE  unit  ring", text)
+        self.assertIn("UNSTABLE  system  m.C.test_a", text)
+
+    def test_a_test_that_fails_again_has_failed(self):
+        self.meson("release", ("unit", "ring", "TIMEOUT"))
+        self.system(self.results, ("m.C", "test_a", "<error/>"))
+        self.results /= "again"
+        self.system(self.results, ("m.C", "test_a", "<failure/>"))
+        self.meson("release", ("unit", "ring", "FAIL"))
+        self.results = self.results.parent
+        status, text, last = self.run_summary("unit", "system")
+        self.assertEqual((status, last), (1, "0 passed, 4 failed, 0 skipped"))
+        self.assertNotIn("UNSTABLE", text)
+
+    def test_a_class_that_could_not_be_set_up_is_repeated_as_a_whole(self):
+        self.system(self.results, ("setUpClass (m", "C)", "<error/>"), ("m.CD", "test_x", ""))
+        self.assertEqual(self.failed(), ["system m.C"])
+        again = self.results / "again"
+        self.system(again, ("m.CD", "test_x", ""))
+        self.assertEqual(self.run_summary("system")[0], 1, "none of its own ran")
+        self.system(again, ("m.C", "test_a", ""), ("m.C", "test_b", "<failure/>"))
+        self.assertEqual(self.run_summary("system")[0], 1)
+        self.system(again, ("m.C", "test_a", ""), ("m.C", "test_b", ""))
+        self.assertEqual(self.run_summary("system")[0], 0)
+
 
 if __name__ == "__main__":
     unittest.main()
