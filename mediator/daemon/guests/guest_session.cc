@@ -276,6 +276,13 @@ void GuestSession::note_fault(uint64_t stall_ns) {
 // Its worker reports a sticky error while the session goes on.
 void GuestSession::on_error(uint64_t guest_error) {
   const auto usual = settings_.stalls.of(guest_error);
+  if (usual && settings_.faults_are_shared()) {
+    log::warning(
+        "vgpu {}: slot {}: '{}' has CUDA error {}: a kernel has faulted, its own or that "
+        "of another client of the MPS server",
+        request_.vgpu, slot_, request_.program, guest_error);
+    return;
+  }
   if (usual) note_fault(executor_.fault_stall_ns(worker_->pid(), started_ns_).value_or(*usual));
 }
 
@@ -292,14 +299,16 @@ void GuestSession::settle_offences(bool died_of_signal) {
   if (!pages_ || !worker_) return;
   const sluice_report_header& h = pages_->report();
   const auto error = static_cast<uint64_t>(end_error_.value_or(0));
-  auto usual = settings_.stalls.of(__atomic_load_n(&h.error, __ATOMIC_RELAXED));
-  if (!usual && !force_told_ && !expelled_) usual = settings_.stalls.of(error);
+  const bool shared = settings_.faults_are_shared();
+  std::optional<uint64_t> usual;
+  if (!shared) usual = settings_.stalls.of(__atomic_load_n(&h.error, __ATOMIC_RELAXED));
+  if (!shared && !usual && !force_told_ && !expelled_) usual = settings_.stalls.of(error);
   const auto measured = executor_.fault_stall_ns(worker_->pid(), started_ns_);
   if (usual || measured.value_or(0) > 0) return note_fault(measured.value_or(usual.value_or(0)));
   if (force_told_ || expelled_) return;
   // Nobody has seen how what was on the GPU ended, and nothing measures it: it may have faulted.
   const bool unseen =
-      !measured && !sees_xids() && __atomic_load_n(&h.in_flight, __ATOMIC_SEQ_CST) > 0;
+      !shared && !measured && !sees_xids() && __atomic_load_n(&h.in_flight, __ATOMIC_SEQ_CST) > 0;
   if (unseen || died_of_signal || broke_protocol_)
     owner_.on_session_offence(*this, core::Offence::kForcedEnd,
                               unseen ? settings_.stalls.worst_ns() : 0, false);

@@ -36,8 +36,7 @@ struct StallCosts {
   uint64_t worst_ns() const { return std::max(fault_ns, exception_ns); }
   // By the number that the kernel's log has. Nothing: that stops nobody.
   std::optional<uint64_t> of_xid(int number) const;
-  // Nothing: that is no fault of a kernel. `sees_xids`: the kernel's log tells of each fault, so an
-  // error that may be one or not costs nothing by itself.
+  // Nothing: that is no fault of a kernel.
   std::optional<uint64_t> of(uint64_t cuda_error) const;
 };
 
@@ -51,6 +50,10 @@ struct SessionSettings {
   std::string soft_gpu_file;
   bool nvidia = false;
   std::string mps_pipes;  // contexts run side by side by the MPS server of this folder; empty: none
+  // Under MPS each client gets the error of whichever faulted (MPS manual, "Memory Protection and
+  // Error Containment"), so an error that a worker reports says nothing of whose fault it was. Only
+  // the kernel's log can: by the pid of the worker, if it has that.
+  bool faults_are_shared() const { return !mps_pipes.empty(); }
   uint32_t chunk_target_us = 200;
   worker_protocol::Signal signal = worker_protocol::Signal::kHost;
   uint32_t signal_chunk = 0;

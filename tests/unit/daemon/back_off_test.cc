@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <filesystem>
+#include <fstream>
 #include <stdexcept>
 
 #include "mediator/softgpu/shared/shared_gpu.h"
@@ -171,6 +173,41 @@ TEST_F(BackOffTest, WhatIsNoFaultCostsNothing) {
     EXPECT_TRUE(run_until([&] { return a().sessions().empty(); }));
   }
   EXPECT_EQ(penalty().fault_stall_ns(), 0u);
+}
+
+// Every client of an MPS server gets the error of whichever faulted.
+class BackOffUnderMps : public BackOffTest {
+ protected:
+  BackOffUnderMps() {
+    config_.device = DeviceKind::kNvidia;  // whose driver nobody reaches: workers are fake
+    config_.turns_by_priority = true;
+    config_.mps_pipes = config_.runtime_dir + "/mps";
+    std::filesystem::create_directories(config_.mps_pipes);
+    std::ofstream(config_.mps_pipes + "/control").put('\n');
+  }
+};
+
+TEST_F(BackOffUnderMps, VictimsOfAFaultAreNotBlamed) {
+  auto neighbour = joined("b");
+  auto reports = joined(), ends = joined(), leaves = joined();
+  reports->command(fake::kError, 700);
+  EXPECT_TRUE(run_until([&] { return reports->reply().has_value(); }));
+  ends->command(fake::kEndedWith, 719);
+  EXPECT_TRUE(run_until([&] { return a().sessions().size() == 2; }));
+  leaves->command(fake::kError, 0, 1);  // with work in flight
+  EXPECT_TRUE(run_until([&] { return leaves->reply().has_value(); }));
+  leaves->close();
+  reports->close();
+  EXPECT_TRUE(run_until([&] { return a().sessions().empty(); }));
+  EXPECT_EQ(penalty().faults() + penalty().forced_ends(), 0u);
+  EXPECT_EQ(penalty().debt_ns(monotonic_ns()), 0u);
+  joined()->close();
+}
+
+TEST_F(BackOffUnderMps, WhoDiesOrBreaksTheProtocolIs) {
+  auto neighbour = joined("b");
+  joined()->command(fake::kGarbage);
+  EXPECT_TRUE(run_until([&] { return penalty().forced_ends() == 1; }));
 }
 
 // How what was on the GPU ended is not known, and nothing measures it here.
