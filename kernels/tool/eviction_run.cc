@@ -46,7 +46,9 @@ Result<std::unique_ptr<EvictionRun>> EvictionRun::load(const std::string& ptx) {
   auto rewritten = passes::rewrite_module(ptx);
   if (!rewritten) return std::move(rewritten).error();
   run->rewritten_ = std::move(*rewritten);
-  auto program = exec::decode_text(run->rewritten_.text);
+  exec::DecodeOptions options;
+  options.refuse_kernels_alone = true;
+  auto program = exec::decode_text(run->rewritten_.text, options);
   if (!program) return std::move(program).error();
   std::vector<std::uint64_t> addresses;
   for (const exec::SymbolInfo& s : (*program)->symbols()) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a parsed module to a Program: variables get their places, functions are decoded.
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <unordered_set>
 
@@ -66,6 +67,12 @@ class ModuleDecoder {
   Result<void> function_symbols(const ptx::Function& f, Places& places);
   Result<void> function(const ptx::Function& f, uint32_t callee);
   Result<void> entry(const ptx::Function& f);
+  Result<void> entry_or_refusal(const ptx::Function& f);
+  // Whether an error costs only the kernels that reach what it is about.
+  bool costs_kernels_only(const Error& error) const {
+    return options_.refuse_kernels_alone && error.code == ENOTSUP;
+  }
+  void refuse_callers();
   Result<uint32_t> add_symbol(const ptx::Variable& v, const std::string& name);
   Result<Layout> layout_of(const ptx::Function& f);
   Result<void> check_size(const ptx::Function& f, const FunctionFrame& frame) const;
@@ -79,6 +86,7 @@ class ModuleDecoder {
   std::unordered_map<std::string_view, const ptx::Variable*> shared_;  // of the module
   std::vector<Places> callee_places_;
   std::vector<uint64_t> callee_frames_;  // where their own variables end
+  std::vector<std::string> absent_;      // by callee: why it cannot be called; empty: it can
   struct PendingInitializer {
     uint32_t symbol;
     const ptx::Variable* variable;
@@ -279,11 +287,42 @@ Result<void> ModuleDecoder::functions() {
         code.has_frames = true;
   code.frame_align = frame_align;
   function_registers_ = code.has_frames ? kFrameRegisterBytes : 0;
+  absent_.resize(context_.callees.size());
   for (const Callee& callee : context_.callees) {
     if (!callee.function->has_body) continue;
-    if (auto done = function(*callee.function, callee.index); !done) return done;
+    auto done = function(*callee.function, callee.index);
+    if (done) continue;
+    if (!costs_kernels_only(done.error())) return done;
+    // It has no code: a call through a pointer faults as one of no function.
+    code.callables[callee.index].defined = false;
+    absent_[callee.index] = done.error().message;
   }
   return {};
+}
+
+// Kernels that reach a function without code, by calls that name it, are refused.
+void ModuleDecoder::refuse_callers() {
+  const size_t callees = context_.callees.size();
+  std::vector<std::vector<uint32_t>> callers(callees);
+  for (uint32_t node = 0; node < context_.nodes.size(); ++node)
+    for (const uint32_t to : context_.nodes[node].callees) callers[to].push_back(node);
+  std::vector<uint32_t> next;
+  for (uint32_t k = 0; k < callees; ++k)
+    if (!absent_[k].empty()) next.push_back(k);
+  while (!next.empty()) {
+    const uint32_t callee = next.back();
+    next.pop_back();
+    for (const uint32_t caller : callers[callee]) {
+      std::string& why =
+          caller < callees ? absent_[caller] : program_->entries[caller - callees].refused;
+      if (!why.empty()) continue;
+      why = absent_[callee];
+      if (caller < callees) {
+        program_->code.callables[caller].defined = false;
+        next.push_back(caller);
+      }
+    }
+  }
 }
 
 Result<void> ModuleDecoder::function(const ptx::Function& f, uint32_t callee) {
@@ -409,6 +448,27 @@ Result<void> ModuleDecoder::check_size(const ptx::Function& f, const FunctionFra
   return {};
 }
 
+// A kernel that cannot be launched here is known by its header, without code.
+Result<void> ModuleDecoder::entry_or_refusal(const ptx::Function& f) {
+  std::string refused = f.not_understood.empty() ? refusal(f) : f.not_understood;
+  ptx::Function without_body = f;
+  without_body.statements.clear();
+  if (refused.empty()) {
+    const size_t nodes = context_.nodes.size();
+    auto done = entry(f);
+    if (done || !costs_kernels_only(done.error())) return done;
+    refused = std::move(done).error().message;
+    context_.nodes.resize(nodes);
+    // Variables of its body have their places, and nothing uses them.
+    std::erase_if(without_body.variables, [](const ptx::Variable& v) {
+      return v.space == ptx::Space::kGlobal || v.space == ptx::Space::kConst;
+    });
+  }
+  if (auto done = entry(without_body); !done) return done;
+  program_->entries.back().refused = std::move(refused);
+  return {};
+}
+
 Result<std::shared_ptr<const Program>> ModuleDecoder::run() {
   if (module_.address_size() != 64) return Error{0, "only .address_size 64 is supported"};
   uint64_t instructions = 0;
@@ -423,15 +483,9 @@ Result<std::shared_ptr<const Program>> ModuleDecoder::run() {
   for (const ptx::Function& f : module_.functions()) {
     if (!f.is_entry || !f.has_body) continue;
     if (f.linkage == ".weak" && program_->entry_index.count(std::string(f.name)) != 0) continue;
-    std::string refused = f.not_understood.empty() ? refusal(f) : f.not_understood;
-    ptx::Function without_body;
-    if (!refused.empty()) {
-      without_body = f;
-      without_body.statements.clear();
-    }
-    if (auto done = entry(refused.empty() ? f : without_body); !done) return done.error();
-    program_->entries.back().refused = std::move(refused);
+    if (auto done = entry_or_refusal(f); !done) return done.error();
   }
+  refuse_callers();
   for (const PendingInitializer& pending : initializers_) {
     const auto find = [this](std::string_view name) -> Named {
       if (const auto found = program_->symbol_index.find(std::string(name));

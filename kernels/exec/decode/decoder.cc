@@ -5,10 +5,49 @@
 #include "kernels/exec/program/forms.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <unordered_set>
 
 namespace sluice::exec::detail {
+namespace {
+
+// Instructions of PTX 9.0 that are not carried out here, or not in all forms (PTX ISA, chapter 9.7:
+// textures of cube maps and mipmaps, clusters, bulk copies, matrices of Hopper and Blackwell).
+bool is_known_to_ptx(std::string_view opcode) {
+  static constexpr std::string_view kBeginnings[] = {"barrier.cluster",
+                                                     "clusterlaunchcontrol",
+                                                     "cp.async.bulk",
+                                                     "cp.reduce",
+                                                     "fence.mbarrier_init",
+                                                     "fence.proxy",
+                                                     "istypep",
+                                                     "ldmatrix",
+                                                     "mbarrier",
+                                                     "mma",
+                                                     "multimem",
+                                                     "red.async",
+                                                     "st.async",
+                                                     "st.bulk",
+                                                     "stmatrix",
+                                                     "suld",
+                                                     "suq",
+                                                     "sured",
+                                                     "sust",
+                                                     "tcgen05",
+                                                     "tensormap",
+                                                     "tex",
+                                                     "tld4",
+                                                     "txq",
+                                                     "wgmma",
+                                                     "wmma"};
+  return std::any_of(std::begin(kBeginnings), std::end(kBeginnings), [&](std::string_view b) {
+    return opcode.substr(0, b.size()) == b &&
+           (opcode.size() == b.size() || opcode[b.size()] == '.');
+  });
+}
+
+}  // namespace
 
 std::string Decoder::scope_key(uint32_t scope, std::string_view name) {
   return std::to_string(scope) + ":" + std::string(name);
@@ -22,6 +61,11 @@ bool Decoder::fail(const std::string& what) {
   return false;
 }
 bool Decoder::unsupported() { return fail(std::string(statement_->opcode) + " is not supported"); }
+bool Decoder::absent() {
+  unsupported();
+  error_.code = ENOTSUP;
+  return false;
+}
 bool Decoder::bad_operands() {
   return fail("the operands of " + std::string(statement_->opcode) + " are not understood");
 }
@@ -178,10 +222,10 @@ bool Decoder::instruction() {
     guard_ = reg.index | (s.guard_negated ? kPredNegate : 0);
   }
   const auto found = methods().find(words_[0]);
-  if (found == methods().end()) return unsupported();
+  if (found == methods().end()) return is_known_to_ptx(s.opcode) ? absent() : unsupported();
   const auto [form, fresh] = module_.forms.try_emplace(s.opcode, false);
   if (fresh) form->second = check_form(s.opcode) != Form::kUnknown;
-  if (!form->second) return unsupported();
+  if (!form->second) return is_known_to_ptx(s.opcode) ? absent() : unsupported();
   if (!(this->*found->second)()) {
     if (error_.message.empty()) return bad_operands();
     return false;

@@ -165,9 +165,11 @@ class Decoder {
     uint32_t aux;
   };
 
-  // Errors. All return false.
+  // Errors. All return false. absent(): PTX has this instruction and this interpreter has not; its
+  // error has the code ENOTSUP.
   bool fail(const std::string& what);
   bool unsupported();
+  bool absent();
   bool bad_operands();
 
   // The current statement's words.

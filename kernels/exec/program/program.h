@@ -28,6 +28,9 @@ struct DecodeOptions {
   uint64_t max_constant_bytes = 256ull << 20;    // 128 or 256 for each different immediate
   uint64_t max_initialized_bytes = 64ull << 20;  // of one module variable
   uint32_t max_register_slots = 16384;  // 32-bit registers live at once; 128 bytes per warp
+  // An instruction that PTX has and this interpreter has not costs only the kernels that reach it
+  // (EntryInfo::refused), not the module. What is no PTX always costs the module.
+  bool refuse_kernels_alone = false;
 };
 
 struct ParamInfo {
@@ -94,7 +97,7 @@ class Program {
   std::unique_ptr<detail::ProgramData> data_;
 };
 
-// Decodes the whole module, or says what in it is not supported ("line 12: tex.2d is not
+// Decodes the whole module, or says what in it is not supported ("line 12: tex.cube is not
 // supported"). Pure; any thread.
 Result<std::shared_ptr<const Program>> decode(const ptx::Module& module,
                                               const DecodeOptions& options = {});

@@ -104,6 +104,8 @@ CUresult launch(CUfunction handle, const exec::LaunchShape& shape, CUstream stre
     const std::shared_ptr<Function> function = find_function(s, context, handle, error);
     if (!function) return error;
     if (function->context.lock().get() != &context) return CUDA_ERROR_INVALID_HANDLE;
+    if (!function->entry->refused.empty())
+      s.log(function->entry->name + " cannot run here: " + function->entry->refused);
     if (const CUresult r = check_shape(s.runner.limits(), *function, shape); r != CUDA_SUCCESS)
       return r;
     auto grid = std::make_shared<Grid>();

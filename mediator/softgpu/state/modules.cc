@@ -100,7 +100,9 @@ Result<Code> load_code(const void* image) {
     return Error{CUDA_ERROR_INVALID_PTX, "the code is for sm_" + std::to_string(module->sm()) +
                                              ", the software GPU is sm_90"};
   }
-  auto program = exec::decode(*module);
+  exec::DecodeOptions options;
+  options.refuse_kernels_alone = true;
+  auto program = exec::decode(*module, options);
   if (!program) return Error{CUDA_ERROR_INVALID_PTX, program.error().message};
   return Code{*std::move(program), module->sm(), register_limits(*module)};
 }

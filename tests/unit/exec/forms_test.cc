@@ -162,6 +162,44 @@ TEST_F(ExecForms, AKernelForClustersIsRefusedAlone) {
   }
 }
 
+// An instruction that is not there costs the kernels that reach it, if the owner of the module
+// wishes so; what is no PTX costs the module.
+TEST_F(ExecForms, AnAbsentInstructionCostsOnlyTheKernelsThatReachIt) {
+  const std::string head = ".version 9.0\n.target sm_90\n.address_size 64\n";
+  const std::string functions =
+      ".func absent() { .reg .b32 %r<3>; .reg .b64 %rd; wgmma.fence.sync.aligned; ret; }\n"
+      ".func calls_it() { call.uni absent; ret; }\n"
+      ".func good(.reg .u64 %p) { st.global.u32 [%p], 7; ret; }\n"
+      ".global .u64 table[2] = {calls_it, good};\n";
+  const std::string entries =
+      ".visible .entry itself() { .global .u32 own; wgmma.fence.sync.aligned; ret; }\n"
+      ".visible .entry callers_caller() { call.uni calls_it; ret; }\n"
+      ".visible .entry pointer() { .reg .u64 %rd<2>; ld.global.u64 %rd0, [table];\n"
+      "  call %rd0, p; ret; p: .callprototype _ (); }\n"
+      ".visible .entry other() { .global .u32 own; .reg .u64 %rd; mov.u64 %rd, own;\n"
+      "  call.uni good, (%rd); ret; }\n";
+  EXPECT_FALSE(load(head + functions + entries));
+  EXPECT_NE(error_.find("wgmma.fence.sync.aligned is not supported"), std::string::npos) << error_;
+
+  DecodeOptions options;
+  options.refuse_kernels_alone = true;
+  ASSERT_TRUE(load(head + functions + entries, options)) << error_;
+  for (const char* name : {"itself", "callers_caller"}) {
+    SCOPED_TRACE(name);
+    EXPECT_NE(program_->find_entry(name)->refused.find("wgmma"), std::string::npos);
+    EXPECT_FALSE(Block::make(image_, name, {{1, 1, 1}, {1, 1, 1}, 0}, {}, map_, environment_));
+  }
+  for (const char* name : {"pointer", "other"}) {
+    SCOPED_TRACE(name);
+    EXPECT_EQ(program_->find_entry(name)->refused, "");
+  }
+  EXPECT_EQ(launch_raw({1}, {1}, {}, 0, "other"), RunState::kDone);
+  EXPECT_EQ(launch_raw({1}, {1}, {}, 0, "pointer"), RunState::kFault);
+
+  EXPECT_FALSE(load(head + ".entry e() { frobnicate.u32; ret; }", options));
+  EXPECT_FALSE(load(head + ".entry e() { bra nowhere; }", options));
+}
+
 TEST_F(ExecForms, WhatIsThereLoads) {
   const char* const statements[] = {
       "add.u16x2 %r1, %r2, %r3;",

@@ -35,8 +35,8 @@ inline const char* const kIndex =
 class ExecTest : public ::testing::Test {
  protected:
   // Decodes `text` and places its module variables.
-  bool load(const std::string& text) {
-    auto program = decode_text(text);
+  bool load(const std::string& text, const DecodeOptions& options = {}) {
+    auto program = decode_text(text, options);
     if (!program) {
       error_ = program.error().message;
       return false;
