@@ -60,10 +60,10 @@ bool Decoder::fail(const std::string& what) {
   }
   return false;
 }
-bool Decoder::unsupported() { return fail(std::string(statement_->opcode) + " is not supported"); }
-bool Decoder::absent() {
-  unsupported();
-  error_.code = ENOTSUP;
+bool Decoder::unsupported() {
+  if (!error_.message.empty()) return false;
+  fail(std::string(statement_->opcode) + " is not supported");
+  if (is_known_to_ptx(statement_->opcode)) error_.code = ENOTSUP;
   return false;
 }
 bool Decoder::bad_operands() {
@@ -222,10 +222,10 @@ bool Decoder::instruction() {
     guard_ = reg.index | (s.guard_negated ? kPredNegate : 0);
   }
   const auto found = methods().find(words_[0]);
-  if (found == methods().end()) return is_known_to_ptx(s.opcode) ? absent() : unsupported();
+  if (found == methods().end()) return unsupported();
   const auto [form, fresh] = module_.forms.try_emplace(s.opcode, false);
   if (fresh) form->second = check_form(s.opcode) != Form::kUnknown;
-  if (!form->second) return is_known_to_ptx(s.opcode) ? absent() : unsupported();
+  if (!form->second) return unsupported();
   if (!(this->*found->second)()) {
     if (error_.message.empty()) return bad_operands();
     return false;

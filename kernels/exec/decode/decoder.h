@@ -165,11 +165,9 @@ class Decoder {
     uint32_t aux;
   };
 
-  // Errors. All return false. absent(): PTX has this instruction and this interpreter has not; its
-  // error has the code ENOTSUP.
+  // Errors. All return false. unsupported(): of an instruction that PTX has, with the code ENOTSUP.
   bool fail(const std::string& what);
   bool unsupported();
-  bool absent();
   bool bad_operands();
 
   // The current statement's words.

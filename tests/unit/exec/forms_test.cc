@@ -173,6 +173,8 @@ TEST_F(ExecForms, AnAbsentInstructionCostsOnlyTheKernelsThatReachIt) {
       ".global .u64 table[2] = {calls_it, good};\n";
   const std::string entries =
       ".visible .entry itself() { .global .u32 own; wgmma.fence.sync.aligned; ret; }\n"
+      ".visible .entry cube() { .reg .f32 %f<8>; .reg .u64 %rd;\n"
+      "  tex.cube.v4.f32.f32 {%f0, %f1, %f2, %f3}, [%rd, {%f4, %f5, %f6, %f7}]; ret; }\n"
       ".visible .entry callers_caller() { call.uni calls_it; ret; }\n"
       ".visible .entry pointer() { .reg .u64 %rd<2>; ld.global.u64 %rd0, [table];\n"
       "  call %rd0, p; ret; p: .callprototype _ (); }\n"
@@ -184,9 +186,9 @@ TEST_F(ExecForms, AnAbsentInstructionCostsOnlyTheKernelsThatReachIt) {
   DecodeOptions options;
   options.refuse_kernels_alone = true;
   ASSERT_TRUE(load(head + functions + entries, options)) << error_;
-  for (const char* name : {"itself", "callers_caller"}) {
+  for (const char* name : {"itself", "callers_caller", "cube"}) {
     SCOPED_TRACE(name);
-    EXPECT_NE(program_->find_entry(name)->refused.find("wgmma"), std::string::npos);
+    EXPECT_NE(program_->find_entry(name)->refused.find("not supported"), std::string::npos);
     EXPECT_FALSE(Block::make(image_, name, {{1, 1, 1}, {1, 1, 1}, 0}, {}, map_, environment_));
   }
   for (const char* name : {"pointer", "other"}) {
