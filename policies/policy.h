@@ -114,7 +114,7 @@ struct Machine {
   bool spatial = false;            // Run on a part of the SMs works
   uint64_t handover_ns = 200'000;  // first guess at the cost of one hand-over (GPU time lost, from
                                    // the evict to the next vGPU's work); on_handover() corrects it
-  // In space. SMs can be told apart so many at a time: ranges are whole units
+  // In space. SMs can be addressed so many at a time: ranges are whole units
   // (policies/parts/in_units.h).
   uint32_t sm_unit = 1;
   // How long *all* SMs of a vGPU stand still when some are added to its set or taken from it;
@@ -178,7 +178,7 @@ struct Launch {
 // GPU time that a vGPU used since the last report about it.
 struct Usage {
   uint64_t sm_ns = 0;   // SM-nanoseconds: SMs held times time; whole GPU for 1 us = sm_count * 1000
-  LaunchId launch = 0;  // 0: not told apart
+  LaunchId launch = 0;  // 0: not by launch
   uint32_t tasks_done = 0;  // of that launch, since it began
 };
 struct VgpuUsage {
@@ -304,7 +304,7 @@ struct Registration {
   bool launches = false;  // goes by on_launch_queued(): its driver reads launches and predicts them
   bool follows_weights = false;  // shares of backlogged vGPUs of one priority go by weight
   bool tree = false;   // follows groups, minimum and maximum (parts/share_tree.h), latency classes
-  bool parts = false;  // gives parts of the GPU where Machine::spatial, also without launches told
+  bool parts = false;  // gives parts of the GPU where Machine::spatial, also without knowing launches
 };
 // All rows, the default first. Static storage.
 const std::vector<Registration>& registry();

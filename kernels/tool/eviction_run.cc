@@ -11,7 +11,7 @@ namespace sluice::tool {
 
 namespace {
 
-constexpr std::uint32_t kSms = 4;       // of the GPU that blocks are told they run on
+constexpr std::uint32_t kSms = 4;       // of the GPU, as blocks read it
 constexpr std::uint32_t kResident = 6;  // blocks of an original, or of a one-task clone, at a time
 constexpr std::uint32_t kLeftSlots = 64;
 constexpr std::size_t kAlign = 256;  // as cuMemAlloc aligns

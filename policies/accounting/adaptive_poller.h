@@ -16,8 +16,8 @@
 // one, so that they are spread over the cycle as evenly as any sequence can be (Kronecker's
 // sequence; Niederreiter 1978), and what is left falls with their number instead of its root. Each
 // lattice begins at a random offset: every read is at a random time, the estimate has no bias, and
-// a program that keeps no cycle, or another one, is measured as by random reads. How wrong the sum
-// may be is told by what the two lattices differ by (batch_error.h).
+// a program that keeps no cycle, or another one, is measured as by random reads. The error of
+// the sum is estimated from what the two lattices differ by (batch_error.h).
 //
 // A read may go on for a window: for a whole cycle where that is short, for some pauses where these
 // are. It then sees what the program uses of it, for little more than the wake-up that it costs

@@ -136,7 +136,7 @@ class Dss final : public Policy {
   struct Sm {
     VgpuId vgpu = kNoVgpu;  // who holds it
     LaunchId launch = 0;
-    bool leaving = false;  // reserved: told to leave
+    bool leaving = false;  // reserved: evicted
     bool over = false;     // the kernel that it was given to is not active any more
   };
 

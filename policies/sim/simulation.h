@@ -25,7 +25,7 @@
 
 namespace sluice::policy::sim {
 
-// Told as it happens; for traces and tests. All defaults do nothing.
+// Notified as it happens; for traces and tests. All defaults do nothing.
 class Observer {
  public:
   virtual ~Observer() = default;

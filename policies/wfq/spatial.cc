@@ -100,7 +100,7 @@ class WfqSpatial final : public Policy, Ahead {
                      charged = before - o.idle_at_sm_ns;  // sluiced's clock runs on
       clock_.charge(v, gap_ns * o.held - std::min(gap_ns * o.held, charged));
       const uint64_t paid = clock_[v].used_sm_ns - before;  // for no work
-      o.told_to_sm_ns += paid, o.idle_at_sm_ns += paid;
+      o.known_to_sm_ns += paid, o.idle_at_sm_ns += paid;
       o.kept = false;
     }
     idling_.stop(now_ns);
@@ -135,7 +135,7 @@ class WfqSpatial final : public Policy, Ahead {
   void on_launch_done(uint64_t, const Launch& launch, Actions&) override {
     Own& o = own_[launch.vgpu];
     const auto it = std::find_if(o.launches.begin(), o.launches.end(),
-                                 [&](const Told& t) { return t.id == launch.id; });
+                                 [&](const OpenLaunch& t) { return t.id == launch.id; });
     if (it == o.launches.end()) return;
     o.width -= it->width;
     *it = o.launches.back();
@@ -247,7 +247,7 @@ class WfqSpatial final : public Policy, Ahead {
       room(v).push(v);
   }
   // The one that an SM should go to, kNoVgpu if nobody has room. Keys grow while their owners run
-  // and the heap is not told: the least one is looked at again until it is true.
+  // and the heap is not notified: the least one is checked again until it is true.
   VgpuId best(uint32_t priority) {
     auto& heap = room_[priority];
     while (!heap.empty()) {

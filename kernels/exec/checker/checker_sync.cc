@@ -7,7 +7,7 @@
 namespace sluice::exec::detail {
 namespace {
 
-// More blocks than this are not told apart in what a location has published: the oldest knowledge
+// More blocks than this are not distinguished in what a location has published: the oldest knowledge
 // is then of no use anyway.
 constexpr size_t kMaxKnown = 1u << 16;
 

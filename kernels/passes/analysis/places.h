@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an address, or a number, is made of: a sum of parts times constants, found by following
-// registers backwards through integer arithmetic. So it can be told that two addresses name the
+// registers backwards through integer arithmetic. So two addresses can be proved to name the
 // same place, or places a fixed step apart.
 //
 // Owner: find_waiting(), one function, one thread; refers to the module. Each part is written as

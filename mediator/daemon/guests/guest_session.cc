@@ -262,9 +262,9 @@ std::array<uint64_t, kChargeKinds> GuestSession::leased_by_kind() const {
 // Where a source shows how long the GPU stood still for this worker, that counts; else what its
 // error usually costs.
 void GuestSession::note_fault(uint64_t stall_ns) {
-  if (fault_told_ && stall_ns <= stall_told_ns_) return;
-  const bool more = std::exchange(fault_told_, true);
-  const uint64_t before = std::exchange(stall_told_ns_, stall_ns);
+  if (fault_reported_ && stall_ns <= stall_reported_ns_) return;
+  const bool more = std::exchange(fault_reported_, true);
+  const uint64_t before = std::exchange(stall_reported_ns_, stall_ns);
   executor_.charge_stall(request_.vgpu_id, stall_ns - before);
   owner_.on_session_offence(*this, core::Offence::kFault, stall_ns - before, more);
 }
@@ -289,10 +289,10 @@ void GuestSession::settle_offences(bool died_of_signal) {
   const sluice_report_header& h = pages_->report();
   const auto error = static_cast<uint64_t>(end_error_.value_or(0));
   auto usual = settings_.stalls.of(__atomic_load_n(&h.error, __ATOMIC_RELAXED));
-  if (!usual && !force_told_ && !expelled_) usual = settings_.stalls.of(error);
+  if (!usual && !force_reported_ && !expelled_) usual = settings_.stalls.of(error);
   const auto measured = executor_.fault_stall_ns(worker_->pid(), started_ns_);
   if (usual || measured.value_or(0) > 0) return note_fault(measured.value_or(usual.value_or(0)));
-  if (force_told_ || expelled_) return;
+  if (force_reported_ || expelled_) return;
   // Nobody has seen how what was on the GPU ended, and nothing measures it: it may have faulted.
   const bool unseen =
       !measured && !sees_xids() && __atomic_load_n(&h.in_flight, __ATOMIC_SEQ_CST) > 0;
@@ -405,7 +405,7 @@ void GuestSession::on_ready(const Message& m) {
       [this](core::EndReason reason) {
         if (reason != core::EndReason::kGenerationsSpent &&
             reason != core::EndReason::kPassedDescriptors) {
-          force_told_ = true;
+          force_reported_ = true;
           owner_.on_session_offence(*this, core::Offence::kDidNotLeave,
                                     executor_.evict_end_ns(request_.vgpu_id), false);
         }

@@ -5,7 +5,7 @@
 //   starting --Ready--> open --End sent, or Ended received--> ending --worker's exit--> (destroyed)
 //
 // Whatever happens, there is one way out: the worker process is gone, then leases and the
-// scheduler's entry are given back, the slot's header says why, and the owner is told. Slot and
+// scheduler's entry are released, the slot's header says why, and the owner is notified. Slot and
 // extents are free when the program has gone as well (SlotState).
 #pragma once
 
@@ -108,10 +108,10 @@ class GuestSession final : private io::WorkerProcess::Owner {
   };
   class Owner {
    public:
-    // The worker is up and the slot serves: the program may be told.
+    // The worker is up and the slot serves: the program may be notified.
     virtual void on_session_open(GuestSession& session) = 0;
-    // It has harmed others: for `cost_ns` the GPU stood still. `more`: so much longer than was told
-    // before.
+    // It has harmed others: for `cost_ns` the GPU stood still. `more`: so much longer than
+    // reported before.
     virtual void on_session_offence(GuestSession& session, core::Offence offence, uint64_t cost_ns,
                                     bool more) = 0;
     // Asks to do what stops others in the driver: 0, or for how long it has to wait; then it does.
@@ -215,10 +215,10 @@ class GuestSession final : private io::WorkerProcess::Owner {
   std::deque<worker_protocol::Message> leave_requests_;   // wait for the pace of the vGPU
   std::optional<int> end_error_;
   std::string end_reason_;
-  // What of it was told to the owner: a fault, for so long; an end by force. `expelled_`: not its
+  // What of it the owner was notified of: a fault, for so long; an end by force. `expelled_`: not its
   // own doing.
-  bool fault_told_ = false, force_told_ = false, expelled_ = false, broke_protocol_ = false;
-  uint64_t stall_told_ns_ = 0;
+  bool fault_reported_ = false, force_reported_ = false, expelled_ = false, broke_protocol_ = false;
+  uint64_t stall_reported_ns_ = 0;
   int end_status_ = EIO;
   io::Timer deadline_, leave_timer_;
   std::unique_ptr<io::WorkerProcess> worker_;

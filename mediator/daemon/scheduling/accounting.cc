@@ -85,9 +85,9 @@ Accounting::~Accounting() = default;
 // ---- who there is ----------------------------------------------------------------------------
 
 void Accounting::add_vgpu(core::VgpuId v, const std::string& name) {
-  if (v >= names_.size()) names_.resize(v + 1), told_ns_.resize(v + 1);
+  if (v >= names_.size()) names_.resize(v + 1), logged_ns_.resize(v + 1);
   names_[v] = name;
-  told_ns_[v] = 0;
+  logged_ns_[v] = 0;
   meter_.add_vgpu(monotonic_ns(), v);
 }
 
@@ -323,8 +323,8 @@ void Accounting::correct(uint64_t now_ns) {
     return;  // learnt groups have not been tried on hardware: shown, not charged
   for (const auto& c : corrections_) {
     if (c.extra_ns && meter_.read(now_ns, c.vgpu).ungranted_ns >= kWorthTellingNs &&
-        (told_ns_[c.vgpu] == 0 || now_ns - told_ns_[c.vgpu] > kTellAgainNs)) {
-      told_ns_[c.vgpu] = now_ns;
+        (logged_ns_[c.vgpu] == 0 || now_ns - logged_ns_[c.vgpu] > kTellAgainNs)) {
+      logged_ns_[c.vgpu] = now_ns;
       log::warning(
           "vgpu {}: it ran on the GPU without a grant, {:.1f} ms so far (by the GPU's own {}); "
           "charged",

@@ -237,7 +237,7 @@ void GridRunner::wait_for_turn(Lock& lock) {
       if (holder_ >= 0) break;
     }
     lock.unlock();
-    // A holder whose slice ends is told so; it would find out itself a little later.
+    // A holder whose slice ends is notified; it would notice by itself a little later.
     const uint64_t slice_left_ns = gpu_.holders_slice_left_ns();
     const bool ends = slice_left_ns < kLivenessCheck_ns;
     const bool rang = gpu_.wait_bell(

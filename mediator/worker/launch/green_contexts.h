@@ -131,7 +131,7 @@ class GreenContexts {
   std::vector<std::unique_ptr<GreenContext>> made_;
   std::vector<size_t> places_;  // that are free
   std::optional<SmSet> wanted_, making_;
-  bool told_ = false;  // a job is under way
+  bool posted_ = false;  // a job is under way
   bool refused_ = false, said_odd_ = false, said_failed_ = false;
   uint64_t not_before_ns_ = 0, failed_until_ns_ = 0;
   uint64_t waits_since_ns_ =
