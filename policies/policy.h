@@ -303,8 +303,9 @@ struct Registration {
   bool starvation_free = false;  // every launch ends, whatever the others do
   bool launches = false;  // goes by on_launch_queued(): its driver reads launches and predicts them
   bool follows_weights = false;  // shares of backlogged vGPUs of one priority go by weight
-  bool tree = false;   // follows groups, minimum and maximum (parts/share_tree.h), latency classes
-  bool parts = false;  // gives parts of the GPU where Machine::spatial, also without knowing launches
+  bool tree = false;  // follows groups, minimum and maximum (parts/share_tree.h), latency classes
+  bool parts =
+      false;  // gives parts of the GPU where Machine::spatial, also without knowing launches
 };
 // All rows, the default first. Static storage.
 const std::vector<Registration>& registry();

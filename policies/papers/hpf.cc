@@ -140,8 +140,7 @@ class Hpf final : public Policy {
     uint64_t predicted_sm_ns = 0;  // T_e
     uint64_t used_sm_ns = 0;
     uint64_t claimed_sm_ns = 0;  // announced as a whole: its total as announced, ...
-    uint64_t beyond_sm_ns =
-        0;  // ... and what it used beyond that, each time until announced anew
+    uint64_t beyond_sm_ns = 0;   // ... and what it used beyond that, each time until announced anew
     uint64_t preempt_ns = 0;
     uint32_t sms_wanted = 0;  // 0: all
     uint64_t seq = 0;
@@ -150,7 +149,8 @@ class Hpf final : public Policy {
     bool present = false;
     uint32_t priority = 0;
     std::vector<uint32_t> jobs;
-    uint64_t announced_sm_ns = 0, announced_preempt_ns = 0;  // as a whole, since it turned busy or before
+    uint64_t announced_sm_ns = 0,
+             announced_preempt_ns = 0;  // as a whole, since it turned busy or before
   };
   // Who holds SMs [lo, hi), and how many of them he has still to leave.
   struct Place {
@@ -202,7 +202,8 @@ class Hpf final : public Policy {
       if (waits) unqueue(slot);
       k.beyond_sm_ns += k.used_sm_ns - std::min(k.claimed_sm_ns, k.used_sm_ns);
       k.claimed_sm_ns = k.used_sm_ns + g.announced_sm_ns;
-      k.predicted_sm_ns = g.announced_sm_ns ? k.used_sm_ns + std::max(g.announced_sm_ns, k.beyond_sm_ns) : 0;
+      k.predicted_sm_ns =
+          g.announced_sm_ns ? k.used_sm_ns + std::max(g.announced_sm_ns, k.beyond_sm_ns) : 0;
       k.preempt_ns = g.announced_preempt_ns;
       if (waits) queue(slot);
     }

@@ -14,7 +14,8 @@
 // Predictions come from models fed by guests: a policy here may let a wrong one cost efficiency;
 // what it may cost in waiting, each policy says itself. A job that is announced as a whole
 // (Launch::id 0) may be announced again and again. It is expected to run at least as long again as
-// it ran beyond what was announced, by the driver's clock, so that nobody is "nearly done" for ever.
+// it ran beyond what was announced, by the driver's clock, so that nobody is "nearly done" for
+// ever.
 #pragma once
 
 #include <algorithm>
@@ -137,16 +138,15 @@ class Turns : public Policy {
   struct Job {
     bool present = false, busy = false;
     VgpuShare share;
-    uint32_t place = 0;       // in busy_
-    uint64_t ready_ns = 0;    // when it turned busy: the papers' t counts from here
+    uint32_t place = 0;            // in busy_
+    uint64_t ready_ns = 0;         // when it turned busy: the papers' t counts from here
     uint64_t announced_sm_ns = 0;  // sum of the predictions of its launches
-    uint64_t done_sm_ns = 0;  // used since it turned busy
+    uint64_t done_sm_ns = 0;       // used since it turned busy
     bool announced_as_a_whole = false;
     uint64_t claimed_sm_ns = 0;  // then: its total as announced, ...
-    uint64_t beyond_sm_ns =
-        0;                    // ... and what it used beyond that, each time until announced anew
-    uint64_t preempt_ns = 0;  // what evicting it has cost so far; 0: not known
-    std::vector<Open> open;   // launches announced one by one, not ended: one for each stream
+    uint64_t beyond_sm_ns = 0;   // ... and what it used beyond that, each time until announced anew
+    uint64_t preempt_ns = 0;     // what evicting it has cost so far; 0: not known
+    std::vector<Open> open;      // launches announced one by one, not ended: one for each stream
     uint64_t ended = 0, ended_sm_ns = 0;  // those that have, since it turned busy
     uint64_t key = 0;                     // by which it waits
     uint64_t usual_sm_ns = 0;             // what its jobs took so far, 0: none ended yet

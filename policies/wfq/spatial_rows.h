@@ -32,8 +32,8 @@ struct Own {
   uint64_t narrow_since_ns = 0;  // since when each launch, as announced, could use fewer SMs than
                                  // it held; 0: it could use them
   bool narrow = false;           // and that lasts
-  uint64_t known_to_sm_ns = 0;  // what it will have used when the known launches have ended; at most
-                               // what it has used: not known
+  uint64_t known_to_sm_ns = 0;   // what it will have used when the known launches have ended; at
+                                // most what it has used: not known
   double per_weight = 0;       // virtual time of a SM-ns
   uint64_t idle_at_sm_ns = 0;  // what it had used when it turned idle last
   uint64_t idle_since_ns = 0, gap_ns = 0;

@@ -46,8 +46,8 @@ struct Program {
     kRandom            // every word random in every report
   };
   Lie lie = Lie::kNone;
-  double told =
-      1;  // its launch records tell so many times the length of its launches; 0: they tell nothing
+  double claimed =
+      1;  // its launch records claim so many times the length of its launches; 0: nothing
 };
 
 struct Costs {

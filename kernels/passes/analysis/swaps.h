@@ -25,8 +25,8 @@ class Swaps {
   Swaps(const ptx::Cfg& cfg, ptx::RegisterTable& registers, Sums& sums);
 
   // Whether statement `atom` (a swap in global memory in the loop `blocks`) waits for the same
-  // thing at the same place each turn, and nothing that can run behind it may put it back there. False
-  // where that is not known.
+  // thing at the same place each turn, and nothing that can run behind it may put it back there.
+  // False where that is not known.
   bool takes_token(std::uint32_t atom, const std::vector<std::uint32_t>& blocks) const;
   // Whether the value that `load` reads only ever is what a compare-and-swap of the same place in
   // the loop compares with, or makes its new value of, or that it is read again only where that

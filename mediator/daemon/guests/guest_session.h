@@ -215,8 +215,8 @@ class GuestSession final : private io::WorkerProcess::Owner {
   std::deque<worker_protocol::Message> leave_requests_;   // wait for the pace of the vGPU
   std::optional<int> end_error_;
   std::string end_reason_;
-  // What of it the owner was notified of: a fault, for so long; an end by force. `expelled_`: not its
-  // own doing.
+  // What of it the owner was notified of: a fault, for so long; an end by force. `expelled_`: not
+  // its own doing.
   bool fault_reported_ = false, force_reported_ = false, expelled_ = false, broke_protocol_ = false;
   uint64_t stall_reported_ns_ = 0;
   int end_status_ = EIO;

@@ -371,8 +371,7 @@ void GrantExecutor::log_event(const core::Action& a) {
   const std::string& name = a.vgpu < vgpus_.size() ? vgpus_[a.vgpu].name : std::string();
   switch (a.event) {
     case core::LogEvent::kOverdue:
-      log::warning("vgpu {}: evicted {:.1f} ms ago and still on the GPU", name,
-                   a.word / 1e6);
+      log::warning("vgpu {}: evicted {:.1f} ms ago and still on the GPU", name, a.word / 1e6);
       return;
     case core::LogEvent::kEnded:
       log::warning("vgpu {}: a session is ended: {}", name,
