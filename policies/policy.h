@@ -64,7 +64,7 @@ struct SmRange {
   bool operator==(const SmRange&) const = default;
 };
 
-// How soon a vGPU that is below its share is to be served. Shortens or lengthens its turns; never
+// How soon a vGPU that is below its share should be served. Shortens or lengthens its turns; never
 // changes its share.
 enum class LatencyClass : uint8_t {
   kNormal,
@@ -219,7 +219,7 @@ struct Action {
   }
   static Action wake(uint64_t at_ns) { return {.kind = Kind::kWake, .at_ns = at_ns}; }
 };
-// The caller's, appended to in the order in which they are to be done; reused, so that a decision
+// The caller's, appended to in the order of execution; reused, so that a decision
 // does not allocate.
 using Actions = std::vector<Action>;
 
@@ -254,7 +254,7 @@ class Policy {
   virtual void on_usages(uint64_t now_ns, std::span<const VgpuUsage> reports) {
     for (const VgpuUsage& r : reports) on_usage(now_ns, r.vgpu, r.usage);
   }
-  // Whether it looks at a report's launch and tasks: for one that does not, a driver leaves them 0.
+  // Whether it uses a report's launch and tasks: for one that does not, a driver leaves them 0.
   // Always the same answer.
   virtual bool reads_tasks() const { return true; }
 

@@ -21,7 +21,7 @@ constexpr std::size_t kAlign = 256;  // as cuMemAlloc aligns
 class EvictionRun::World : public exec::Environment {
  public:
   World() { strict = true; }
-  // Fast enough that workers come to their turn of looking at the signal (SLUICE_DUTY_NS).
+  // Fast enough that workers come to their turn of polling the signal (SLUICE_DUTY_NS).
   std::uint64_t global_timer_ns() override { return now_ += 700; }
   void print(std::string_view) override {}
 

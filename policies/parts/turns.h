@@ -169,7 +169,7 @@ class Turns : public Policy {
   // Who should hold the GPU now, the holder (if it is busy) among them; kNoVgpu only if nobody is
   // busy. `turn_over`: the holder's quantum has ended (or nobody holds).
   virtual VgpuId choose(uint64_t now_ns, bool turn_over) = 0;
-  // How long the turn of v that begins (or is looked at again) now lasts; kForEver: until somebody
+  // How long the turn of v that begins (or is revised) now lasts; kForEver: until somebody
   // comes.
   virtual uint64_t turn_ns(uint64_t now_ns, VgpuId v) = 0;
   // Whether an arrival may displace a holder before its turn is over.

@@ -225,7 +225,7 @@ void Simulation::count_whole(VgpuId v, int64_t sms) {
   h.sms = static_cast<uint32_t>(h.sms + sms);
   if (account_.busy(v)) h.charged_sms = h.sms, busy_whole_sms_ += static_cast<uint64_t>(sms);
   if (h.sms > 0) return;
-  // What it used until now is reported before it is no longer looked at (release() did so).
+  // What it used until now is reported before it is no longer read (release() did so).
   g.used_sm_ns = h.used_sm_ns;
   const uint32_t place = g.place;
   holders_[place] = holders_.back();
@@ -359,7 +359,7 @@ void Simulation::evict(const Action& a) {
   }
   if (!found)
     return violate("evict of vGPU " + std::to_string(a.vgpu) +
-                   " that does not hold what it is to leave");
+                   " that does not hold what it should leave");
   if (options_.observer) options_.observer->on_evict(now_ns_, a.vgpu, a.launch, {lo, hi});
   reassign(a.vgpu);
   for (uint32_t id : evicted) {

@@ -141,7 +141,7 @@ class WfqSpatial final : public Policy, Ahead {
     *it = o.launches.back();
     o.launches.pop_back();
     // Between its last launch and the next one it is what it was: what the next can use decides.
-    // Looked at here it would have room for anything, and a next one that can use more than the
+    // Counted here it would have room for anything, and a next one that can use more than the
     // last would be nothing new.
     if (!o.launches.empty()) look_at(launch.vgpu);
   }
@@ -432,7 +432,7 @@ class WfqSpatial final : public Policy, Ahead {
     if (holders_.any_below(level) && take_from_below(wanted, wake_ns, out)) return true;
     const auto [victim, lead] = furthest_ahead(wanted);
     if (victim == kNoVgpu) {
-      // Timers are no denser than that: one that is due by then looks again.
+      // Timers are no denser than that: one that is due by then checks again.
       if (wake_ns_ <= now_ns || wake_ns_ > now_ns + kTickNs) wake_ns = when_ahead(wanted, wake_ns);
       return false;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who is ahead of whom, for wfq in space (wfq/spatial.cc, which explains it): the holders' rows,
-// and from whom an SM may be taken, or when. Its own; it looks and compares, and takes nothing.
+// and from whom an SM may be taken, or when. Its own; it reads and compares, and takes nothing.
 #pragma once
 
 #include <algorithm>

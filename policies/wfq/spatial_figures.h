@@ -81,7 +81,7 @@ class Figures {
   double per_weight(VgpuId v) const {
     return static_cast<double>(FairClock::kScale) / clock_[v].share.weight;
   }
-  // SMs for each unit of weight, of the level that is looked at.
+  // SMs for each unit of weight, of the current level.
   double rate_of(uint32_t priority) const {
     return static_cast<double>(sms_) /
            static_cast<double>(std::max<int64_t>(clock_.weight(priority), 1));
@@ -174,7 +174,7 @@ class Figures {
   std::vector<IndexedHeap<Lighter>> lightest_;  // steady: the busy ones, by priority
   ChangeCost change_;
   std::vector<Own> own_;
-  uint64_t frame_ = kFrameNs;  // these two of the level that is looked at
+  uint64_t frame_ = kFrameNs;  // these two of the current level
   double rate_ = 1;
   double handover_ns_;
   double frame_handover_ns_ = handover_ns_;

@@ -24,7 +24,7 @@ struct OpenLaunch {
 };
 // A vGPU.
 struct Own {
-  uint32_t held = 0;     // SMs that it holds and is to keep
+  uint32_t held = 0;     // SMs that it holds and keeps
   uint32_t leaving = 0;  // that it holds and is evicted from
   uint32_t coming = 0;   // that others are evicted from for it
   uint64_t width = 0;    // SMs that its launches can use together; no limit if no launch is known
@@ -33,9 +33,9 @@ struct Own {
                                  // it held; 0: it could use them
   bool narrow = false;           // and that lasts
   uint64_t known_to_sm_ns = 0;   // what it will have used when the known launches have ended; at
-                                // most what it has used: not known
-  double per_weight = 0;       // virtual time of a SM-ns
-  uint64_t idle_at_sm_ns = 0;  // what it had used when it turned idle last
+                                 // most what it has used: not known
+  double per_weight = 0;         // virtual time of a SM-ns
+  uint64_t idle_at_sm_ns = 0;    // what it had used when it turned idle last
   uint64_t idle_since_ns = 0, gap_ns = 0;
   double drain_ns = 0;        // from the evict until an SM is left
   uint32_t place = kNowhere;  // in holders_
@@ -47,7 +47,7 @@ struct Own {
 };
 struct Sm {
   VgpuId holder = kNoVgpu;
-  VgpuId next = kNoVgpu;  // whom it is to be left for
+  VgpuId next = kNoVgpu;  // the vGPU that gets it next
   bool leaving = false;
   uint64_t since_ns = 0;  // granted; or evicted
 };
@@ -77,7 +77,7 @@ class Holders {
   };
   std::vector<std::array<Held, 6>> of_;  // the last of them first
 };
-// A holder as an exchange looks at it.
+// A holder as an exchange sees it.
 struct Row {
   VgpuId vgpu = kNoVgpu;
   int32_t level = kIdle;  // its priority, if it is busy

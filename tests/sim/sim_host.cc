@@ -18,7 +18,7 @@ SimHost::SimHost(const core::SchedulerConfig& config, const Costs& costs, uint64
   at(kBeatNs, [this] { beat(); });
 }
 
-// sluiced looks at every report some times a second.
+// sluiced polls every report some times a second.
 void SimHost::beat() {
   for (SessionId s = 0; s < sessions_.size(); ++s) {
     if (!sessions_[s].present) continue;

@@ -51,8 +51,8 @@ struct Program {
 };
 
 struct Costs {
-  uint64_t ring_ns = 20 * kUs;   // worker's ring until sluiced looks
-  uint64_t gate_ns = 20 * kUs;   // sluiced's gate ring until the worker looks
+  uint64_t ring_ns = 20 * kUs;   // worker's ring until sluiced polls
+  uint64_t gate_ns = 20 * kUs;   // sluiced's gate ring until the worker polls
   uint64_t signal_ns = 5 * kUs;  // evict word until the GPU sees it
   uint64_t start_ns = 10 * kUs;  // launch until its first task runs
   uint64_t reap_ns = 3 * kMs;    // end of a worker until sluiced knows

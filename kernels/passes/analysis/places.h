@@ -5,7 +5,7 @@
 //
 // Owner: find_waiting(), one function, one thread; refers to the module. Each part is written as
 // text that is the same where the same is computed again: a parameter, a special register, a load
-// from such an address, an operation on such sums. Overflow is not looked at. Time and memory are
+// from such an address, an operation on such sums. Overflow is not considered. Time and memory are
 // bounded: what is too long, or has several definitions, is a part of its own.
 #pragma once
 

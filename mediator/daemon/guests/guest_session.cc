@@ -26,7 +26,7 @@ constexpr int kCudaErrorDeviceUnavailable = 46;
 // victim gets from NVIDIA's driver.
 constexpr int kCudaErrorLaunchTimeout = 702;
 
-// So often who waits for leave looks again.
+// How often a session that waits for leave checks again.
 constexpr uint64_t kLeaveLookMs = 1000;
 
 }  // namespace

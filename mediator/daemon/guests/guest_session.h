@@ -158,7 +158,7 @@ class GuestSession final : private io::WorkerProcess::Owner {
   uint64_t host_leased_bytes() const { return services_.host_memory.held_by_session(ledger_id_); }
   const Channel& channel() const { return *request_.channel; }
   uint64_t started_ns() const { return started_ns_; }
-  // Some of the vGPU's shared memory became free: requests that wait for it are looked at again.
+  // Some of the vGPU's shared memory became free: requests that wait for it are tried again.
   void look_for_extents();
   int bell_fd() const { return bell_; }  // the program rings the worker
   int wake_fd() const { return wake_; }  // the worker rings the program

@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// So often somebody who waits for the back-off looks whether others are still there.
+// How often a session that waits for the back-off checks whether others are still there.
 constexpr uint64_t kBackOffLookMs = 1000;
 
 // The ledger has limits only; "none" is one that is never met.

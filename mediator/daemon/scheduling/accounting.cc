@@ -275,7 +275,7 @@ void Accounting::on_wake() {
 
 // ---- what is done now and then ---------------------------------------------------------------
 
-// One of many looks at random times: the sum of them finds who runs where it may not. Not on
+// One of many samples at random times: their sum finds who runs where it may not. Not on
 // NVIDIA: whose a group is is only learnt there, and fills, which need no grant, are its engine's
 // work too. Not in mps mode: one group stands for all.
 void Accounting::see() {
@@ -387,7 +387,7 @@ void Accounting::find_channels(uint64_t now_ns) {
   }
 }
 
-// The launches that have ended since the last look, as their own words have it. A launch record is
+// The launches that have ended since the last poll, by their own records. A launch record is
 // not overwritten for some hundreds of launches; what is missed only makes the words' sum smaller.
 void Accounting::take_words(uint64_t now_ns) {
   next_words_ns_ = now_ns + kWordsNs;

@@ -79,8 +79,8 @@ Result<std::vector<ListedDomain>> list_domains(const std::string& uri) {
   std::future<Answer> answer = task.get_future();
   std::thread(std::move(task)).detach();
   if (answer.wait_for(std::chrono::seconds(limits::kListSeconds)) != std::future_status::ready)
-    return Error{ETIMEDOUT, "libvirt has not answered within " +
-                                std::to_string(limits::kListSeconds) + " s"};
+    return Error{ETIMEDOUT,
+                 "libvirt has not answered within " + std::to_string(limits::kListSeconds) + " s"};
   return answer.get();
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 // Grids of one context on the SMs at once (what GPUs since Kepler can do; later ones 128).
 constexpr size_t kMaxActiveGrids = 32;
-// A waiting process looks for absent contenders this often, and takes the engine out of turn when
+// A waiting process checks for absent contenders this often, and takes the engine out of turn when
 // it was free this many times in a row while the first in line did not come (it may be stopped).
 constexpr uint64_t kLivenessCheck_ns = 20'000'000;
 constexpr uint64_t kShortestWait_ns = 1'000'000;

@@ -71,7 +71,7 @@ class GreenContexts {
   // --- session lock; the context current ---
   // The one for exactly this set, ready, or null: it is then asked for.
   GreenContext* find(const SmSet& sms, uint64_t now_ns);
-  // Something is to be made, and this has not been reported yet: the caller has begin(), run() and
+  // A context is due, and this has not been reported yet: the caller has begin(), run() and
   // end() called by the job thread.
   bool due(uint64_t now_ns);
   // find() had none for this set, and it will be there soon.

@@ -71,7 +71,7 @@ TEST(Srt, WhatIsNotBelievedAddsUp) {
   TurnDriver d("srt");
   d.whole(0, 1000 * kMs, kMs);
   d.whole(1, 300 * kMs, 300 * kMs);
-  for (int looks = 0; looks < 10 && d.holder == 0u; ++looks) {
+  for (int polls = 0; polls < 10 && d.holder == 0u; ++polls) {
     d.pass(100 * kMs);
     d.tell(0, kMs);
     d.pass(kMs / 10);

@@ -391,7 +391,7 @@ TEST_F(SpawnerProgram, ASecondSetupEndsTheKeeper) {
   EXPECT_FALSE(answer()) << "its spawner ends with it";
 }
 
-// A Launch that says what is to be started is refused, too.
+// A Launch that names what to start is refused, too.
 TEST_F(SpawnerProgram, ALaunchWithAProgramEndsTheKeeper) {
   set_up("/usr/bin/sleep");
   Packet p;
