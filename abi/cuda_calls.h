@@ -95,7 +95,7 @@
   X(0x06f, cuMemGetAllocationGranularity, kReply, Out, InStruct, In) \
   X(0x070, cuMemGetAllocationPropertiesFromHandle, kReply, Out, In) \
   X(0x071, cuMemRetainAllocationHandle, kReply, Out, Address) \
-  /* tensor maps: the driver's arithmetic; it looks at no memory behind the address */ \
+  /* tensor maps: the driver's arithmetic; it reads no memory behind the address */ \
   X(0x0a0, cuTensorMapEncodeTiled, kAtOnce, Out, In, In, Address, InArray<2>, InArray<2, 1>, InArray<2>, InArray<2>, In, In, In, In) \
   X(0x0a1, cuTensorMapEncodeIm2col, kAtOnce, Out, In, In, Address, InArray<2>, InArray<2, 1>, InArray<2, 2>, InArray<2, 2>, In, In, InArray<2>, In, In, In, In) \
   X(0x0a2, cuTensorMapEncodeIm2colWide, kAtOnce, Out, In, In, Address, InArray<2>, InArray<2, 1>, In, In, In, In, InArray<2>, In, In, In, In, In) \

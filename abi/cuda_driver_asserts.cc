@@ -12,7 +12,7 @@
 #include <string_view>
 #include <type_traits>
 
-// Exported but no longer declared in cuda.h; their types are still told in cudaTypedefs.h.
+// Exported but no longer declared in cuda.h; cudaTypedefs.h still has their types.
 extern "C" std::remove_pointer_t<PFN_cuCtxCreate_v3020> cuCtxCreate_v2;
 extern "C" std::remove_pointer_t<PFN_cuCtxCreate_v11040> cuCtxCreate_v3;
 

@@ -47,7 +47,7 @@ struct HOut {};  // the call makes a handle; not null
 struct Dev {};   // a device address that lies in an allocation of the session
 struct Null {};  // a pointer that has to be null: what it could say is not offered
 struct Address {
-};  // a pointer that is a number for the driver: neither it nor the worker looks behind it
+};  // a pointer that is a number for the driver: neither it nor the worker follows it
 
 // Who waits for the status, and when the worker makes the call (abi/cuda_calls.h).
 enum class Status { kReply, kAtOnce, kAfterWork, kQueued };

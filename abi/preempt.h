@@ -125,7 +125,7 @@ struct sluice_preempt_params {
                              block runs one task: the first task that is left */
   uint32_t left_slots;    /* slots of the list that may hold something */
   uint16_t chunk_max;     /* >= 1 */
-  uint8_t batch_shift;    /* a batch, which is run between two looks at the evict word, takes
+  uint8_t batch_shift;    /* a batch, which is run between two polls of the evict word, takes
                              target_clocks >> batch_shift and one task */
   uint8_t tail_shift;     /* a chunk is at most (tasks not fetched) >> tail_shift, so that the end
                              of the grid is shared out evenly: 2^tail_shift >= workers */

@@ -64,7 +64,7 @@ struct SmRange {
   bool operator==(const SmRange&) const = default;
 };
 
-// How soon a vGPU that is below its share is to be served. Shortens or lengthens its turns; never
+// How soon a vGPU that is below its share should be served. Shortens or lengthens its turns; never
 // changes its share.
 enum class LatencyClass : uint8_t {
   kNormal,
@@ -114,7 +114,7 @@ struct Machine {
   bool spatial = false;            // Run on a part of the SMs works
   uint64_t handover_ns = 200'000;  // first guess at the cost of one hand-over (GPU time lost, from
                                    // the evict to the next vGPU's work); on_handover() corrects it
-  // In space. SMs can be told apart so many at a time: ranges are whole units
+  // In space. SMs can be addressed so many at a time: ranges are whole units
   // (policies/parts/in_units.h).
   uint32_t sm_unit = 1;
   // How long *all* SMs of a vGPU stand still when some are added to its set or taken from it;
@@ -178,7 +178,7 @@ struct Launch {
 // GPU time that a vGPU used since the last report about it.
 struct Usage {
   uint64_t sm_ns = 0;   // SM-nanoseconds: SMs held times time; whole GPU for 1 us = sm_count * 1000
-  LaunchId launch = 0;  // 0: not told apart
+  LaunchId launch = 0;  // 0: not by launch
   uint32_t tasks_done = 0;  // of that launch, since it began
 };
 struct VgpuUsage {
@@ -219,7 +219,7 @@ struct Action {
   }
   static Action wake(uint64_t at_ns) { return {.kind = Kind::kWake, .at_ns = at_ns}; }
 };
-// The caller's, appended to in the order in which they are to be done; reused, so that a decision
+// The caller's, appended to in the order of execution; reused, so that a decision
 // does not allocate.
 using Actions = std::vector<Action>;
 
@@ -254,7 +254,7 @@ class Policy {
   virtual void on_usages(uint64_t now_ns, std::span<const VgpuUsage> reports) {
     for (const VgpuUsage& r : reports) on_usage(now_ns, r.vgpu, r.usage);
   }
-  // Whether it looks at a report's launch and tasks: for one that does not, a driver leaves them 0.
+  // Whether it uses a report's launch and tasks: for one that does not, a driver leaves them 0.
   // Always the same answer.
   virtual bool reads_tasks() const { return true; }
 
@@ -303,8 +303,9 @@ struct Registration {
   bool starvation_free = false;  // every launch ends, whatever the others do
   bool launches = false;  // goes by on_launch_queued(): its driver reads launches and predicts them
   bool follows_weights = false;  // shares of backlogged vGPUs of one priority go by weight
-  bool tree = false;   // follows groups, minimum and maximum (parts/share_tree.h), latency classes
-  bool parts = false;  // gives parts of the GPU where Machine::spatial, also without launches told
+  bool tree = false;  // follows groups, minimum and maximum (parts/share_tree.h), latency classes
+  bool parts =
+      false;  // gives parts of the GPU where Machine::spatial, also without knowing launches
 };
 // All rows, the default first. Static storage.
 const std::vector<Registration>& registry();

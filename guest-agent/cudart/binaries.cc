@@ -75,7 +75,7 @@ CUresult load(CUlibrary* library, const void* image) {
 
 // Links the parts that -rdc=true left relocatable. A part without code for this GPU is left out:
 // the device runtime, which nvcc always adds, has machine code only. Whoever misses something of it
-// is told why.
+// gets an error with the reason.
 CUresult link_parts(Binary& binary) {
   CUlinkState state = nullptr;
   CUresult r = driver().cuLinkCreate_v2(0, nullptr, nullptr, &state);

@@ -209,7 +209,7 @@ CUresult cuGraphCreate(CUgraph* graph, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-// Also when the driver's session has ended: the program's objects are to be released.
+// Also when the driver's session has ended: the program's objects have to be released.
 CUresult cuGraphDestroy(CUgraph graph) {
   const Caller e = enter();
   if (!e.initialised) return e.status;

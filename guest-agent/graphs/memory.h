@@ -26,7 +26,7 @@ class GraphMemory : public std::enable_shared_from_this<GraphMemory> {
   CUdeviceptr address() const { return address_; }
   uint64_t context() const { return context_; }
   bool allocated() const;
-  // False: it already was what it is to be, or its context has gone and it with it.
+  // False: it already is as requested, or its context has gone and it with it.
   bool set_allocated(bool allocated);
   // Whether its context has gone: nobody's memory lies at the address any more, or somebody else's.
   bool lost() const;

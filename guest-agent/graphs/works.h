@@ -7,7 +7,7 @@
 
 namespace sluice::graphs {
 
-// Checked as CUDA checks it at the call; the program's memory is not looked at later. `before`: the
+// Checked as CUDA checks it at the call; the program's memory is not read later. `before`: the
 // work that it is to take the place of, or null. Not for children. An allocation's address is
 // written to `params`.
 CUresult make_work(CUgraphNodeParams& params, const Work* before, WorkPtr* to);

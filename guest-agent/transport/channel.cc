@@ -19,7 +19,7 @@ namespace sluice::guest {
 namespace {
 
 constexpr size_t kPage = 4096;
-// Where no interrupt reaches us, how long a nap between two looks is.
+// Where no interrupt reaches us, the pause between two polls.
 constexpr useconds_t kNapUs = 200;
 
 void copy_text(char* to, size_t room, const std::string& text) {
@@ -158,7 +158,7 @@ void Channel::wait(int timeout_ms) {
     timeout_ms = 0;
   }
   const int n = ::poll(fds, can_wait_ ? 2 : 1, timeout_ms);
-  if (n <= 0) return;  // time, or a signal: the caller looks again
+  if (n <= 0) return;  // time, or a signal: the caller polls again
   if (fds[0].revents != 0) hung_up_ = true;
   if (can_wait_ && (fds[1].revents & POLLIN) != 0) drain_eventfd(wake_.get());
 }

@@ -22,7 +22,7 @@ constexpr uint8_t kAbiWithWideFlags = 8;
 // As large as the driver's own libraries come; more is no cubin.
 constexpr uint64_t kMostBytes = uint64_t{1} << 30;
 constexpr uint64_t kMostParamBytes = 32764;
-// Longer names are none: each is looked through once for each symbol that has it.
+// Longer names are none: each is read once for each symbol that has it.
 constexpr uint64_t kMostNameBytes = 8192;
 
 // .nv.info: records of format, attribute and, by the format, a value or the length of one.

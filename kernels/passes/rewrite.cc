@@ -152,7 +152,7 @@ void write_calls_in_place(const ptx::Module& module, const ModuleFacts& facts,
                           std::vector<Made>& kernels, const RewriteOptions& options) {
   const auto may_gain = [](const Made& m) {
     const KernelReport& r = m.made.report;
-    // Where a block can leave is for its author to put right: what is told stays what is written.
+    // Where the author placed points to leave at, the report is about the author's code as written.
     return m.named && r.author_code.empty() &&
            (r.tier == Tier::kOpaque || r.tier == Tier::kPrologue || m.calls_touch_global) &&
            has_calls(*m.entry);

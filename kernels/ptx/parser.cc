@@ -340,7 +340,7 @@ bool Parser::function(std::uint32_t begin, std::string_view linkage, bool is_ent
 bool Parser::cut_function(Function& f, std::uint32_t begin) {
   if (!trivia()) return false;
   while (cursor_.peek() == '.') {  // `.attribute(...)` before the name
-    // A dot alone is no word: without this it would be looked at for ever.
+    // A dot alone is no word: without this it would be read for ever.
     if (cursor_.take_dot_word().empty())
       return fail(cursor_.position(), "expected the name of a function");
     if (!trivia()) return false;

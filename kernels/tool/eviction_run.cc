@@ -11,7 +11,7 @@ namespace sluice::tool {
 
 namespace {
 
-constexpr std::uint32_t kSms = 4;       // of the GPU that blocks are told they run on
+constexpr std::uint32_t kSms = 4;       // of the GPU, as blocks read it
 constexpr std::uint32_t kResident = 6;  // blocks of an original, or of a one-task clone, at a time
 constexpr std::uint32_t kLeftSlots = 64;
 constexpr std::size_t kAlign = 256;  // as cuMemAlloc aligns
@@ -21,7 +21,7 @@ constexpr std::size_t kAlign = 256;  // as cuMemAlloc aligns
 class EvictionRun::World : public exec::Environment {
  public:
   World() { strict = true; }
-  // Fast enough that workers come to their turn of looking at the signal (SLUICE_DUTY_NS).
+  // Fast enough that workers come to their turn of polling the signal (SLUICE_DUTY_NS).
   std::uint64_t global_timer_ns() override { return now_ += 700; }
   void print(std::string_view) override {}
 

@@ -21,7 +21,7 @@ class BusGuard {
   BusGuard& operator=(BusGuard&& other) noexcept;
   ~BusGuard();
 
-  // A page was gone when it was looked at: what is read is not the file any more.
+  // A page was gone when it was read: what is read is not the file any more.
   bool lost() const;
 
   static constexpr int kMost = 64;

@@ -2,7 +2,7 @@
 // GridWindows: a grid cut into *windows*, runs of its blocks that are launched as grids of their
 // own (kernels/passes/steps/window.cc). A window is a box that the hardware numbers as the whole
 // grid's blocks are numbered, so windows are runs of planes where there are several, otherwise of
-// rows, otherwise of blocks. WindowPace: when the next one is to be queued.
+// rows, otherwise of blocks. WindowPace: when to queue the next one.
 //
 // Values; pure arithmetic. Used by whoever launches clones in windows: the worker, the benchmarks,
 // the tests.
@@ -74,7 +74,7 @@ struct WindowPlan {
   uint64_t early_ns = 0;   // what a task takes, and what queueing takes
 };
 
-// When the next window is to be queued: of two in the streams one runs, and the newest takes the
+// When to queue the next window: of two in the streams one runs, and the newest takes the
 // places that it leaves. If the one before the newest has ended, the newest has had the GPU for
 // itself since about a task before; the next must be in the stream when the newest one's last block
 // has begun, and no earlier than that takes, for the sake of evictions.

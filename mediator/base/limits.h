@@ -106,8 +106,8 @@ inline constexpr double kIdleWakesPerSecond = 20, kIdleWakeBurst = 10;
 inline constexpr uint64_t kAgentStartMs = 100;
 
 // sluiced's log (base/log.h): lines that wait for a slow stderr; lines that begin alike at once and
-// per second; how many beginnings are told apart. Fewer lose what an operator needs; more let one
-// guest fill the disk.
+// per second; how many beginnings are counted apart. Fewer lose what an operator needs; more let
+// one guest fill the disk.
 inline constexpr size_t kMaxLogQueue = 1024;
 inline constexpr double kLogBurst = 200;
 inline constexpr double kLogPerSecond = 5;

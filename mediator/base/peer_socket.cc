@@ -56,7 +56,7 @@ Result<PlainMessage> receive_plain(int socket, void* data, size_t bytes) {
   if (n < 0) return Error::from_errno("recvmsg");
   if (look.msg_flags & MSG_CTRUNC)
     return Error{kPassedDescriptors, "it passed descriptors where none are expected"};
-  // Of a stream only what was looked at: what has come since may carry some.
+  // Of a stream only what was peeked at: what has come since may carry some.
   iov.iov_len = static_cast<size_t>(n);
   if (look.msg_flags & MSG_TRUNC) iov.iov_len = bytes;
   msghdr take{};

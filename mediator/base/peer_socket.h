@@ -4,7 +4,7 @@
 // of a socket with SO_LINGER takes as long as its owner likes, and the kernel closes what a
 // receiver does not want in the receiver's own thread.) No state; any thread.
 //
-// Linux 6.16 has SO_PASSRIGHTS: with 0 the sender gets EPERM. Before, each message is looked at
+// Linux 6.16 has SO_PASSRIGHTS: with 0 the sender gets EPERM. Before, each message is peeked at
 // first, and one with descriptors stays in the socket: whoever owns the socket closes it on a
 // PeerThread.
 #pragma once

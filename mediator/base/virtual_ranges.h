@@ -147,7 +147,7 @@ class VirtualRanges {
   }
 
   // Calls f(base, bytes, access) for what may be touched in the reservation of `address`: mappings
-  // side by side with the same access are told as one.
+  // side by side with the same access count as one.
   template <class F>
   void for_each_run(uint64_t address, F&& f) const {
     const auto at = reservation_of(address);

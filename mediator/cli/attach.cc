@@ -82,7 +82,7 @@ Result<void> attach_running(AdminClient& client, const libvirt::Domain& domain,
   const std::string& name = live->vgpu.vgpu;
   auto made = client.call("vgpu.create", create_request(live->vgpu, owner_of(live->vgpu.uuid)));
   if (!made) return made.error();
-  // The settings first: sluice-libvirt-events looks at them when the device is there.
+  // The settings first: sluice-libvirt-events reads them when the device is there.
   auto done = domain.set_metadata(live->settings);
   if (done) done = domain.attach_device(live->device);
   if (!done) {

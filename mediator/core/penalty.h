@@ -73,7 +73,7 @@ class Penalty {
   explicit Penalty(uint64_t worst_ns) : worst_ns_(worst_ns) {}
 
   // `cost_ns`: for how long the GPU stood still; `harmed`: somebody else was there (see kAlone).
-  // kBarred as the answer: its sessions are to be ended now.
+  // kBarred as the answer: its sessions have to be ended now.
   State on_offence(uint64_t now_ns, Offence offence, uint64_t cost_ns, bool harmed);
   // Its work stood still for longer than was known when the offence was noted.
   State add_cost(uint64_t now_ns, uint64_t cost_ns, bool harmed);

@@ -16,7 +16,7 @@ constexpr std::string_view kCosts = "sluice-preemption-costs 1\n";
 
 }  // namespace
 
-// A private copy of the fields that are looked at.
+// A private copy of the fields that are read.
 struct Progress::Record {
   uint32_t state, total, done, fetched, evictions, kernel;
   uint64_t id, start_ns, left_ns;

@@ -44,7 +44,7 @@ struct ProgressSums {
 class Progress {
  public:
   // Learns from the launches that are done, or were evicted. `session`: not the same for two
-  // sessions of the vGPU; its records are told apart by their launches' numbers.
+  // sessions of the vGPU; its records are distinguished by their launches' numbers.
   void learn(uint32_t session, const sluice_launch_records& records);
   // So many evictions of the vGPU have taken so long in sum, by sluiced's clock, since the last
   // call: what evicting those kernels cost that learn() saw evicted meanwhile (or sees until the

@@ -7,7 +7,7 @@
 //   wait     0 below kFree; from there on the time after which enough is forgiven. It grows with
 //            each one, and all sessions of a vGPU share it.
 //
-// The bound: whoever waits as told costs others in any time T at most
+// The bound: a vGPU that waits as required costs others in any time T at most
 // kFree + one stall + kForgivenPerSecond * T.
 //
 // Pure: no clock, time is an argument (ns, must not go back). Owned by a VgpuServer. One thread. No

@@ -94,12 +94,12 @@ struct Start {
   uint32_t nvidia = 0;                      // 1: library is NVIDIA's; 0: the software GPU
   uint32_t chunk_target_us = 200;           // how long a chunk of tasks should take at most
   uint32_t spatial_sms = 0;  // SMs of the GPU, where parts of it may be granted; 0: never
-  uint32_t spin_us = 50;  // how long the worker looks for its program's next call before it sleeps
+  uint32_t spin_us = 50;  // how long the worker polls for its program's next call before it sleeps
   uint32_t turns_by_priority = 0;  // 1: grants have levels (SLUICE_GRANT_LEVEL)
   uint32_t turn_whole_us = 0;      // then: what is expected to take no longer runs whole
   uint32_t green_contexts = 1;     // parts are confined by the hardware where it can be; 0: never
   Signal signal = Signal::kHost;
-  uint32_t fixed_chunk = 0;  // tasks between two looks at the evict word (FLEP's amortising
+  uint32_t fixed_chunk = 0;  // tasks between two polls of the evict word (FLEP's amortising
                              // factor), at most 1024; 0: as many as take chunk_target_us
   uint32_t window_us =
       32;  // how long a window of a grid is that is launched in windows; 0: none is

@@ -39,7 +39,7 @@ void raise_priority(int nice_value) {
     sluice::log::warning("{}", sluice::Error::from_errno("raise the scheduling priority").message);
 }
 
-// The loop, which looks for events for so long before it sleeps: whose turn begins waits for it.
+// The loop. It polls for events for so long before it sleeps: the next holder waits for it.
 void run(boost::asio::io_context& io, uint32_t spin_us) {
   if (spin_us == 0) {
     io.run();

@@ -49,7 +49,7 @@ struct GpuConfig {
   enum class Want { kAuto, kNvidia, kSoft };
   Want want = Want::kAuto;
   std::string nvidia_library = "libcuda.so.1";
-  // A name without a slash is also looked for beside the program: where it is installed
+  // A name without a slash is also searched for beside the program: where it is installed
   // (../lib/sluice) and in a build tree (../softgpu).
   std::string soft_library = "libsluice-softcuda.so";
 };

@@ -16,7 +16,7 @@ namespace {
 
 // BAR0 of today's GPUs; nothing that is read here lies beyond.
 constexpr size_t kMostBytes = 16u << 20;
-// Rows of the device table that are looked at: GPUs have some 30, of 3 words each.
+// Rows of the device table that are read: GPUs have some 30, of 3 words each.
 constexpr unsigned kTableWords = 256;
 
 }  // namespace

@@ -18,7 +18,7 @@ class io_context;
 namespace sluice::io {
 
 // How often a hostile peer may wake the loop: `burst` times at once, `per_second` on average.
-// Beyond that its descriptor is not looked at for a moment, and what it sends waits.
+// Beyond that its descriptor is not read for a moment, and what it sends waits.
 struct Pace {
   double per_second;
   double burst;

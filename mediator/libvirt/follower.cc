@@ -118,7 +118,7 @@ Result<void> Follower::all(RunningDomains& domains) {
     report("", "(all)", uuids.error().message);
     return {};
   }
-  // Domains of which we know and that ended meanwhile are forgotten by the same look.
+  // Domains of which we know and that ended meanwhile are forgotten by the same pass.
   for (const auto& [uuid, settings] : applied_) uuids->insert(uuid);
   if (auto done = changed(domains, *uuids); !done) return done;
   reported_.erase("");

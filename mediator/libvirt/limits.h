@@ -14,7 +14,7 @@ inline constexpr size_t kMaxXmlBytes = 4u << 20;
 // Pauses between attempts to reach libvirtd or sluiced: from the least, doubled, to the most.
 // Shorter ones would fill the journal of a host whose libvirtd is stopped for good.
 inline constexpr int kLeastRetryMs = 500, kMostRetryMs = 30'000;
-// How often all domains are looked at although no event came: makes good a lost event. And how
+// How often all domains are checked although no event came: makes good a lost event. And how
 // often while a vGPU seems to be left over.
 inline constexpr unsigned kLookSeconds = 60, kLeftoverLookSeconds = 5;
 

@@ -33,8 +33,8 @@ inline void load_fence() {
 #endif
 }
 
-// All earlier stores are seen before any later load: between publishing and looking at `armed`, and
-// between setting `armed` and looking at the index. MFENCE rather than what the compiler makes of
+// All earlier stores are seen before any later load: between publishing and reading `armed`, and
+// between setting `armed` and reading the index. MFENCE rather than what the compiler makes of
 // a seq_cst fence (a locked instruction on the stack): the manual promises it for every memory
 // type.
 inline void full_fence() {

@@ -10,7 +10,7 @@
 // What it believes: nothing. Each end keeps its own index in private memory and never reads it back
 // from the ring; the peer's index is bounded at every look (0 <= head - tail <= bytes, aligned). A
 // record is copied once, header first; the copy of its length is checked, then the body is copied,
-// and nothing is looked at in shared memory again. A peer that breaks a rule makes the object
+// and nothing in shared memory is read twice. A peer that breaks a rule makes the object
 // `broken()` for good, with a reason: its user ends the session.
 //
 // Memory order: the mapping may be write-combined or uncached (a guest's VFIO mapping of BAR2), so

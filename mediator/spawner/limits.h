@@ -19,7 +19,7 @@ inline constexpr int kKernelLogBurst = 256;
 // A worker's own /tmp and /dev/shm, in memory.
 inline constexpr const char* kTmpSize = "64m";
 // How long a process of an earlier sluiced may take to die of SIGKILL, and an earlier spawner to
-// end by itself. What is stuck in the kernel for longer is told and left.
+// end by itself. What is stuck in the kernel for longer is logged and left.
 inline constexpr int kEndMs = 10000;
 
 }  // namespace sluice::spawner::limits

@@ -128,7 +128,7 @@ Result<void> enter_root(const RootSpec& spec) {
   // Nothing that is mounted here shows on the host, nor the other way round.
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
     return Error::from_errno("private mounts");
-  // The runtime folder is ours and sure to be there; below it nothing is to be shown.
+  // The runtime folder is ours and sure to be there; below it nothing may be visible.
   const std::string& root = spec.runtime_dir;
   if (::mount("sluice-root", root.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=1m") != 0)
     return Error::from_errno("mount a root folder on " + root);

@@ -16,8 +16,8 @@
 // one, so that they are spread over the cycle as evenly as any sequence can be (Kronecker's
 // sequence; Niederreiter 1978), and what is left falls with their number instead of its root. Each
 // lattice begins at a random offset: every read is at a random time, the estimate has no bias, and
-// a program that keeps no cycle, or another one, is measured as by random reads. How wrong the sum
-// may be is told by what the two lattices differ by (batch_error.h).
+// a program that keeps no cycle, or another one, is measured as by random reads. The error of
+// the sum is estimated from what the two lattices differ by (batch_error.h).
 //
 // A read may go on for a window: for a whole cycle where that is short, for some pauses where these
 // are. It then sees what the program uses of it, for little more than the wake-up that it costs
@@ -60,7 +60,7 @@ class AdaptivePoller {
     uint64_t dense_ns;    // read without a pause
     uint64_t pause_ns;    // then this long, in strata of
     uint64_t stratum_ns;  // with one read in each
-    uint64_t window_ns;   // that goes on for so long; 0: one look
+    uint64_t window_ns;   // that goes on for so long; 0: one read
   };
 
   explicit AdaptivePoller(const Config& config)
@@ -147,7 +147,7 @@ class AdaptivePoller {
         std::max(cycle / (std::max(std::floor(cycle / step - part), 0.0) + part), step) / 2);
   }
   // A read that goes on for a whole cycle sees what the program uses of it, and one that goes on
-  // for some pauses most of what single looks can miss: worth it where that costs no more than some
+  // for some pauses most of what single reads can miss: worth it where that costs no more than some
   // wake-ups.
   uint64_t window(const Known& known) const {
     const uint64_t cycle = known.cycle_ns, run = std::min(known.cycle_run_ns, cycle);

@@ -4,7 +4,7 @@
 // belong by turns to the one and the other half, whose lattices begin at random offsets of their
 // own. What the halves differ by says how wrong their sum is, whatever happens within them
 // (interpenetrating samples: Mahalanobis 1946) - also where a program is in step with the lattice,
-// for which reads looked at one by one would promise too much - and a load that changes, which is
+// for which reads taken one by one would promise too much - and a load that changes, which is
 // no error, is the same for both. Pure; one thread.
 #pragma once
 

@@ -6,10 +6,10 @@
 // While the GPU is contended nothing that a guest or a worker writes can lower it, because a holder
 // that says it is idle loses the GPU, and its clock runs until it has left. The way from the last
 // block's exit to the mediator's ears is charged too.
-// While nobody else wants the GPU the holder does not tell when it is idle; the mediator looks now
-// and then. Time between a busy look and the next look counts as used, and after an idle look it
-// does not, but what happened between two looks nobody knows: error_ns() adds up those intervals.
-// Such time is shown to people; no share is computed from it.
+// While no other vGPU is backlogged the holder does not report when it is idle; the mediator polls
+// now and then. Time between a busy look and the next look counts as used, and after an idle look
+// it does not, but what happened between two polls is not known: error_ns() adds up those
+// intervals. Such time is shown to people; no share is computed from it.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,8 @@ namespace sluice::accounting {
 
 class Look {
  public:
-  static constexpr size_t kParts = 6;  // different values told apart; later ones count as the last
+  static constexpr size_t kParts =
+      6;  // different values counted apart; later ones count as the last
   struct Part {
     uint32_t status0 = 0;
     uint64_t ns = 0;

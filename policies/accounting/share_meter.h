@@ -2,7 +2,7 @@
 // ShareMeter: who got how much of the GPU while it was contended. A share is defined only where it
 // can be owed: over intervals in which the vGPUs compared all have work queued.
 //
-// Pure and owned by one thread: told of each change of "has work", of weight and of the GPU's
+// Pure and owned by one thread: notified of each change of "has work", of weight and of the GPU's
 // holders with its time, it adds up the intervals between. Every change costs O(holders) (running
 // sums and marks); totals() copies the meter, O(members). Where the GPU is shared in space, "GPU
 // time" is the time for which all of it was held: of `units` (SMs), each for its part.

@@ -90,7 +90,7 @@ class SwitchLog {
     return vgpu < vgpus_.size() ? vgpus_[vgpu].interval_work_ns : 0;
   }
   uint64_t settled_ns() const { return settled_ns_; }
-  uint64_t lost_ns() const { return lost_ns_; }  // time in which the log told nothing
+  uint64_t lost_ns() const { return lost_ns_; }  // time of which the log has nothing
   uint64_t gaps() const { return gaps_; }
   uint64_t late() const { return late_; }  // records that came behind the watermark
 

@@ -160,7 +160,7 @@ Source UsageMeter::source() const {
 
 // ---- status registers ------------------------------------------------------------------------
 
-// [from, to) was not read, or could not be told apart.
+// [from, to) was not read, or what was read is ambiguous.
 void UsageMeter::add_blind(uint64_t from_ns, uint64_t to_ns) {
   if (to_ns <= from_ns) return;
   for (Vgpu& g : vgpus_) {

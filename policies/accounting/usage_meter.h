@@ -216,7 +216,7 @@ class UsageMeter {
   void note_taken(uint32_t status0, uint64_t ns);
   void add_blind(uint64_t from_ns, uint64_t to_ns);
   bool runs(uint32_t v, uint32_t status0) const;
-  // Of the phase that goes on: held, and told by its samples.
+  // Of the phase that goes on: held, and by its samples.
   static uint64_t in_phase_ns(const Vgpu& g, uint64_t held_ns) {
     const uint64_t phase = held_ns - std::min(held_ns, g.phase_mark_ns);
     return phase - std::min(phase, g.blind_ns - std::min(g.blind_ns, g.phase_blind_ns));

@@ -11,7 +11,8 @@
 //   - Tokens: floor(N_sm / N_p) each, and one more for those that came first (section 4.4); here by
 //     weight, over the vGPUs that have work. With equal weights that partitions as the paper does,
 //     because only differences of counts matter.
-//   - Departure: as printed, Algorithm 1 returns if the two counts are equal before it looks for an
+//   - Departure: as printed, Algorithm 1 returns if the two counts are equal before it searches for
+//   an
 //     idle SM, which would leave a kernel that is alone without any. Idle SMs are always given out
 //     here.
 //   - A kernel gets no more SMs than it can use (Launch::sms_wanted).
@@ -136,7 +137,7 @@ class Dss final : public Policy {
   struct Sm {
     VgpuId vgpu = kNoVgpu;  // who holds it
     LaunchId launch = 0;
-    bool leaving = false;  // reserved: told to leave
+    bool leaving = false;  // reserved: evicted
     bool over = false;     // the kernel that it was given to is not active any more
   };
 

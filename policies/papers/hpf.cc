@@ -17,8 +17,8 @@
 // Lower priorities may starve, and so may long kernels behind a stream of short ones.
 //
 // Where the driver tells no launches, a vGPU is one kernel of unknown length (T_r unknown is
-// longest). Where it tells them together (Launch::id 0), a vGPU is one kernel of the length told
-// last, but no shorter than what it has run beyond what was told, by the driver's clock.
+// longest). Where it tells them together (Launch::id 0), a vGPU is one kernel of the length
+// announced last, but no shorter than what it has run beyond that, by the driver's clock.
 #include <algorithm>
 #include <unordered_map>
 #include <vector>
@@ -62,7 +62,7 @@ class Hpf final : public Policy {
   }
 
   void on_launch_queued(uint64_t now_ns, const Launch& launch, Actions& out) override {
-    if (launch.id == 0) return told_as_a_whole(now_ns, launch, out);
+    if (launch.id == 0) return announced_as_a_whole(now_ns, launch, out);
     if (slots_.count(launch.id)) return;
     for (const uint32_t slot : vgpus_[launch.vgpu].jobs)
       if (kernels_[slot].launch == 0 && kernels_[slot].live) return;  // announced without launches
@@ -86,19 +86,19 @@ class Hpf final : public Policy {
       if (k.launch != 0 || !holds(slot)) continue;
       k.live = true;  // it still holds SMs, or is on its way out: released() queues it
       k.used_sm_ns = k.beyond_sm_ns = 0;
-      k.predicted_sm_ns = k.claimed_sm_ns = vgpus_[v].told_sm_ns;
-      k.preempt_ns = vgpus_[v].told_preempt_ns;
+      k.predicted_sm_ns = k.claimed_sm_ns = vgpus_[v].announced_sm_ns;
+      k.preempt_ns = vgpus_[v].announced_preempt_ns;
       return decide(now_ns, out);
     }
     Kernel k{.live = true, .vgpu = v};
-    k.predicted_sm_ns = k.claimed_sm_ns = vgpus_[v].told_sm_ns;
-    k.preempt_ns = vgpus_[v].told_preempt_ns;
+    k.predicted_sm_ns = k.claimed_sm_ns = vgpus_[v].announced_sm_ns;
+    k.preempt_ns = vgpus_[v].announced_preempt_ns;
     join(k);
     decide(now_ns, out);
   }
   void on_idle(uint64_t now_ns, VgpuId v, Actions& out) override {
     for (size_t i = vgpus_[v].jobs.size(); i-- > 0;) end(vgpus_[v].jobs[i]);
-    vgpus_[v].told_sm_ns = vgpus_[v].told_preempt_ns = 0;
+    vgpus_[v].announced_sm_ns = vgpus_[v].announced_preempt_ns = 0;
     decide(now_ns, out);
   }
 
@@ -139,9 +139,8 @@ class Hpf final : public Policy {
     LaunchId launch = 0;
     uint64_t predicted_sm_ns = 0;  // T_e
     uint64_t used_sm_ns = 0;
-    uint64_t claimed_sm_ns = 0;  // told as a whole: its total as it was told, ...
-    uint64_t beyond_sm_ns =
-        0;  // ... and what it used beyond that, each time until it was told anew
+    uint64_t claimed_sm_ns = 0;  // announced as a whole: its total as announced, ...
+    uint64_t beyond_sm_ns = 0;   // ... and what it used beyond that, each time until announced anew
     uint64_t preempt_ns = 0;
     uint32_t sms_wanted = 0;  // 0: all
     uint64_t seq = 0;
@@ -150,7 +149,8 @@ class Hpf final : public Policy {
     bool present = false;
     uint32_t priority = 0;
     std::vector<uint32_t> jobs;
-    uint64_t told_sm_ns = 0, told_preempt_ns = 0;  // as a whole, since it turned busy or before
+    uint64_t announced_sm_ns = 0,
+             announced_preempt_ns = 0;  // as a whole, since it turned busy or before
   };
   // Who holds SMs [lo, hi), and how many of them he has still to leave.
   struct Place {
@@ -191,19 +191,20 @@ class Hpf final : public Policy {
     return ks != ~0ull && kr > ks && kr - ks > overhead_ns(running);
   }
 
-  void told_as_a_whole(uint64_t now_ns, const Launch& launch, Actions& out) {
+  void announced_as_a_whole(uint64_t now_ns, const Launch& launch, Actions& out) {
     Vgpu& g = vgpus_[launch.vgpu];
-    g.told_sm_ns = std::min(launch.predicted_sm_ns, kMaxWork);
-    g.told_preempt_ns = launch.preempt_ns;
+    g.announced_sm_ns = std::min(launch.predicted_sm_ns, kMaxWork);
+    g.announced_preempt_ns = launch.preempt_ns;
     for (const uint32_t slot : g.jobs) {
       Kernel& k = kernels_[slot];
       if (k.launch != 0 || !k.live) continue;
       const bool waits = k.waits;
       if (waits) unqueue(slot);
       k.beyond_sm_ns += k.used_sm_ns - std::min(k.claimed_sm_ns, k.used_sm_ns);
-      k.claimed_sm_ns = k.used_sm_ns + g.told_sm_ns;
-      k.predicted_sm_ns = g.told_sm_ns ? k.used_sm_ns + std::max(g.told_sm_ns, k.beyond_sm_ns) : 0;
-      k.preempt_ns = g.told_preempt_ns;
+      k.claimed_sm_ns = k.used_sm_ns + g.announced_sm_ns;
+      k.predicted_sm_ns =
+          g.announced_sm_ns ? k.used_sm_ns + std::max(g.announced_sm_ns, k.beyond_sm_ns) : 0;
+      k.preempt_ns = g.announced_preempt_ns;
       if (waits) queue(slot);
     }
     decide(now_ns, out);

@@ -96,7 +96,7 @@ class InUnits final : public Forwarding {
   }
 
   const uint32_t sms_, unit_, units_;
-  std::vector<uint64_t> rest_sm_ns_;  // used, less than a unit-ns, and not told yet
+  std::vector<uint64_t> rest_sm_ns_;  // used, less than a unit-ns, and not reported yet
   std::vector<VgpuUsage> reports_;    // scratch of on_usages()
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SMs in units: on some GPUs SMs can be told apart only so many at a time (Machine::sm_unit). To a
+// SMs in units: on some GPUs SMs can be addressed only so many at a time (Machine::sm_unit). To a
 // policy that gives parts of the GPU one such unit is an SM: in_units() stands before it and
 // translates, for every driver, in this one place.
 //   unit k = SMs [k * sm_unit, (k + 1) * sm_unit). SMs that fill no unit belong to the last one, so

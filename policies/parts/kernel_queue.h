@@ -62,7 +62,7 @@ class KernelQueue : public Policy {
 
   void on_arrival(uint64_t now_ns, VgpuId v, Actions& out) override {
     for (const uint32_t slot : vgpus_[v].jobs)
-      if (jobs_[slot].live) return;  // its launches were told, or this comes twice
+      if (jobs_[slot].live) return;  // its launches were announced, or this comes twice
     if (holder_ != kNone && jobs_[holder_].vgpu == v && jobs_[holder_].launch == 0) {
       // It still holds the GPU, or is on its way out: released() then queues it.
       jobs_[holder_].live = true;

@@ -41,7 +41,7 @@ class Pauses final : public Forwarding {
     if (g.works) return;
     const bool paused = g.paused;
     if (paused) pay(now_ns, v), settle(now_ns, v), g.paused = false, std::erase(paused_, v);
-    // When it came back is not known where its driver looks now and then only, but whether that was
+    // When it came back is not known where its driver polls now and then only, but whether that was
     // in time.
     if (g.idle_since_ns)
       g.late += ((paused || now_ns - g.idle_since_ns <= g.worth_ns ? 0.0 : 1.0) - g.late) / 4;
@@ -171,7 +171,7 @@ class Pauses final : public Forwarding {
     inner_->on_idle(now_ns, v, out);
   }
   void end_pauses(uint64_t now_ns, Actions& out) {
-    // Of several for which somebody waits without an SM none is to get what another one leaves.
+    // Of several for which a vGPU waits without an SM none may get what another one leaves.
     const bool all = all_wait() && first_end_ns() <= now_ns;
     for (size_t i = 0; i < paused_.size();) {
       const bool due = vgpus_[paused_[i]].until_ns <= now_ns && !wait_longer(now_ns, paused_[i]);
@@ -184,8 +184,8 @@ class Pauses final : public Forwarding {
   // Somebody works and has nothing to work on.
   bool all_wait() const { return !paused_.empty() && working_ > 0 && working_sms_ == 0; }
 
-  // Around each event: what the policy answers is looked at. Pauses end at wakes only, before which
-  // a driver looks who is back.
+  // Around each event: what the policy answers is read. Pauses end at wakes only, before which
+  // a driver checks who is back.
   template <class Event>
   void seen(uint64_t now_ns, Actions& out, Event&& event) {
     const size_t before = out.size();

@@ -27,8 +27,8 @@ class ShortestFirst : public Turns {
     if (waiting_.empty()) return holder_;
     const VgpuId best = waiting_.top();
     if (holder_ == kNoVgpu || !jobs_[holder_].busy) return best;
-    // What an eviction costs both wait for, so it must be worth that (as FLEP's figure 6 has it;
-    // the paper's own rule, where no cost is told).
+    // Both wait for an eviction, so it must be worth its cost (as in FLEP's figure 6; the paper's
+    // own rule where no cost is known).
     const Job& h = jobs_[holder_];
     return length_ns(h) <= jobs_[best].key + h.preempt_ns ? holder_ : best;
   }

@@ -10,11 +10,12 @@
 // tells tasks without times, the sum of what its queued launches have left: of one that has run,
 // tasks left times its measured time per task (FRS section IV-E: tpt "updated after each kernel
 // eviction"), of one that has not, the mean of the job's launches - another kernel's tasks may be a
-// thousand times as long; where nothing is told, it is guessed from the vGPU's earlier jobs.
+// thousand times as long; where nothing is announced, it is guessed from the vGPU's earlier jobs.
 // Predictions come from models fed by guests: a policy here may let a wrong one cost efficiency;
-// what it may cost in waiting, each policy says itself. A job that is told as a whole (Launch::id
-// 0) may be told again and again: what it ran beyond what was told, by the driver's clock, it is
-// expected to run again, whatever it says next, so that nobody is "nearly done" for ever.
+// what it may cost in waiting, each policy says itself. A job that is announced as a whole
+// (Launch::id 0) may be announced again and again. It is expected to run at least as long again as
+// it ran beyond what was announced, by the driver's clock, so that nobody is "nearly done" for
+// ever.
 #pragma once
 
 #include <algorithm>
@@ -65,8 +66,8 @@ class Turns : public Policy {
     jobs_[busy_.back()].place = j.place;
     busy_.pop_back();
     j.usual_sm_ns = j.usual_sm_ns ? (j.usual_sm_ns * 3 + j.done_sm_ns) / 4 : j.done_sm_ns;
-    j.told_as_a_whole = false;
-    j.told_sm_ns = j.done_sm_ns = j.claimed_sm_ns = j.beyond_sm_ns = 0;
+    j.announced_as_a_whole = false;
+    j.announced_sm_ns = j.done_sm_ns = j.claimed_sm_ns = j.beyond_sm_ns = 0;
     j.open.clear();
     j.ended = j.ended_sm_ns = 0;
     decide(now_ns, out, Why::kIdle);
@@ -77,16 +78,16 @@ class Turns : public Policy {
     Job& j = jobs_[launch.vgpu];
     const uint64_t run_sm_ns = std::min(launch.run_predicted_sm_ns, kMaxWork);
     if (launch.id == 0) {
-      if (j.told_as_a_whole)
+      if (j.announced_as_a_whole)
         j.beyond_sm_ns += j.done_sm_ns - std::min(j.claimed_sm_ns, j.done_sm_ns);
-      j.told_as_a_whole = true;
+      j.announced_as_a_whole = true;
       j.claimed_sm_ns = j.done_sm_ns + run_sm_ns;
-      j.told_sm_ns = run_sm_ns ? j.done_sm_ns + std::max(run_sm_ns, j.beyond_sm_ns) : 0;
+      j.announced_sm_ns = run_sm_ns ? j.done_sm_ns + std::max(run_sm_ns, j.beyond_sm_ns) : 0;
       j.preempt_ns = launch.preempt_ns;
     } else if (run_sm_ns > 0)  // this launch and what is known to follow it
-      j.told_sm_ns = std::max(j.told_sm_ns, j.done_sm_ns + run_sm_ns);
+      j.announced_sm_ns = std::max(j.announced_sm_ns, j.done_sm_ns + run_sm_ns);
     else
-      j.told_sm_ns += std::min(launch.predicted_sm_ns, kMaxWork);
+      j.announced_sm_ns += std::min(launch.predicted_sm_ns, kMaxWork);
     if (launch.id) j.open.push_back({.id = launch.id, .tasks_total = launch.tasks_total});
     if (!j.busy) return;
     if (waiting_.contains(launch.vgpu) && key_follows_work()) wait(launch.vgpu, key(launch.vgpu));
@@ -132,21 +133,20 @@ class Turns : public Policy {
   struct Open {
     LaunchId id;
     uint32_t tasks_total = 0, tasks_done = 0;
-    uint64_t sm_ns = 0;  // used, as far as usage was told by launch
+    uint64_t sm_ns = 0;  // used, as far as usage was reported by launch
   };
   struct Job {
     bool present = false, busy = false;
     VgpuShare share;
-    uint32_t place = 0;       // in busy_
-    uint64_t ready_ns = 0;    // when it turned busy: the papers' t counts from here
-    uint64_t told_sm_ns = 0;  // sum of the predictions of its launches
-    uint64_t done_sm_ns = 0;  // used since it turned busy
-    bool told_as_a_whole = false;
-    uint64_t claimed_sm_ns = 0;  // then: its total as it was told, ...
-    uint64_t beyond_sm_ns =
-        0;                    // ... and what it used beyond that, each time until it was told anew
-    uint64_t preempt_ns = 0;  // what evicting it has cost so far; 0: not told
-    std::vector<Open> open;   // launches told one by one that have not ended: one for each stream
+    uint32_t place = 0;            // in busy_
+    uint64_t ready_ns = 0;         // when it turned busy: the papers' t counts from here
+    uint64_t announced_sm_ns = 0;  // sum of the predictions of its launches
+    uint64_t done_sm_ns = 0;       // used since it turned busy
+    bool announced_as_a_whole = false;
+    uint64_t claimed_sm_ns = 0;  // then: its total as announced, ...
+    uint64_t beyond_sm_ns = 0;   // ... and what it used beyond that, each time until announced anew
+    uint64_t preempt_ns = 0;     // what evicting it has cost so far; 0: not known
+    std::vector<Open> open;      // launches announced one by one, not ended: one for each stream
     uint64_t ended = 0, ended_sm_ns = 0;  // those that have, since it turned busy
     uint64_t key = 0;                     // by which it waits
     uint64_t usual_sm_ns = 0;             // what its jobs took so far, 0: none ended yet
@@ -169,7 +169,7 @@ class Turns : public Policy {
   // Who should hold the GPU now, the holder (if it is busy) among them; kNoVgpu only if nobody is
   // busy. `turn_over`: the holder's quantum has ended (or nobody holds).
   virtual VgpuId choose(uint64_t now_ns, bool turn_over) = 0;
-  // How long the turn of v that begins (or is looked at again) now lasts; kForEver: until somebody
+  // How long the turn of v that begins (or is revised) now lasts; kForEver: until somebody
   // comes.
   virtual uint64_t turn_ns(uint64_t now_ns, VgpuId v) = 0;
   // Whether an arrival may displace a holder before its turn is over.
@@ -180,15 +180,15 @@ class Turns : public Policy {
   // Remaining work, whole-GPU nanoseconds. A job that outlives its prediction is expected to go on
   // as long again as it has run beyond: no prediction keeps a job "nearly done" for ever.
   uint64_t total_ns(const Job& j) const {
-    uint64_t total = j.told_sm_ns ? j.told_sm_ns : j.usual_sm_ns;
-    if (j.told_sm_ns == 0) {
+    uint64_t total = j.announced_sm_ns ? j.announced_sm_ns : j.usual_sm_ns;
+    if (j.announced_sm_ns == 0) {
       if (const double left = left_sm_ns(j); left > 0)
         total = j.done_sm_ns + static_cast<uint64_t>(std::min(left, 0x1p50));
     }
     if (j.done_sm_ns >= total) total = j.done_sm_ns + (j.done_sm_ns - total) + sms();
     return total / sms();
   }
-  // By tasks; 0: no launch of it has told any.
+  // By tasks; 0: no launch of it has reported any.
   static double left_sm_ns(const Job& j) {
     double known = 0, whole = static_cast<double>(j.ended_sm_ns);
     uint64_t wholes = j.ended, unknown = 0;

@@ -8,7 +8,7 @@ namespace sluice::policy::sim {
 namespace {
 // 36 years; sums of times and work stay far below 2^64 until then.
 constexpr uint64_t kEndOfTime = 1ull << 60;
-// Of one program's runs alone, however few the workload is to have.
+// Of one program's runs alone, however short the workload is.
 constexpr uint64_t kLeastAloneEvents = 10'000;
 // Of the fluid reference, beside a multiple of the simulation's events.
 constexpr uint64_t kFluidSteps = 1'000'000;

@@ -25,7 +25,7 @@
 
 namespace sluice::policy::sim {
 
-// Told as it happens; for traces and tests. All defaults do nothing.
+// Notified as it happens; for traces and tests. All defaults do nothing.
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -76,7 +76,7 @@ struct VgpuResult {
   uint64_t longest_wait_ns = 0;  // with work and without any SM
   uint64_t kept_sm_ns = 0;       // held while it paused, others waited and nobody worked
   ShareFigures figures;          // as the policy counted them
-  // Over the intervals in which it and at least one other had work (priorities are not looked at):
+  // Over the intervals in which it and at least one other had work (whatever their priorities):
   uint64_t contended_ns = 0;
   double got_sm_ns = 0;      // of the SM-time that those with work held there
   double owed_sm_ns = 0;     // its weight's part of it

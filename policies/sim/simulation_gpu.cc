@@ -135,10 +135,10 @@ void Simulation::finish(uint32_t program) {
   for (size_t i = 0; i < vgpus_[v].holds.size();) {
     const uint32_t id = vgpus_[v].holds[i];
     const Hold& hold = holds_[id];
-    const bool told = hold.state == HoldState::kSignalled || hold.state == HoldState::kLeaving;
+    const bool evicted = hold.state == HoldState::kSignalled || hold.state == HoldState::kLeaving;
     // Nothing works there any more, or what could only end has ended; what came after it works on
     // other SMs.
-    if (hold.program == kNone && !hold.was_starting && told &&
+    if (hold.program == kNone && !hold.was_starting && evicted &&
         (!works || (hold.waits_below && oldest_opaque >= hold.waits_below))) {
       release(id, vgpus_[v].heads.empty() ? LeftReason::kIdle : LeftReason::kEvicted);
       i = 0;
@@ -225,7 +225,7 @@ void Simulation::count_whole(VgpuId v, int64_t sms) {
   h.sms = static_cast<uint32_t>(h.sms + sms);
   if (account_.busy(v)) h.charged_sms = h.sms, busy_whole_sms_ += static_cast<uint64_t>(sms);
   if (h.sms > 0) return;
-  // What it used until now is reported before it is no longer looked at (release() did so).
+  // What it used until now is reported before it is no longer read (release() did so).
   g.used_sm_ns = h.used_sm_ns;
   const uint32_t place = g.place;
   holders_[place] = holders_.back();
@@ -305,7 +305,7 @@ void Simulation::evict(const Action& a) {
   if (!is_whole_units(w_.gpu.sm_count, w_.gpu.sm_unit, a.sms))
     return violate("evict from a part of a unit of SMs");
   bool found = false;
-  std::vector<uint32_t> told;
+  std::vector<uint32_t> evicted;
   for (size_t i = 0; i < vgpus_[a.vgpu].holds.size(); ++i) {
     const uint32_t id = vgpus_[a.vgpu].holds[i];
     Hold& h = holds_[id];
@@ -336,13 +336,13 @@ void Simulation::evict(const Action& a) {
     leaving.state = HoldState::kSignalled;
     leaving.evict_ns = now_ns_;
     ++leaving.version;
-    told.push_back(id);
+    evicted.push_back(id);
   }
   // Adjacent parts that came by several Runs leave as one, so that the policy hears once.
-  std::sort(told.begin(), told.end(),
+  std::sort(evicted.begin(), evicted.end(),
             [&](uint32_t x, uint32_t y) { return holds_[x].lo < holds_[y].lo; });
-  for (size_t i = 0; i + 1 < told.size();) {
-    Hold &first = holds_[told[i]], &second = holds_[told[i + 1]];
+  for (size_t i = 0; i + 1 < evicted.size();) {
+    Hold &first = holds_[evicted[i]], &second = holds_[evicted[i + 1]];
     if (first.hi != second.lo || first.program != second.program ||
         first.was_starting != second.was_starting) {
       ++i;
@@ -351,18 +351,18 @@ void Simulation::evict(const Action& a) {
     const uint16_t from = second.lo, to = second.hi;
     const bool whole = second.program == kNone;
     if (!whole) --programs_[second.program].head.holds;
-    drop_hold(told[i + 1]);
+    drop_hold(evicted[i + 1]);
     first.hi = to;
     if (whole) count_whole(a.vgpu, to - from);
     for (uint16_t sm = from; sm < to; ++sm) sm_held_[sm] = true;
-    told.erase(told.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    evicted.erase(evicted.begin() + static_cast<std::ptrdiff_t>(i) + 1);
   }
   if (!found)
     return violate("evict of vGPU " + std::to_string(a.vgpu) +
-                   " that does not hold what it is to leave");
+                   " that does not hold what it should leave");
   if (options_.observer) options_.observer->on_evict(now_ns_, a.vgpu, a.launch, {lo, hi});
   reassign(a.vgpu);
-  for (uint32_t id : told) {
+  for (uint32_t id : evicted) {
     const Hold& h = holds_[id];
     const bool works = h.program != kNone || account_.busy(a.vgpu);
     push(now_ns_ + (works ? w_.gpu.signal_ns : 0), EventKind::kSeen, id, h.version);
@@ -442,12 +442,12 @@ void Simulation::release(uint32_t id, LeftReason why) {
   report_usage();
   const Hold h = holds_[id];
   drop_hold(id);
-  const bool told = h.state == HoldState::kSignalled || h.state == HoldState::kLeaving;
+  const bool evicted = h.state == HoldState::kSignalled || h.state == HoldState::kLeaving;
   if (h.program != kNone) {
     Head& l = programs_[h.program].head;
     if (l.present && l.info.id == h.launch) {
       --l.holds;
-      if (l.holds == 0 && l.started && told) {
+      if (l.holds == 0 && l.started && evicted) {
         l.evicted = true;
         ++out_.programs[h.program].evictions;
         ++out_.evictions;
@@ -455,8 +455,8 @@ void Simulation::release(uint32_t id, LeftReason why) {
       }
       why = LeftReason::kEvicted;
     }
-    if (told && h.worked) preempt_cost_[l.kernel].observe(now_ns_ - h.evict_ns);
-  } else if (told && vgpus_[h.vgpu].holds.empty()) {
+    if (evicted && h.worked) preempt_cost_[l.kernel].observe(now_ns_ - h.evict_ns);
+  } else if (evicted && vgpus_[h.vgpu].holds.empty()) {
     for (uint32_t p : vgpus_[h.vgpu].heads) {
       Head& l = programs_[p].head;
       if (l.holds || l.speed == 0) continue;
@@ -469,7 +469,7 @@ void Simulation::release(uint32_t id, LeftReason why) {
       ++out_.evictions;
     }
   }
-  if (told && h.worked) {
+  if (evicted && h.worked) {
     out_.evict_latency_ns.push_back(now_ns_ - h.evict_ns);
     handover_since_ns_ = std::max<uint64_t>(h.evict_ns, 1);
   }

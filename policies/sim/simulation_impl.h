@@ -110,7 +110,7 @@ class Simulation {
     VgpuShare share;
     std::vector<uint32_t> holds;
     uint32_t place = kNowhere;    // in holders_
-    std::vector<uint32_t> heads;  // programs, in the order in which they are to run
+    std::vector<uint32_t> heads;  // programs, in the order in which they will run
     uint32_t next_change = 0;
     uint64_t used_sm_ns = 0;      // not reported yet when it ceased to be in holders_
     uint64_t still_until_ns = 0;  // its SMs have changed
@@ -118,7 +118,7 @@ class Simulation {
     uint64_t slice_ns = 0;  // proportional
     bool slice_set = false;
   };
-  // A vGPU with holds for it as a whole. All of them are looked at before each event, so what that
+  // A vGPU with holds for it as a whole. All of them are updated before each event, so what that
   // takes stands together.
   struct Holder {
     VgpuId vgpu;

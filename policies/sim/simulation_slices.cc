@@ -27,7 +27,7 @@ void Simulation::set_slice(const Action& a) {
   g.slice_ns = a.value;
   g.slice_set = true;
   reassign(a.vgpu);
-  // It takes effect with the next round; but who was alone, or gated, is looked at now.
+  // It takes effect with the next round; but who was alone, or gated, is read now.
   if (current_ == kNoVgpu || !resident(current_))
     rotate();
   else if (current_ != a.vgpu)
@@ -55,7 +55,7 @@ void Simulation::rotate() {
   if (current_ != kNoVgpu && !vgpus_[current_].holds.empty()) {
     const uint32_t id = vgpus_[current_].holds.front();
     const VgpuId v = current_;
-    report_usage();  // who holds nothing is not looked at, and a long kernel has no event of its
+    report_usage();  // who holds nothing is not read, and a long kernel has no event of its
                      // own in its turn
     drop_hold(id);
     account_.set_holding(v, false, now_ns_);

@@ -8,7 +8,7 @@
 namespace sluice::policy::sim {
 namespace {
 
-// Okabe and Ito's colours, told apart by people who see colours differently.
+// Okabe and Ito's colours, which people who see colours differently can distinguish.
 constexpr const char* kColours[] = {"#0072b2", "#e69f00", "#009e73", "#d55e00",
                                     "#cc79a7", "#56b4e9", "#f0e442", "#777777",
                                     "#332288", "#88ccee", "#44aa99", "#aa4499"};

@@ -32,7 +32,7 @@ class TraceRecorder final : public Observer {
   void on_share(uint64_t now_ns, VgpuId v, const VgpuShare& share) override;
 
   const std::string& text() const { return text_; }
-  // Not all of it is told: it would be longer than kMaxTraceBytes.
+  // Not all of it is written: it would be longer than kMaxTraceBytes.
   bool full() const { return full_; }
 
  private:

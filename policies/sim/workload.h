@@ -26,7 +26,7 @@ inline constexpr uint64_t kMaxTimeNs = 1'000'000ull * 1'000'000'000;  // 11 days
 inline constexpr uint64_t kFileEvents = 50'000'000;
 inline constexpr uint64_t kMaxKernelNs = 1'000ull * 1'000'000'000;
 
-// How a kernel leaves SMs when it is told to.
+// How a kernel leaves SMs when it is evicted.
 enum class Mechanism : uint8_t {
   kDrain,         // running tasks end; nothing is saved. What is left runs later.
   kContextSwitch  // tasks stop at once; their state is saved, and restored when SMs come back

@@ -100,7 +100,7 @@ class WfqSpatial final : public Policy, Ahead {
                      charged = before - o.idle_at_sm_ns;  // sluiced's clock runs on
       clock_.charge(v, gap_ns * o.held - std::min(gap_ns * o.held, charged));
       const uint64_t paid = clock_[v].used_sm_ns - before;  // for no work
-      o.told_to_sm_ns += paid, o.idle_at_sm_ns += paid;
+      o.known_to_sm_ns += paid, o.idle_at_sm_ns += paid;
       o.kept = false;
     }
     idling_.stop(now_ns);
@@ -135,13 +135,13 @@ class WfqSpatial final : public Policy, Ahead {
   void on_launch_done(uint64_t, const Launch& launch, Actions&) override {
     Own& o = own_[launch.vgpu];
     const auto it = std::find_if(o.launches.begin(), o.launches.end(),
-                                 [&](const Told& t) { return t.id == launch.id; });
+                                 [&](const OpenLaunch& t) { return t.id == launch.id; });
     if (it == o.launches.end()) return;
     o.width -= it->width;
     *it = o.launches.back();
     o.launches.pop_back();
     // Between its last launch and the next one it is what it was: what the next can use decides.
-    // Looked at here it would have room for anything, and a next one that can use more than the
+    // Counted here it would have room for anything, and a next one that can use more than the
     // last would be nothing new.
     if (!o.launches.empty()) look_at(launch.vgpu);
   }
@@ -247,7 +247,7 @@ class WfqSpatial final : public Policy, Ahead {
       room(v).push(v);
   }
   // The one that an SM should go to, kNoVgpu if nobody has room. Keys grow while their owners run
-  // and the heap is not told: the least one is looked at again until it is true.
+  // and the heap is not notified: the least one is checked again until it is true.
   VgpuId best(uint32_t priority) {
     auto& heap = room_[priority];
     while (!heap.empty()) {
@@ -432,7 +432,7 @@ class WfqSpatial final : public Policy, Ahead {
     if (holders_.any_below(level) && take_from_below(wanted, wake_ns, out)) return true;
     const auto [victim, lead] = furthest_ahead(wanted);
     if (victim == kNoVgpu) {
-      // Timers are no denser than that: one that is due by then looks again.
+      // Timers are no denser than that: one that is due by then checks again.
       if (wake_ns_ <= now_ns || wake_ns_ > now_ns + kTickNs) wake_ns = when_ahead(wanted, wake_ns);
       return false;
     }

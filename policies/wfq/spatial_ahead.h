@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who is ahead of whom, for wfq in space (wfq/spatial.cc, which explains it): the holders' rows,
-// and from whom an SM may be taken, or when. Its own; it looks and compares, and takes nothing.
+// and from whom an SM may be taken, or when. Its own; it reads and compares, and takes nothing.
 #pragma once
 
 #include <algorithm>
@@ -82,7 +82,7 @@ class Ahead : protected Figures {
     row.ns_per_lead = 1 / (static_cast<double>(std::max(o.held + o.leaving, 1u)) * o.per_weight);
     row.held = o.held;
     row.per_weight = o.per_weight;
-    row.told_to_sm_ns = o.told_to_sm_ns, row.idle_at_sm_ns = o.idle_at_sm_ns;
+    row.known_to_sm_ns = o.known_to_sm_ns, row.idle_at_sm_ns = o.idle_at_sm_ns;
     row.drain = static_cast<int64_t>(o.drain_ns * o.per_weight);
     turns_.set(v, turn_end(row));
   }

@@ -81,7 +81,7 @@ class Figures {
   double per_weight(VgpuId v) const {
     return static_cast<double>(FairClock::kScale) / clock_[v].share.weight;
   }
-  // SMs for each unit of weight, of the level that is looked at.
+  // SMs for each unit of weight, of the current level.
   double rate_of(uint32_t priority) const {
     return static_cast<double>(sms_) /
            static_cast<double>(std::max<int64_t>(clock_.weight(priority), 1));
@@ -102,7 +102,7 @@ class Figures {
                ? static_cast<uint32_t>(o.held - std::max<uint64_t>(o.width, 1))
                : 0;
   }
-  // After a launch was told.
+  // After a launch was announced.
   void look_at_width(uint64_t now_ns, const Launch& launch) {
     Own& o = own_[launch.vgpu];
     if (o.held <= o.width)
@@ -126,13 +126,13 @@ class Figures {
   bool is_low(VgpuId v) const {
     return clock_[v].share.latency == LatencyClass::kLow && !steady_ && !clock_.leads(v);
   }
-  // Predicted rest of the launches told, SM-ns; 0: not known.
-  uint64_t known(VgpuId v) const { return rest_of(v, own_[v].told_to_sm_ns); }
-  uint64_t rest_of(VgpuId v, uint64_t told_to_sm_ns) const {
+  // Predicted rest of the known launches, SM-ns; 0: not known.
+  uint64_t known(VgpuId v) const { return rest_of(v, own_[v].known_to_sm_ns); }
+  uint64_t rest_of(VgpuId v, uint64_t known_to_sm_ns) const {
     return static_cast<uint64_t>(
-        std::max<int64_t>(static_cast<int64_t>(told_to_sm_ns - clock_[v].used_sm_ns), 0));
+        std::max<int64_t>(static_cast<int64_t>(known_to_sm_ns - clock_[v].used_sm_ns), 0));
   }
-  void tell(VgpuId v, uint64_t sm_ns) { own_[v].told_to_sm_ns = clock_[v].used_sm_ns + sm_ns; }
+  void tell(VgpuId v, uint64_t sm_ns) { own_[v].known_to_sm_ns = clock_[v].used_sm_ns + sm_ns; }
   int64_t ahead(VgpuId v, uint32_t sms) const {
     double work = static_cast<double>(static_cast<uint64_t>(sms) * frame_);
     if (is_short(v)) work = std::min(work, static_cast<double>(known(v)));
@@ -145,7 +145,7 @@ class Figures {
     const VgpuId v = row.vgpu;
     // Without one of its SMs, and with what that takes to leave.
     double work = static_cast<double>(static_cast<uint64_t>(std::max(row.held, 1u) - 1) * frame_);
-    const uint64_t rest = rest_of(v, row.told_to_sm_ns);
+    const uint64_t rest = rest_of(v, row.known_to_sm_ns);
     if (is_short(v, rest, row.idle_at_sm_ns)) work = std::min(work, static_cast<double>(rest));
     row.beyond =
         surplus_of(v) ? kAheadOfAll : static_cast<int64_t>(work * row.per_weight) + row.drain;
@@ -174,7 +174,7 @@ class Figures {
   std::vector<IndexedHeap<Lighter>> lightest_;  // steady: the busy ones, by priority
   ChangeCost change_;
   std::vector<Own> own_;
-  uint64_t frame_ = kFrameNs;  // these two of the level that is looked at
+  uint64_t frame_ = kFrameNs;  // these two of the current level
   double rate_ = 1;
   double handover_ns_;
   double frame_handover_ns_ = handover_ns_;

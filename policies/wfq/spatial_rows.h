@@ -17,25 +17,25 @@ namespace sluice::policy::wfq_spatial {
 inline constexpr uint32_t kNowhere = 0xffffffffu;
 inline constexpr int32_t kIdle = -1;
 
-// A launch that was told and has not ended.
-struct Told {
+// A launch that was announced and has not ended.
+struct OpenLaunch {
   LaunchId id;
   uint32_t width;
 };
 // A vGPU.
 struct Own {
-  uint32_t held = 0;     // SMs that it holds and is to keep
-  uint32_t leaving = 0;  // that it holds and was told to leave
-  uint32_t coming = 0;   // that others were told to leave for it
-  uint64_t width = 0;    // SMs that its launches can use together; no limit if no launch was told
-  std::vector<Told> launches;
-  uint64_t narrow_since_ns = 0;  // since when each launch, as it was told, could use fewer SMs than
+  uint32_t held = 0;     // SMs that it holds and keeps
+  uint32_t leaving = 0;  // that it holds and is evicted from
+  uint32_t coming = 0;   // that others are evicted from for it
+  uint64_t width = 0;    // SMs that its launches can use together; no limit if no launch is known
+  std::vector<OpenLaunch> launches;
+  uint64_t narrow_since_ns = 0;  // since when each launch, as announced, could use fewer SMs than
                                  // it held; 0: it could use them
   bool narrow = false;           // and that lasts
-  uint64_t told_to_sm_ns = 0;  // what it will have used when the launches told have ended; at most
-                               // what it has used: not known
-  double per_weight = 0;       // virtual time of a SM-ns
-  uint64_t idle_at_sm_ns = 0;  // what it had used when it turned idle last
+  uint64_t known_to_sm_ns = 0;   // what it will have used when the known launches have ended; at
+                                 // most what it has used: not known
+  double per_weight = 0;         // virtual time of a SM-ns
+  uint64_t idle_at_sm_ns = 0;    // what it had used when it turned idle last
   uint64_t idle_since_ns = 0, gap_ns = 0;
   double drain_ns = 0;        // from the evict until an SM is left
   uint32_t place = kNowhere;  // in holders_
@@ -47,9 +47,9 @@ struct Own {
 };
 struct Sm {
   VgpuId holder = kNoVgpu;
-  VgpuId next = kNoVgpu;  // whom it is to be left for
+  VgpuId next = kNoVgpu;  // the vGPU that gets it next
   bool leaving = false;
-  uint64_t since_ns = 0;  // granted; or told to leave
+  uint64_t since_ns = 0;  // granted; or evicted
 };
 // Who held each SM lately, and until when: so that sets come back. A driver keeps by set what it
 // made for one (docs/decisions/0008-green-contexts.md).
@@ -77,17 +77,17 @@ class Holders {
   };
   std::vector<std::array<Held, 6>> of_;  // the last of them first
 };
-// A holder as an exchange looks at it.
+// A holder as an exchange sees it.
 struct Row {
   VgpuId vgpu = kNoVgpu;
   int32_t level = kIdle;  // its priority, if it is busy
   uint32_t held = 0;      // copies of Own, of one that is busy
   double per_weight = 0;
-  uint64_t told_to_sm_ns = 0, idle_at_sm_ns = 0;
+  uint64_t known_to_sm_ns = 0, idle_at_sm_ns = 0;
   int64_t drain = 0;       // virtual time that an SM of it takes to leave
   int64_t beyond = 0;      // ahead_if_taken() less its virtual time
   uint64_t oldest_ns = 0;  // since when it has the SM that it had longest
-  uint64_t turn_ns = 0;    // how long it is to have one
+  uint64_t turn_ns = 0;    // planned length of a turn
   double ns_per_lead = 0;  // its speed, inverse
 };
 // An SM is wanted, now.

@@ -41,12 +41,12 @@ extern "C" __global__ void block_asks(float* out, unsigned steps, unsigned work)
 
 // As a work queue does: thread 0 tells the others what comes next.
 extern "C" __global__ void never_asks_in_queue(float* out, unsigned steps, unsigned work) {
-  __shared__ unsigned told;
+  __shared__ unsigned answer;
   Walk w = begin();
   for (; w.step < steps; ++w.step) {
-    if (threadIdx.x == 0) told = w.step;
+    if (threadIdx.x == 0) answer = w.step;
     __syncthreads();
-    const unsigned next = told;
+    const unsigned next = answer;
     __syncthreads();
     w.x = advance(w.x, work) + static_cast<float>(next & 1);
   }
@@ -54,13 +54,13 @@ extern "C" __global__ void never_asks_in_queue(float* out, unsigned steps, unsig
 }
 
 extern "C" __global__ void one_asks_in_queue(float* out, unsigned steps, unsigned work) {
-  __shared__ unsigned told;
+  __shared__ unsigned answer;
   Walk w = begin();
   sluice::resume(w);
   for (; w.step < steps; ++w.step) {
-    if (threadIdx.x == 0) told = sluice::should_leave() ? 0xffffffffu : w.step;
+    if (threadIdx.x == 0) answer = sluice::should_leave() ? 0xffffffffu : w.step;
     __syncthreads();
-    const unsigned next = told;
+    const unsigned next = answer;
     __syncthreads();
     if (next == 0xffffffffu) sluice::leave(w);
     w.x = advance(w.x, work) + static_cast<float>(next & 1);

@@ -5,7 +5,7 @@
 //
 // `away_percent`: for how much of the time the thread that plays the GPU was kept off its
 // processor. Its kernels were longer then, some of them by much, and no sample of some of them
-// tells by how much all were: lengths are to be looked at where it is some tenths of a percent.
+// tells by how much all were: look at lengths where it is some tenths of a percent.
 //
 //   accounting_cost [SECONDS [load|length]]     of each measurement, default 3; which cases,
 //   default both

@@ -40,7 +40,7 @@ ADVERSARIES = {
 
 
 class Again(threading.Thread):
-    """Runs a program again and again until it is told to stop."""
+    """Runs a program again and again until it is stopped."""
 
     def __init__(self, command, env):
         super().__init__(daemon=True)

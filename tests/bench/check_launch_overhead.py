@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs launch_overhead with one driver library twice and looks at what it leaves.
+"""Runs launch_overhead with one driver library twice and checks what it leaves.
 
 usage: check_launch_overhead.py LAUNCH_OVERHEAD LIBRARY
 """

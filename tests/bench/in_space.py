@@ -20,8 +20,8 @@ needs gnuplot):
 
 --mps (nvidia): starts an MPS server of its own for the run, and ends it. --green off: launches are
 not confined by the hardware; rates have 2:1 in space both ways. Under MPS SMs are numbered from 0
-in each green context: of two clients it cannot be told then whether an SM worked for both, and
-`apart` looks only whether each was on more of them than it had. Exits 1 if a result was wrong, a
+in each green context: of two clients it is not known then whether an SM worked for both, and
+`apart` checks only whether each was on more of them than it had. Exits 1 if a result was wrong, a
 program failed, or an SM worked for both.
 """
 import argparse

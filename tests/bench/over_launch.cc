@@ -5,7 +5,7 @@
 //
 //   over_launch [SEEDS]      default 20
 //
-// A clone is to have its workers on some of the SMs. Its blocks are handed out one after another,
+// A clone's workers belong on some of the SMs. Its blocks are handed out one after another,
 // each to an SM that has room; one that comes to an SM that is not the clone's, or has its quota,
 // leaves after kLeaveNs. Which SM gets the next block is not documented, so there are three rules:
 // the one with most room, each in turn, any. The other SMs are full of other vGPUs' workers, hold

@@ -136,7 +136,7 @@ void run_entries(const std::shared_ptr<const exec::Program>& program) {
     run(*image, world, watched, entry);
   }
   for (const exec::Finding& f : checker.findings())
-    require(!f.describe().empty() && !f.json().empty(), "a finding is told", f.kernel);
+    require(!f.describe().empty() && !f.json().empty(), "a finding is described", f.kernel);
 }
 
 }  // namespace sluice::fuzz

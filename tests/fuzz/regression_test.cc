@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(Targets, FuzzRegressions, ::testing::ValuesIn(kTargets)
                          [](const auto& target) { return std::string(target.param.name); });
 
 // The properties see what they are meant to see.
-TEST(FuzzProperties, OutcomeIsTold) {
+TEST(FuzzProperties, OutcomeIsDescribed) {
   const PtxOutcome good = check_ptx_text(
       ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() { ret; }\n");
   EXPECT_TRUE(good.parsed && good.decoded);

@@ -27,7 +27,7 @@ SLUICE_FUZZ_TARGETS(SLUICE_FUZZ_DECLARE)
 // Ends the process with `what` and `detail` unless it holds.
 void require(bool holds, const char* what, std::string_view detail);
 
-// An input that was refused has to be told why.
+// A refused input needs a reason.
 inline bool refused(const Error& error) {
   require(!error.message.empty(), "a refusal has a reason", "");
   return false;

@@ -141,9 +141,9 @@ void tell_layout() {
   Player player(kText);
   CUfunction f = nullptr;
   must(cuda.cuModuleGetFunction(&f, player.module(), "k"), "k");
-  std::size_t told[3] = {}, sizes[3] = {}, ptx[3] = {0, 64, 192};
+  std::size_t reported[3] = {}, sizes[3] = {}, ptx[3] = {0, 64, 192};
   for (std::size_t i = 0; i < 3; ++i)
-    must(cuda.cuFuncGetParamInfo(f, i, &told[i], &sizes[i]), "cuFuncGetParamInfo");
+    must(cuda.cuFuncGetParamInfo(f, i, &reported[i], &sizes[i]), "cuFuncGetParamInfo");
   const std::uint64_t out = player.address(player.add(nullptr, 16));
   std::uint32_t map[32] = {}, n = kSum - kMap;
   map[31] = kMap;
@@ -163,11 +163,11 @@ void tell_layout() {
     must(cuda.cuMemcpyDtoH(&got, out, sizeof got), "cuMemcpyDtoH");
     return std::string(got == kSum ? "right" : "wrong");
   };
-  const std::string as_told = by_buffer(told), as_ptx = by_buffer(ptx);
+  const std::string as_reported = by_buffer(reported), as_ptx = by_buffer(ptx);
   std::printf(
       "one buffer, a parameter aligned to 64 bytes: the driver says it lies at %zu; laid out so "
       "%s, as PTX does %s\n",
-      told[1], as_told.c_str(), as_ptx.c_str());
+      reported[1], as_reported.c_str(), as_ptx.c_str());
 }
 
 constexpr std::uint64_t kMostThreadsEvaluated = 30000;
@@ -188,13 +188,13 @@ void play_random(std::uint64_t seed) {
                  kernel.params(player.address(0), player.address(1), player.address(2)), true);
   // And what the scalar evaluator says, which is slow.
   if (std::uint64_t{kernel.blocks()} * kernel.threads_per_block() > kMostThreadsEvaluated) return;
-  const random_kernels::RandomKernelResult told = random_kernels::evaluate(kernel);
-  random_kernels::RandomKernelResult found = told;
+  const random_kernels::RandomKernelResult reported = random_kernels::evaluate(kernel);
+  random_kernels::RandomKernelResult found = reported;
   const std::vector<Bytes> got = player.contents();
   std::memcpy(found.output.data(), got[1].data(), found.output.size());
   std::memcpy(found.accumulators.data(), got[2].data(), found.accumulators.size());
   ++counts["random, evaluated"].launches;
-  const std::string wrong = random_kernels::describe_difference(kernel, told, found);
+  const std::string wrong = random_kernels::describe_difference(kernel, reported, found);
   if (wrong.empty()) return;
   any_wrong = true;
   ++counts["random, evaluated"].different;

@@ -2,7 +2,7 @@
 // The gate protocol of abi/stub.h as a model for explore(): two sessions of two vGPUs, each with
 // its program, its worker and its stream on the GPU, and one sluiced. Every load and store of a
 // shared word, every bell and every step of a kernel's leader is a step of its own (what a party
-// does with words that no other party looks at goes with the step before). The words are seq_cst,
+// does with words that no other party reads goes with the step before). The words are seq_cst,
 // so steps interleave and nothing more (what store buffers do is the other model's matter; a store
 // that is not seq_cst is a mutant here: the load behind it comes first).
 //
@@ -232,7 +232,7 @@ struct GateModel : GateModelState {
       m = n;
     }
     // A task runs from its ticket to the leader's next test, so the two are one step apart. The
-    // done word is set with the last ticket: nobody looks at it before the launch has left.
+    // done word is set with the last ticket: nobody reads it before the launch has left.
     switch (s.gpu_pc) {
       case kGTest:
         if ((id > 0 && !s.done[id - 1] && mutant != GateMutant::kNoPredecessor) || s.copy >= gen)

@@ -12,7 +12,7 @@ enum class GateMutant : uint8_t {
   kNone,
   kGrantReadFirst,     // worker: g = grant before in_flight = n + 1
   kSilentBackOut,      // worker: closed gate met with nothing in flight: no left, no ring
-  kEndGrantReadFirst,  // worker: at a launch's end, looks at the grant before in_flight, demand
+  kEndGrantReadFirst,  // worker: at a launch's end, reads the grant before in_flight, demand
   kNoIdleRing,         // worker: demand = 0 without a look at `contended`
   kInFlightReadFirst,  // sluiced: reads in_flight before it closes the gate
   kSameGeneration,     // sluiced: a new grant keeps the generation of the last
@@ -33,7 +33,7 @@ struct GateModelState {
   bool opaque = false;           // A's launches look at no evict word
   bool queued_at_start = false;  // the programs have launched before the search begins
   // The worker's other legal order, the one of mediator/worker/streams/gate.cc: at a launch's end
-  // it looks whether it has left before it stores demand, and it reports (and rings) each
+  // it checks whether it has left before it stores demand, and it reports (and rings) each
   // generation once.
   bool left_first = false;
   GateMutant mutant = GateMutant::kNone;

@@ -62,7 +62,7 @@ struct Case {
 
 TEST(GateModel, MutantsAreCaught) {
   const GateModelState calm{.launches = {1, 1}, .tasks = {2, 1}, .evictions = 1};
-  // No quantum ends, so nobody finds out by chance what he was not told.
+  // No quantum ends, so a missed wake-up is not repaired by chance.
   const GateModelState lazy{.launches = {1, 1}, .tasks = {1, 1}, .evictions = 0};
   const GateModelState chain{.launches = {2, 1}, .tasks = {1, 1}, .evictions = 1};
   const GateModelState opaque{.launches = {1, 1}, .tasks = {1, 1}, .evictions = 1, .opaque = true};

@@ -23,10 +23,10 @@ namespace sluice::model {
 enum class PartsMutant : uint8_t {
   kNone,
   kNoWait,             // sluiced: SMs count as left once the evict word is stored
-  kInFlightReadFirst,  // sluiced: looks whether A has left before it stores the new grant
+  kInFlightReadFirst,  // sluiced: checks whether A has left before it stores the new grant
   kSetAfterGrant,      // sluiced: the set is stored behind the grant word that names it
   kSameGeneration,     // sluiced: a change keeps the generation
-  kGrantReadFirst,     // worker: looks at the grant before in_flight says so
+  kGrantReadFirst,     // worker: reads the grant before in_flight says so
   kSilentEnter,      // worker: enters under a recalled word and does not say that the old has left
   kOlderNotCounted,  // worker: says so although something older is in flight
   kNoLook,           // worker: launches that stay count as having left without a look at their SMs
@@ -421,12 +421,12 @@ struct PartsModel {
                   : to && mutant != PartsMutant::kSetAfterGrant          ? kStoreSet
                                                                          : kStoreGrant;
           emit(m, to == 0   ? "sluiced: is to close A"
-                  : to == 3 ? "sluiced: A is to have both SMs"
-                            : "sluiced: A is to have one SM");
+                  : to == 3 ? "sluiced: A gets both SMs"
+                            : "sluiced: A gets one SM");
           if (!keeps || !to || !n.granted) continue;
           m.keeping = 1;
           m.spread = static_cast<uint8_t>(n.spread | n.granted);
-          emit(m, "sluiced: A is to have other SMs, launches may stay");
+          emit(m, "sluiced: A gets other SMs, launches may stay");
         }
         return;
       case kEarly:

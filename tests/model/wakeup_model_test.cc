@@ -147,7 +147,7 @@ struct WakeupModel {
     switch (s.p_pc) {
       case kPLook:
         n.p_pc = s.produced == kItems ? kPDone : full() ? kPFullArm : kPWrite;
-        return emit(n, "producer: looks for room");
+        return emit(n, "producer: polls for room");
       case kPFullArm:
         if (!store(n, 0, kSpaceArmed, 1)) return;
         n.p_pc = mutant == Mutant::kFullWithoutFence ? kPFullLook : kPFullFence;
@@ -158,7 +158,7 @@ struct WakeupModel {
         return emit(n, "producer: fence");
       case kPFullLook:
         n.p_pc = full() ? kPWait : kPDisarm;
-        return emit(n, "producer: looks again");
+        return emit(n, "producer: polls again");
       case kPWait:
         if (!s.space_bell) return;
         n.space_bell = 0;
@@ -210,7 +210,7 @@ struct WakeupModel {
     switch (s.c_pc) {
       case kCLook:
         n.c_pc = empty ? kCArm : kCConsume;
-        return emit(n, "consumer: looks");
+        return emit(n, "consumer: polls");
       case kCArm:
         if (!store(n, 1, kArmed, 1)) return;
         n.c_pc = mutant == Mutant::kConsumerWithoutFence ? kCLookAgain : kCFence;
@@ -221,7 +221,7 @@ struct WakeupModel {
         return emit(n, "consumer: fence");
       case kCLookAgain:
         n.c_pc = empty ? kCWait : kCDisarm;
-        return emit(n, "consumer: looks again");
+        return emit(n, "consumer: polls again");
       case kCWait:
         if (!s.data_bell) return;
         n.data_bell = 0;

@@ -89,7 +89,7 @@ TEST(Frs, WhoPaysUnderWhom) {
   EXPECT_LT(ntt(rr, "RED"), ntt(cfs, "RED"));
 }
 
-// wfq protects short launches where their times are told: its turnaround is below that of frs, rr
+// wfq protects short launches where their times are known: its turnaround is below that of frs, rr
 // and cfs, and within a third of that of srt and sjf, which go by nothing else. frs stays the most
 // even one.
 TEST(Frs, WhereWfqStands) {

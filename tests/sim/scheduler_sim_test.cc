@@ -258,15 +258,15 @@ TEST(SchedulerSim, LiarsHarmNobodysShare) {
   }
 }
 
-// What a vGPU tells of its launches' lengths buys it nothing where shares are owed: told as
+// What a vGPU claims of its launches' lengths buys it nothing where shares are owed: claimed as
 // nothing, as endless, or as a thousandth of what they are, beside an honest one, by one that
 // always has work and by one that pauses.
 TEST(SchedulerSim, LyingAboutLengthsBuysNoShare) {
   for (const policy::Registration& row : policy::registry()) {
     if (!row.follows_weights || !row.exclusive) continue;
-    for (const double told : {0.0, 0.001, 1.0, 1000.0}) {
+    for (const double claimed : {0.0, 0.001, 1.0, 1000.0}) {
       for (const bool pauses : {false, true}) {
-        SCOPED_TRACE(testing::Message() << row.name << ", tells " << told << " times the length"
+        SCOPED_TRACE(testing::Message() << row.name << ", claims " << claimed << " times the length"
                                         << (pauses ? ", pauses" : ""));
         auto c = config();
         c.policy = row.name;
@@ -274,7 +274,7 @@ TEST(SchedulerSim, LyingAboutLengthsBuysNoShare) {
         const std::vector<core::VgpuId> v = {h.add_vgpu(100), h.add_vgpu(100), h.add_vgpu(100)};
         h.add_session(v[0], {});
         h.add_session(v[1], {.task_ns = 350 * kUs, .tasks_per_launch = 9});
-        Program liar{.told = told};
+        Program liar{.claimed = claimed};
         if (pauses) liar.queued = 1, liar.launches_per_burst = 1, liar.pause_ns = kMs;
         h.add_session(v[2], liar);
         h.run_until(10 * kSecond);
@@ -288,9 +288,9 @@ TEST(SchedulerSim, LyingAboutLengthsBuysNoShare) {
 }
 
 // Short requests beside two long runs: under sjf and srt they go before, and nobody waits for more
-// than one that was begun. The same with nothing told: then they wait for whole turns.
-TEST(SchedulerSim, ToldLengthsOrderTheGates) {
-  const auto longest_wait_ns = [](const char* policy, double told) {
+// than one that was begun. The same with nothing claimed: then they wait for whole turns.
+TEST(SchedulerSim, ClaimedLengthsOrderTheGates) {
+  const auto longest_wait_ns = [](const char* policy, double claimed) {
     auto c = config();
     c.policy = policy;
     SimHost h(c, {}, 18);
@@ -300,12 +300,12 @@ TEST(SchedulerSim, ToldLengthsOrderTheGates) {
                         .queued = 2,
                         .launches_per_burst = 2,
                         .pause_ns = 20 * kMs,
-                        .told = told});
+                        .claimed = claimed});
     h.add_session(small, {.tasks_per_launch = 5,
                           .queued = 1,
                           .launches_per_burst = 1,
                           .pause_ns = 100 * kMs,
-                          .told = told});
+                          .claimed = claimed});
     h.run_until(20 * kSecond);
     EXPECT_GT(h.truth(small).launches_done, 20u);
     EXPECT_EQ(h.overlap_ns(), 0u);
@@ -322,8 +322,8 @@ TEST(SchedulerSim, ToldLengthsOrderTheGates) {
       << "known short launches are protected";
 }
 
-// One that always tells next to nothing is found out by the clock: it has run for longer than it
-// told before, and so it is expected to again. One whose lengths are true comes to its turn.
+// One that always claims next to nothing is found out by the clock: it has run for longer than it
+// claimed before, and so it is expected to again. One whose lengths are true comes to its turn.
 TEST(SchedulerSim, WhoIsNearlyDoneForEverIsNotBelieved) {
   for (const char* policy : {"sjf", "srt", "hpf", "frs"}) {
     SCOPED_TRACE(policy);
@@ -331,7 +331,7 @@ TEST(SchedulerSim, WhoIsNearlyDoneForEverIsNotBelieved) {
     c.policy = policy;
     SimHost h(c, {}, 19);
     const auto liar = h.add_vgpu(100), honest = h.add_vgpu(100);
-    h.add_session(liar, {.told = 0.001});
+    h.add_session(liar, {.claimed = 0.001});
     h.add_session(honest, {.tasks_per_launch = 100,
                            .queued = 1,
                            .launches_per_burst = 1,

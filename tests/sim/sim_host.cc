@@ -18,7 +18,7 @@ SimHost::SimHost(const core::SchedulerConfig& config, const Costs& costs, uint64
   at(kBeatNs, [this] { beat(); });
 }
 
-// sluiced looks at every report some times a second.
+// sluiced polls every report some times a second.
 void SimHost::beat() {
   for (SessionId s = 0; s < sessions_.size(); ++s) {
     if (!sessions_[s].present) continue;
@@ -168,13 +168,13 @@ void SimHost::drain() {
 }
 
 core::LaunchHints SimHost::hints(const Sess& x) const {
-  if (x.program.told == 0) return {};
+  if (x.program.claimed == 0) return {};
   uint64_t tasks = x.head_tasks + uint64_t{x.demand - 1} * x.program.tasks_per_launch;
   if (x.run.on && now_ns_ > x.run.first_task_ns)
     tasks -= std::min<uint64_t>((now_ns_ - x.run.first_task_ns) / x.run.task_ns, x.head_tasks);
   return {.predicted = x.demand,
           .remaining_ns = static_cast<uint64_t>(static_cast<double>(tasks * x.program.task_ns) *
-                                                x.program.told),
+                                                x.program.claimed),
           .preempt_ns = 0};
 }
 

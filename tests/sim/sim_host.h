@@ -46,13 +46,13 @@ struct Program {
     kRandom            // every word random in every report
   };
   Lie lie = Lie::kNone;
-  double told =
-      1;  // its launch records tell so many times the length of its launches; 0: they tell nothing
+  double claimed =
+      1;  // its launch records claim so many times the length of its launches; 0: nothing
 };
 
 struct Costs {
-  uint64_t ring_ns = 20 * kUs;   // worker's ring until sluiced looks
-  uint64_t gate_ns = 20 * kUs;   // sluiced's gate ring until the worker looks
+  uint64_t ring_ns = 20 * kUs;   // worker's ring until sluiced polls
+  uint64_t gate_ns = 20 * kUs;   // sluiced's gate ring until the worker polls
   uint64_t signal_ns = 5 * kUs;  // evict word until the GPU sees it
   uint64_t start_ns = 10 * kUs;  // launch until its first task runs
   uint64_t reap_ns = 3 * kMs;    // end of a worker until sluiced knows

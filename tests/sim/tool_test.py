@@ -168,15 +168,15 @@ with tempfile.TemporaryDirectory() as d:
     code, out, err = run("-w", "frs", "--runs", "2", "-p", "frs", "-p", "wfq", "--trace", trace,
                          "--plot", plot)
     check("trace and plot", code == 0 and open(plot).read().rstrip().endswith("</svg>"))
-    check(f"who is no terminal is told nothing: {err!r}", err == "")
+    check(f"a pipe gets no progress: {err!r}", err == "")
     terminal, its_end = pty.openpty()
     p = subprocess.run([SIM, "-w", "frs", "--runs", "2", "-p", "frs", "--json"],
                        stdout=subprocess.PIPE, stderr=its_end, timeout=120)
     os.close(its_end)
-    told = os.read(terminal, 4096).decode()
+    shown = os.read(terminal, 4096).decode()
     os.close(terminal)
-    check(f"a terminal is told where it is: {told!r}",
-          p.returncode == 0 and "run 2 of 2: frs" in told and json.loads(p.stdout))
+    check(f"a terminal gets the progress: {shown!r}",
+          p.returncode == 0 and "run 2 of 2: frs" in shown and json.loads(p.stdout))
     code, out, err = run("-w", trace, "-p", "srt", "--json")
     check("the trace replays", code == 0 and len(json.loads(out)["ntt"]) == 9)
 

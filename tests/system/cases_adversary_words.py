@@ -36,8 +36,8 @@ class ForgedReport(WithVictim):
     def test_a_kernel_that_spins_and_writes_that_it_has_left_is_ended(self):
         with self.attack():
             ended = self.vgpu("a")["sessions_ended_by_scheduler"]
-            # Where the header stood when it shared its memory with the records; all words that a
-            # launch is told of.
+            # Where the header stood when it shared its memory with the records; all words whose
+            # addresses a launch gets.
             for n, what in enumerate(["+0", "words", "spin"], 1):
                 with self.subTest(what):
                     before = self.vgpu("b")["launches_done"]

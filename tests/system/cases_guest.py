@@ -39,7 +39,7 @@ class Guests(WithSluiced):
         self.assertEqual(self.sluiced.ctl("show", "a")["region"]["slots_ended"], 0)
         self.run_right(q, "sluice-suite-triad --launches 2 --json")
 
-    def test_a_second_vm_on_the_same_vgpu_is_refused_and_told_why(self):
+    def test_a_second_vm_on_the_same_vgpu_is_refused_with_a_reason(self):
         q = boot(self, self.sluiced, "a")
         import support
         import virt

@@ -82,7 +82,7 @@ class Program:
 
 
 class WithSluiced(unittest.TestCase):
-    """A fresh sluiced for the class, on the software GPU unless run.py was told otherwise; vGPUs
+    """A fresh sluiced for the class, on the software GPU unless run.py has other options; vGPUs
     `a` and `b` of weight 1."""
     EXTRA = ""
 

@@ -15,7 +15,7 @@ using graphs::KernelLaunch;
 // refuses at a launch is refused here. In the current context.
 CUresult keep_launch(KernelLaunch* to, void** params, void** extra);
 // The bits of sluice_launch that attributes ask for. `events` (null: such attributes are refused)
-// gets what is to be recorded behind the launch.
+// gets the events recorded behind the launch.
 CUresult flags_of_attributes(const uint32_t grid[3], const CUlaunchAttribute* attributes,
                              size_t count, uint64_t* flags, std::vector<CUevent>* events);
 // Pointers to each parameter within the packed ones.

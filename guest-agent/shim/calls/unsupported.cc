@@ -14,7 +14,7 @@ SLUICE_CUDA_DRIVER_FUNCTIONS(SLUICE_UNSUPPORTED)
 SLUICE_CUDA_GRAPH_FUNCTIONS(SLUICE_UNSUPPORTED)
 #undef SLUICE_UNSUPPORTED
 
-// Without parameters: nothing of what the caller passes is looked at.
+// Without parameters: nothing of what the caller passes is read.
 #define SLUICE_ABSENT(symbol)                                              \
   extern "C" __attribute__((visibility("default"))) CUresult symbol() {    \
     return static_cast<CUresult>(::sluice::guest::not_supported(#symbol)); \

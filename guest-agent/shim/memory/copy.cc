@@ -270,7 +270,7 @@ CUresult prepare(Copy& copy, End dst_end, End src_end, Place* dst, Place* src) {
 
 }  // namespace
 
-// Without access: a node's is looked at when it runs.
+// Without access: a node's is checked when it runs.
 CUresult check_copy(Copy copy, End dst_end, End src_end) {
   Place dst, src;
   return prepare(copy, dst_end, src_end, &dst, &src);

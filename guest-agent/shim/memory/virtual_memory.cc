@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Virtual memory management: addresses, physical memory and mappings are the worker's, which checks
 // everything; here only which addresses are the GPU's, so that copies know them without asking. No
-// context needs to be current, as with CUDA. Memory cannot leave the vGPU: what a program could
-// export it as is taken and told, exporting is refused.
+// context needs to be current, as with CUDA. Memory cannot leave the vGPU: the
+// handle types of an allocation are stored and returned, exporting is refused.
 #include "guest-agent/shim/state/api.h"
 
 using namespace sluice::guest;

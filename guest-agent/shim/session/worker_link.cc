@@ -19,7 +19,7 @@ namespace {
 std::atomic<WorkerLink*> process_session{nullptr};
 std::atomic<bool> lost_in_fork{false};
 
-// How long a sleeper trusts that it would be woken before it looks at the slot's state itself: when
+// How long a sleeper trusts that it would be woken before it reads the slot's state itself: when
 // its worker and sluiced have both died, nobody rings.
 constexpr int kLookMs = 1000;
 // Spinning before sleeping, unless SLUICE_SPIN_US says otherwise.
@@ -97,7 +97,8 @@ std::byte* WorkerLink::reserve(uint32_t bytes) {
       fail({CUDA_ERROR_DEVICE_UNAVAILABLE, std::string("submit ring: ") + submit_.broken_reason()});
       return nullptr;
     }
-    // The bell for room is the one for completions: whoever leads hears it, and looks again for us.
+    // The bell for room is the one for completions: whoever leads hears it, and checks again for
+    // us.
     if (submit_.arm_space(bytes)) {
       bool first = true;
       wait_until([&] { return !std::exchange(first, false); });
@@ -129,7 +130,7 @@ CUresult WorkerLink::enlist(Pending& pending) {
   pending.done = false;
   pending.body.clear();
   pending.id = dead() == CUDA_SUCCESS ? take_entry(lock, &pending, {}) : 0;
-  // Looked at again under the lock that fail() takes: either it saw our entry or we see its mark.
+  // Checked again under the lock that fail() takes: either it saw our entry or we see its mark.
   return pending.id != 0 ? CUDA_SUCCESS : dead();
 }
 

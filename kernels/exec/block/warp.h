@@ -33,7 +33,7 @@ struct Warp {
   const uint32_t* tid[3] = {};  // 32 lanes each
   uint8_t* local = nullptr;     // lane 0's local memory; lanes are local_bytes apart
   // Likely polls since the warp was last switched in: strong loads and atomics that found nothing
-  // new, and looks at the time.
+  // new, and reads the clock.
   uint32_t spin = 0;
   uint32_t registers = 0;  // setmaxnreg's last number; 0: none yet
   bool slept = false;      // nanosleep was executed: give others a turn

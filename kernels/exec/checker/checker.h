@@ -35,7 +35,7 @@ struct CheckOptions {
   bool uninit = false;   // reads of bytes that nobody has written
   bool barrier = false;  // divergent, mismatched, abandoned
   bool error = false;    // a finding makes the launch fail
-  uint32_t limit = 100;  // findings told one by one; the rest is only counted
+  uint32_t limit = 100;  // findings reported one by one; the rest is counted
 
   bool any() const { return memory || race || uninit || barrier; }
   // "memory,race,uninit,barrier,error", any part of it; "all" is the four checks.

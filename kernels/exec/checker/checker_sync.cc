@@ -7,8 +7,8 @@
 namespace sluice::exec::detail {
 namespace {
 
-// More blocks than this are not told apart in what a location has published: the oldest knowledge
-// is then of no use anyway.
+// More blocks than this are not distinguished in what a location has published: the oldest
+// knowledge is then of no use anyway.
 constexpr size_t kMaxKnown = 1u << 16;
 
 std::string at_barrier(uint32_t number) { return "is at barrier " + std::to_string(number); }

@@ -31,7 +31,7 @@ static_assert(sizeof(AccessRecord) == 16);
 // block than that. More readers than two are forgotten, so a race with one of them may be missed.
 struct ShadowCell {
   AccessRecord write, read, other_read;
-  // Shared memory: a write that `write` raced with. Told when somebody reads what came of it: what
+  // Shared memory: a write that `write` raced with. Reported when the result is read: what
   // is thrown away may be written by all at once.
   AccessRecord contested;
 };

@@ -40,7 +40,7 @@ bool Decoder::texture_point(std::string_view operand, const TextureAccess& acces
   const std::string_view rest = ptx::trimmed(operand.substr(comma + 1));
   std::vector<std::string_view> names = braces(rest);
   if (names.empty()) names.push_back(rest);
-  // The manual has vectors of 1, 2 or 4: what is too much is not looked at.
+  // The manual has vectors of 1, 2 or 4: the rest is not read.
   const size_t needed = access.dimensions + (access.layered ? 1u : 0u);
   if (names.size() < needed || names.size() > 4) return false;
   point.assign(4, Operand{Operand::Kind::kRaw, kNoOperand});

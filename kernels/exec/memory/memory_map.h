@@ -39,7 +39,7 @@ class MemoryMap {
   Result<void> add(uint64_t base, uint64_t bytes, bool writable = true);
   // Removes the range that begins at `base`; false when there is none.
   bool remove(uint64_t base);
-  // In one step for all who look: the ranges that begin in [base, base + bytes) go, and `ranges`,
+  // In one step for all readers: the ranges that begin in [base, base + bytes) go, and `ranges`,
   // sorted and in there, come.
   void replace(uint64_t base, uint64_t bytes, const std::vector<MemoryRange>& ranges);
   // The range that holds [address, address + bytes), or one of 0 bytes.

@@ -85,7 +85,7 @@ bool LowerIndex::names_own(std::string_view operand, const Statement& in) {
 bool LowerIndex::leads_up(std::string_view operand, const Statement& in) {
   const Sum sum = sums_.of(operand, in);
   constexpr std::string_view kIndex[] = {"%ctaid.x", "%ctaid.y", "%ctaid.z"};
-  std::int64_t step = 0, slower = 0;  // of one block; of the dimensions looked at so far
+  std::int64_t step = 0, slower = 0;  // of one block; of the dimensions so far
   for (const std::string_view name : kIndex) {
     const auto found = sum.parts.find(std::string(name));
     if (found == sum.parts.end() || found->second <= 0) continue;

@@ -4,7 +4,7 @@
 //
 // Owner: find_waiting(), one function, one thread; refers to the module. It follows the registers
 // backwards through arithmetic and keeps signs only, so it answers "yes" to shapes, not to proofs;
-// "no" where the sum can be told (places.h) and leads to a higher one.
+// "no" where the sum is known (places.h) and leads to a higher one.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ using ptx::StatementKind;
 namespace {
 
 constexpr int kMostSteps = 8;               // from a step back to %nctaid
-constexpr std::size_t kMostOfCounter = 64;  // that a loop's counter is looked for in
+constexpr std::size_t kMostOfCounter = 64;  // searched for a loop's counter
 
 class Steps {
  public:

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an address, or a number, is made of: a sum of parts times constants, found by following
-// registers backwards through integer arithmetic. So it can be told that two addresses name the
+// registers backwards through integer arithmetic. So two addresses can be proved to name the
 // same place, or places a fixed step apart.
 //
 // Owner: find_waiting(), one function, one thread; refers to the module. Each part is written as
 // text that is the same where the same is computed again: a parameter, a special register, a load
-// from such an address, an operation on such sums. Overflow is not looked at. Time and memory are
+// from such an address, an operation on such sums. Overflow is not considered. Time and memory are
 // bounded: what is too long, or has several definitions, is a part of its own.
 #pragma once
 

@@ -18,7 +18,7 @@ using ptx::StatementKind;
 
 namespace {
 
-// Reads in one loop that are looked at one by one; with more, each counts as deciding the loop's
+// Reads in one loop that are analysed one by one; with more, each counts as deciding the loop's
 // end.
 constexpr std::size_t kMostPolls = 16;
 // Blocks that are visited to tell loops apart that begin at one place.
@@ -182,7 +182,7 @@ class Finder {
   std::unordered_map<std::string, std::vector<std::uint32_t>> tried_;  // swaps, by address
   const ptx::LoopLevel* outermost_ = nullptr;
   const ptx::LoopLevel* level_ = nullptr;
-  // Of the level that is looked at.
+  // Of the current level.
   std::vector<std::vector<std::uint32_t>> members_;  // blocks, by loop
   std::vector<std::uint32_t> sources_;
   std::vector<std::vector<std::uint32_t>> polls_;  // by loop

@@ -104,7 +104,7 @@ bool Swaps::looks_at(const Statement& swap) const {
     if (uses == uses_.end()) continue;
     for (const Statement* s : uses->second) {
       const std::string_view base = base_opcode(s->opcode);
-      if (base == "st" && in_own_memory(*s)) continue;  // not optimised: kept, and not looked at
+      if (base == "st" && in_own_memory(*s)) continue;  // not optimised: kept, not analysed
       if (base != "mov" && base != "cvt") return true;
       const std::uint32_t copy = number(*s, s->operands[0]);
       if (copies.insert(copy).second) work.push_back(copy);

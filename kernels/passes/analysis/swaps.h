@@ -25,17 +25,17 @@ class Swaps {
   Swaps(const ptx::Cfg& cfg, ptx::RegisterTable& registers, Sums& sums);
 
   // Whether statement `atom` (a swap in global memory in the loop `blocks`) waits for the same
-  // thing at the same place each turn, and nothing that can run behind it may put it back there. No
-  // where that cannot be told.
+  // thing at the same place each turn, and nothing that can run behind it may put it back there.
+  // False where that is not known.
   bool takes_token(std::uint32_t atom, const std::vector<std::uint32_t>& blocks) const;
   // Whether the value that `load` reads only ever is what a compare-and-swap of the same place in
   // the loop compares with, or makes its new value of, or that it is read again only where that
-  // swap has failed: who fails, fails because another one got through. No where that cannot be
-  // told.
+  // swap has failed: who fails, fails because another one got through. False where that is
+  // not known.
   bool only_compared(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const;
   // Whether the value that `load` reads is only ever asked whether it is the block's own number
   // (`is_index`), and the block passes the turn on to a higher one behind the loop: serial split-K
-  // and the like. No where that cannot be told.
+  // and the like. False where that is not known.
   bool waits_for_turn(
       std::uint32_t load, const std::vector<std::uint32_t>& blocks,
       const std::function<bool(std::string_view, const ptx::Statement&)>& is_index) const;

@@ -99,7 +99,7 @@ void Admission::write_rest() {
   out_.label("~NOT_LAST");
   converge();
   out_.line("bra \t~CHECKED;");
-  // Without a proxy every leader looks at the evict word. What this block was answered stands.
+  // Without a proxy every leader polls the evict word. What this block was answered stands.
   out_.label("~LOOK")
       .line("ld.param.u64 \t%~a, " + PARAM(signal) + ";")
       .line("cvta.to.global.u64 \t%~a, %~a;")

@@ -136,7 +136,7 @@ const Variable* Shapes::find(const Shape& shape, const Function& f, std::string_
 bool Shapes::possible(const Function& f) {
   const auto known = shapes_.find(&f);
   if (known != shapes_.end()) return known->second.possible;
-  // Calls nest as deep as functions do, and each is looked at once.
+  // Calls nest as deep as functions do, and each is visited once.
   if (std::find(on_the_way_.begin(), on_the_way_.end(), &f) != on_the_way_.end()) return false;
   if (on_the_way_.size() > kMaxDepth) return false;
   on_the_way_.push_back(&f);

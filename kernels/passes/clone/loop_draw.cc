@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between two batches of tasks: the leader looks at the evict word, takes the next tasks and
+// Between two batches of tasks: the leader polls the evict word, takes the next tasks and
 // publishes them; see loop_head.h.
 //
 // For kernels of short tasks every instruction here counts: on an H200 a loop of 41 more
@@ -145,7 +145,7 @@ void LoopHead::write_head() {
     write_evict_test();
     out_.line("setp.eq.u32 \t%~p, %~r8, 0;").line("@%~p bra \t~BATCH;");
   } else {
-    write_evict_test();  // Rule left-over: looked at before a ticket is drawn
+    write_evict_test();  // Rule left-over: polled before a ticket is drawn
     if (options_.resumable) write_pop();
     write_draw();
   }

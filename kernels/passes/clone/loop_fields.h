@@ -36,7 +36,7 @@ static_assert(SLUICE_LEFT_SMS == 256);
 // tasks of the batch that it has not finished.
 inline constexpr unsigned kSecondSlot = 1, kLeads = 2, kTaskLeft = 4;
 
-// A progress report every so many looks at host memory (some 2 us each).
+// A progress report every so many reads of host memory (some 2 us each).
 inline constexpr unsigned kReportInterval = 64;
 
 inline std::string number(std::uint64_t n) { return std::to_string(n); }

@@ -27,7 +27,7 @@
 // batch, the slot, whether the warp leads) and the task's index are all that lives across the body.
 //
 // In order (rule in-order: tasks that wait for lower ones): a chunk is one ticket, the evict word
-// is looked at before it is drawn (rule left-over), so that no ticket is ever given back, and there
+// is polled before it is drawn (rule left-over), so that no ticket is ever given back, and there
 // is no left-over list.
 //
 // Owner: one pass over one entry, one thread. It knows nothing of the body. Everything that it

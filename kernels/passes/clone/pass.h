@@ -31,7 +31,7 @@ enum class Tier {
   kLaneMasks =
       4,          // loop; warp collectives name only lanes that have not returned (rule lane-masks)
   kInOrder = 5,   // loop; one ticket at a time, because tasks wait for lower ones (rule in-order)
-  kPrologue = 6,  // no loop: a block looks at the evict word once and runs at most one task
+  kPrologue = 6,  // no loop: a block polls the evict word once and runs at most one task
   kResumable = 7,  // its author says where a block can leave (preempt.cuh); one task per block
 };
 // "opaque", "plain", "unified", "two-phase", "lane-masks", "in-order", "prologue", "resumable"

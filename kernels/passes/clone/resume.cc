@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tasks that leave in mid-work and are resumed (author_points.h): how a block finds one that has
-// left, what the author's points become, and how a block's end is told from its leaving. The rest
-// of the clone is the prologue form's (loop_head.h): a hardware block runs one task.
+// left, what the author's points become, and how a block that ended differs from one that left. The
+// rest of the clone is the prologue form's (loop_head.h): a hardware block runs one task.
 //
 // A block ends as the original does, thread by thread; no barrier is put where the original has
 // none. Each thread counts itself out in shared memory, and the last one does the accounts: all

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kDirections = 19;
 
-// The kernel's directions, told by rule instead of by table: at rest, along the axes, and along the
+// The kernel's directions, by a rule instead of a table: at rest, along the axes, and along the
 // diagonals of the xy, xz and yz planes; opposite ones follow each other.
 constexpr std::int32_t kAlong[kDirections][3] = {
     {0, 0, 0},  {1, 0, 0},   {-1, 0, 0},  {0, 1, 0},  {0, -1, 0}, {0, 0, 1},   {0, 0, -1},

@@ -20,7 +20,7 @@ constexpr const char* kUsage =
     "usage: sluice-suite-catalog [OPTION]... [NAME|FILE.trace]...\n"
     "Plays benchmarks of the suite (all, if none is named) and recorded traces on the CUDA "
     "device;\n"
-    "a line per benchmark. The PTX of a trace is looked for beside it.\n"
+    "a line per benchmark. The PTX of a trace has to be beside it.\n"
     "  --list          print the benchmarks' names and end\n"
     "  --scale F       F times the test size, in work (default 1)\n"
     "  --gpu-scale     the scale at which a launch takes 100 us or more on an H200\n"

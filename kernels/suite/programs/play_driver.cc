@@ -70,7 +70,7 @@ class Player {
     std::size_t bytes = 0;
     SLUICE_SUITE_CALL(cuModuleGetGlobal(&address, &bytes, module_.get(), step.name.c_str()));
     if (step.offset + step.bytes.size() > bytes)
-      throw std::runtime_error(step.name + " is smaller than what is to be written there");
+      throw std::runtime_error(step.name + " is smaller than the data for it");
     SLUICE_SUITE_CALL(cuMemcpyHtoD(address + step.offset, step.bytes.data(), step.bytes.size()));
   }
   void act(const Expect& step, DriverPlay& play) {

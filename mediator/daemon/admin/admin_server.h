@@ -2,7 +2,7 @@
 // AdminServer: the admin socket: JSON-RPC, one request or batch per line, on a Unix stream socket.
 // Owned by the Daemon, used from sluiced's one thread. Only root and the daemon's own user and
 // group are served. Every connection is bounded in what it may send, ask at once and leave unread;
-// one that goes over a bound is told why and closed, and no other notices.
+// one that goes over a bound gets an error and is closed; no other notices.
 #pragma once
 
 #include <cstdint>

@@ -128,8 +128,8 @@ json::object top_row(GrantExecutor& executor, VgpuServer& v, const GrantExecutor
 
 }  // namespace
 
-// What is queued at its gate and on the GPU, and what the policy was told of it (0: nothing, or it
-// goes by other things).
+// What is queued at its gate and on the GPU, and the length that the policy was given (0: none, or
+// it goes by other things).
 json::object launches(GrantExecutor& executor, VgpuServer& v, const GrantExecutor::Figures& s) {
   const core::Progress& learnt = executor.learnt(v.id());
   return {{"queued", s.guest_queued},

@@ -38,7 +38,7 @@ AgentLink::AgentLink(boost::asio::io_context& io, Channel& channel, Owner& owner
 void AgentLink::check_epoch() {
   const uint64_t guest_epoch = load_shared(header(channel_).agent_epoch, std::memory_order_acquire);
   if (guest_epoch == agent_epoch_ || guest_epoch == 0) return;
-  // A guest may write one after another: the next is looked at later.
+  // A guest may write one after another: the next is read later.
   const uint64_t now = monotonic_ns();
   if (agent_epoch_ != 0 && now - agent_since_ns_ < limits::kAgentStartMs * 1'000'000) {
     if (!again_.pending()) again_.after_ms(limits::kAgentStartMs, [this] { look(); });

@@ -27,7 +27,7 @@ constexpr int kCudaErrorDeviceUnavailable = 46;
 // victim gets from NVIDIA's driver.
 constexpr int kCudaErrorLaunchTimeout = 702;
 
-// So often who waits for leave looks again.
+// How often a session that waits for leave checks again.
 constexpr uint64_t kLeaveLookMs = 1000;
 
 }  // namespace
@@ -266,9 +266,9 @@ std::array<uint64_t, kChargeKinds> GuestSession::leased_by_kind() const {
 // Where a source shows how long the GPU stood still for this worker, that counts; else what its
 // error usually costs.
 void GuestSession::note_fault(uint64_t stall_ns) {
-  if (fault_told_ && stall_ns <= stall_told_ns_) return;
-  const bool more = std::exchange(fault_told_, true);
-  const uint64_t before = std::exchange(stall_told_ns_, stall_ns);
+  if (fault_reported_ && stall_ns <= stall_reported_ns_) return;
+  const bool more = std::exchange(fault_reported_, true);
+  const uint64_t before = std::exchange(stall_reported_ns_, stall_ns);
   executor_.charge_stall(request_.vgpu_id, stall_ns - before);
   owner_.on_session_offence(*this, core::Offence::kFault, stall_ns - before, more);
 }
@@ -302,10 +302,10 @@ void GuestSession::settle_offences(bool died_of_signal) {
   const bool shared = settings_.faults_are_shared();
   std::optional<uint64_t> usual;
   if (!shared) usual = settings_.stalls.of(__atomic_load_n(&h.error, __ATOMIC_RELAXED));
-  if (!shared && !usual && !force_told_ && !expelled_) usual = settings_.stalls.of(error);
+  if (!shared && !usual && !force_reported_ && !expelled_) usual = settings_.stalls.of(error);
   const auto measured = executor_.fault_stall_ns(worker_->pid(), started_ns_);
   if (usual || measured.value_or(0) > 0) return note_fault(measured.value_or(usual.value_or(0)));
-  if (force_told_ || expelled_) return;
+  if (force_reported_ || expelled_) return;
   // Nobody has seen how what was on the GPU ended, and nothing measures it: it may have faulted.
   const bool unseen =
       !shared && !measured && !sees_xids() && __atomic_load_n(&h.in_flight, __ATOMIC_SEQ_CST) > 0;
@@ -418,7 +418,7 @@ void GuestSession::on_ready(const Message& m) {
       [this](core::EndReason reason) {
         if (reason != core::EndReason::kGenerationsSpent &&
             reason != core::EndReason::kPassedDescriptors) {
-          force_told_ = true;
+          force_reported_ = true;
           owner_.on_session_offence(*this, core::Offence::kDidNotLeave,
                                     executor_.evict_end_ns(request_.vgpu_id), false);
         }

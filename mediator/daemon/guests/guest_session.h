@@ -5,7 +5,7 @@
 //   starting --Ready--> open --End sent, or Ended received--> ending --worker's exit--> (destroyed)
 //
 // Whatever happens, there is one way out: the worker process is gone, then leases and the
-// scheduler's entry are given back, the slot's header says why, and the owner is told. Slot and
+// scheduler's entry are released, the slot's header says why, and the owner is notified. Slot and
 // extents are free when the program has gone as well (SlotState).
 #pragma once
 
@@ -112,10 +112,10 @@ class GuestSession final : private io::WorkerProcess::Owner {
   };
   class Owner {
    public:
-    // The worker is up and the slot serves: the program may be told.
+    // The worker is up and the slot serves: the program may be notified.
     virtual void on_session_open(GuestSession& session) = 0;
-    // It has harmed others: for `cost_ns` the GPU stood still. `more`: so much longer than was told
-    // before.
+    // It has harmed others: for `cost_ns` the GPU stood still. `more`: so much longer than
+    // reported before.
     virtual void on_session_offence(GuestSession& session, core::Offence offence, uint64_t cost_ns,
                                     bool more) = 0;
     // Asks to do what stops others in the driver: 0, or for how long it has to wait; then it does.
@@ -162,7 +162,7 @@ class GuestSession final : private io::WorkerProcess::Owner {
   uint64_t host_leased_bytes() const { return services_.host_memory.held_by_session(ledger_id_); }
   const Channel& channel() const { return *request_.channel; }
   uint64_t started_ns() const { return started_ns_; }
-  // Some of the vGPU's shared memory became free: requests that wait for it are looked at again.
+  // Some of the vGPU's shared memory became free: requests that wait for it are tried again.
   void look_for_extents();
   int bell_fd() const { return bell_; }  // the program rings the worker
   int wake_fd() const { return wake_; }  // the worker rings the program
@@ -219,10 +219,10 @@ class GuestSession final : private io::WorkerProcess::Owner {
   std::deque<worker_protocol::Message> leave_requests_;   // wait for the pace of the vGPU
   std::optional<int> end_error_;
   std::string end_reason_;
-  // What of it was told to the owner: a fault, for so long; an end by force. `expelled_`: not its
-  // own doing.
-  bool fault_told_ = false, force_told_ = false, expelled_ = false, broke_protocol_ = false;
-  uint64_t stall_told_ns_ = 0;
+  // What of it the owner was notified of: a fault, for so long; an end by force. `expelled_`: not
+  // its own doing.
+  bool fault_reported_ = false, force_reported_ = false, expelled_ = false, broke_protocol_ = false;
+  uint64_t stall_reported_ns_ = 0;
   int end_status_ = EIO;
   io::Timer deadline_, leave_timer_;
   std::unique_ptr<io::WorkerProcess> worker_;

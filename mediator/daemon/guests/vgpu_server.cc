@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// So often somebody who waits for the back-off looks whether others are still there.
+// How often a session that waits for the back-off checks whether others are still there.
 constexpr uint64_t kBackOffLookMs = 1000;
 
 // The ledger has limits only; "none" is one that is never met.
@@ -254,7 +254,7 @@ void VgpuServer::on_session_stalls(uint64_t cost_ns) {
 void VgpuServer::start_waiting() {
   const uint64_t now = monotonic_ns();
   if (const uint64_t left_ns = waiting_.empty() ? 0 : back_off_ns(); left_ns != 0) {
-    if (!std::exchange(told_waiting_, true))
+    if (!std::exchange(logged_waiting_, true))
       log::info("vgpu {}: '{}' waits for a session{}", spec_.name, waiting_.front().program,
                 back_off_text());
     // Others may go meanwhile.
@@ -262,7 +262,7 @@ void VgpuServer::start_waiting() {
                            [this] { start_waiting(); });
     return;
   }
-  told_waiting_ = false;
+  logged_waiting_ = false;
   start_credit_ =
       std::min(limits::kSessionBurst, start_credit_ + limits::kSessionsPerSecond * 1e-9 *
                                                           static_cast<double>(now - credit_at_ns_));
@@ -332,7 +332,7 @@ void VgpuServer::on_session_open(GuestSession& s) {
 }
 
 void VgpuServer::on_session_over(GuestSession& s) {
-  // Of an earlier life of the channel: nobody is left to be told.
+  // Of an earlier life of the channel: nobody is left to be notified.
   const bool current = &s.channel() == channel_.get();
   if (s.origin().local) {
     if (s.was_open()) {

@@ -130,7 +130,7 @@ class VgpuServer final : private io::IvshmemServer::Owner,
   core::StallBudget stall_budget_;
   uint64_t stall_to_charge_ns_ = 0;  // when it is over
   io::Timer stall_timer_;
-  bool told_waiting_ = false;
+  bool logged_waiting_ = false;
   // Requests that wait because this vGPU starts sessions faster than the limits or its back-off
   // allow.
   struct Waiting {

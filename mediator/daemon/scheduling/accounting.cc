@@ -85,9 +85,9 @@ Accounting::~Accounting() = default;
 // ---- who there is ----------------------------------------------------------------------------
 
 void Accounting::add_vgpu(core::VgpuId v, const std::string& name) {
-  if (v >= names_.size()) names_.resize(v + 1), told_ns_.resize(v + 1);
+  if (v >= names_.size()) names_.resize(v + 1), logged_ns_.resize(v + 1);
   names_[v] = name;
-  told_ns_[v] = 0;
+  logged_ns_[v] = 0;
   meter_.add_vgpu(monotonic_ns(), v);
 }
 
@@ -275,7 +275,7 @@ void Accounting::on_wake() {
 
 // ---- what is done now and then ---------------------------------------------------------------
 
-// One of many looks at random times: the sum of them finds who runs where it may not. Not on
+// One of many samples at random times: their sum finds who runs where it may not. Not on
 // NVIDIA: whose a group is is only learnt there, and fills, which need no grant, are its engine's
 // work too. Not in mps mode: one group stands for all.
 void Accounting::see() {
@@ -323,8 +323,8 @@ void Accounting::correct(uint64_t now_ns) {
     return;  // learnt groups have not been tried on hardware: shown, not charged
   for (const auto& c : corrections_) {
     if (c.extra_ns && meter_.read(now_ns, c.vgpu).ungranted_ns >= kWorthTellingNs &&
-        (told_ns_[c.vgpu] == 0 || now_ns - told_ns_[c.vgpu] > kTellAgainNs)) {
-      told_ns_[c.vgpu] = now_ns;
+        (logged_ns_[c.vgpu] == 0 || now_ns - logged_ns_[c.vgpu] > kTellAgainNs)) {
+      logged_ns_[c.vgpu] = now_ns;
       log::warning(
           "vgpu {}: it ran on the GPU without a grant, {:.1f} ms so far (by the GPU's own {}); "
           "charged",
@@ -387,7 +387,7 @@ void Accounting::find_channels(uint64_t now_ns) {
   }
 }
 
-// The launches that have ended since the last look, as their own words have it. A launch record is
+// The launches that have ended since the last poll, by their own records. A launch record is
 // not overwritten for some hundreds of launches; what is missed only makes the words' sum smaller.
 void Accounting::take_words(uint64_t now_ns) {
   next_words_ns_ = now_ns + kWordsNs;

@@ -118,7 +118,7 @@ class Accounting {
   std::vector<core::SessionId> session_of_;  // ... and its session
   std::vector<MeasuredSession> sessions_;    // by SessionId
   std::vector<std::string> names_;           // by VgpuId; empty: none
-  std::vector<uint64_t> told_ns_;            // by VgpuId, when use without a grant was last told of
+  std::vector<uint64_t> logged_ns_;          // by VgpuId, when use without a grant was last logged
   std::vector<gpu::SoftGpu::SwitchRecord> records_;
   std::vector<accounting::UsageMeter::Correction> corrections_;
   uint64_t reads_ = 0, wakes_ = 0;

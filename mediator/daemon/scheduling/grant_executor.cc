@@ -33,7 +33,7 @@ struct GrantExecutor::SessionEntry {
   EndHook end;
   uint64_t grant = 0;  // as the scheduler set it
   bool ending = false;
-  ErrorHook on_error = {};  // empty: nobody asks, or it was told
+  ErrorHook on_error = {};  // empty: nobody asks, or it was called
   io::FdWatch ring_watch;
 };
 
@@ -371,8 +371,7 @@ void GrantExecutor::log_event(const core::Action& a) {
   const std::string& name = a.vgpu < vgpus_.size() ? vgpus_[a.vgpu].name : std::string();
   switch (a.event) {
     case core::LogEvent::kOverdue:
-      log::warning("vgpu {}: told to leave the GPU {:.1f} ms ago and still there", name,
-                   a.word / 1e6);
+      log::warning("vgpu {}: evicted {:.1f} ms ago and still on the GPU", name, a.word / 1e6);
       return;
     case core::LogEvent::kEnded:
       log::warning("vgpu {}: a session is ended: {}", name,

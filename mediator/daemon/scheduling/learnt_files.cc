@@ -87,7 +87,7 @@ Result<core::Progress> read_learnt(const std::string& file) {
 
 }  // namespace
 
-// What is to be written, by file.
+// What will be written, by file.
 struct LearntFiles::Writes {
   struct File {
     std::string text;

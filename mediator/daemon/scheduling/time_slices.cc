@@ -92,7 +92,7 @@ void TimeSlices::look(uint64_t now_ns, bool now,
     const uint64_t grown = c.engine_ns - std::min(known.engine_ns, c.engine_ns);
     known.engine_ns = c.engine_ns;
     if (grown == 0) continue;
-    // A turn that ended just now may have begun before the last look; nobody's was longer than
+    // A turn that ended just now may have begun before the last poll; nobody's was longer than
     // twice a slice. All contexts of a worker together: one has the engine at a time, and any
     // worker can write that a context is this one's.
     uint64_t& used_ns = used_ns_[slice->first];

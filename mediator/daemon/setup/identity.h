@@ -30,8 +30,8 @@ struct Identity {
   gid_t gid = 0;
   std::vector<gid_t> groups;  // all that the user is a member of
 
-  // Who sluiced is to become. nullopt: it stays who it is, as it was not started as root, is to be
-  // root, or has no user of its own.
+  // The user that sluiced becomes. nullopt: it stays who it is: it was not started as root, shall
+  // be root, or has no user of its own.
   static Result<std::optional<Identity>> wanted(const Config& config);
 };
 

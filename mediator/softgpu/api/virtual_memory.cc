@@ -209,7 +209,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
       ranges.set_access_within(ptr, size, CU_MEM_ACCESS_FLAGS_PROT_NONE);
       tell_contexts(s, ptr);
     }
-    wait_for_all(s);  // what was queued meanwhile may have looked before
+    wait_for_all(s);  // what was queued meanwhile may have checked before
     std::lock_guard lock(s.mutex);
     const auto gone = ranges.unmap(ptr, size);
     if (!gone) return CUDA_ERROR_INVALID_VALUE;

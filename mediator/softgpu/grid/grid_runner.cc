@@ -234,7 +234,7 @@ void GridRunner::wait_for_stall() {
 
 void GridRunner::thread_main() {
   useconds_t pause_us = kShortestPause_us;
-  size_t looks = 0;      // for room, while all that runs polls
+  size_t polls = 0;      // for room, while all that runs polls
   size_t fruitless = 0;  // slices in a row that only polled, while there was nothing else
   Lock lock(mutex_);
   while (!stop_) {
@@ -273,7 +273,7 @@ void GridRunner::thread_main() {
       // while these run.
       const bool starved = starved_.any();
       lock.unlock();
-      if (starved && ++looks % kLooksPerEjection == 0) gpu_.eject_absent();
+      if (starved && ++polls % kLooksPerEjection == 0) gpu_.eject_absent();
       ::usleep(pause_us);
       lock.lock();
       if (starved && !stop_) place();

@@ -188,7 +188,7 @@ void GridRunner::leave_sm(Resident& r) {
   if (r.claimed) {
     gpu_.unclaim(r.sm, {needs.registers, needs.shared_bytes, needs.threads, 1});
     r.claimed = false;
-    // Others have been told that there is room: they get the time to come, but not again and again.
+    // Others were notified that there is room: they get the time to come, but not again and again.
     const uint8_t theirs = gpu_.most_urgent_starving(r.sm);
     if (theirs >= urgency_of(r.grid->priority) && monotonic_ns() >= sm.keep_until_ns) {
       sm.left_urgency = theirs;
@@ -237,8 +237,8 @@ void GridRunner::park(Resident* r) {
   unplaced_ = true;
 }
 
-// Parks the blocks of a context that must go and are not in a slice just now; the others are told
-// to end theirs.
+// Parks the blocks of a context that must go and are not in a slice just now; the others are
+// notified to end theirs.
 void GridRunner::park_preempted(unsigned slot) {
   std::vector<Resident*> going;
   bool running = false;

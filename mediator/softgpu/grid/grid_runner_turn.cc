@@ -12,7 +12,7 @@ namespace {
 
 // Grids of one context on the SMs at once (what GPUs since Kepler can do; later ones 128).
 constexpr size_t kMaxActiveGrids = 32;
-// A waiting process looks for absent contenders this often, and takes the engine out of turn when
+// A waiting process checks for absent contenders this often, and takes the engine out of turn when
 // it was free this many times in a row while the first in line did not come (it may be stopped).
 constexpr uint64_t kLivenessCheck_ns = 20'000'000;
 constexpr uint64_t kShortestWait_ns = 1'000'000;
@@ -237,7 +237,7 @@ void GridRunner::wait_for_turn(Lock& lock) {
       if (holder_ >= 0) break;
     }
     lock.unlock();
-    // A holder whose slice ends is told so; it would find out itself a little later.
+    // A holder whose slice ends is notified; it would notice by itself a little later.
     const uint64_t slice_left_ns = gpu_.holders_slice_left_ns();
     const bool ends = slice_left_ns < kLivenessCheck_ns;
     const bool rang = gpu_.wait_bell(

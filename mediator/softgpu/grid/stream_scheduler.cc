@@ -17,7 +17,7 @@ namespace {
 // Transfers up to this size run in whatever thread makes them ready: some 10 us, less than handing
 // them to another thread costs.
 constexpr size_t kInlineTransferBytes = 64 * 1024;
-// How often memory words that streams wait for are looked at: often at first, then less and less,
+// How often memory words that streams wait for are polled: often at first, then less and less,
 // because a wait may last as long as the program likes.
 constexpr useconds_t kShortestPoll_us = 10;
 constexpr useconds_t kLongestPoll_us = 200;

@@ -4,7 +4,7 @@
 // control (registers, channels, switch log); here is what only the software GPU's own processes
 // know.
 //
-// The first bytes look like BAR0 of a real GPU where accounting looks (abi/registers.h): one device
+// The first bytes look like BAR0 of a real GPU where accounting reads (abi/registers.h): one device
 // row at SLUICE_REG_PTOP_DEVICE_INFO2 (type 0, graphics; 3 words chained by bit 31) that names a
 // runlist at kRunlistBase, whose ENGINE_STATUS0(0) tells which channel group is running. A
 // context's channel-group id (TSGID) is its slot + 1.

@@ -192,7 +192,7 @@ class SharedGpu {
   std::mutex memory_mutex_;                  // kMemoryLock excludes processes, this one threads
   uint64_t acquired_ns_[kMaxContexts] = {};  // by the slot's holder
 
-  // What the beats of others were when last looked at.
+  // What the beats of others were when last read.
   struct Watched {
     uint64_t beat = 0, holding = 0, since_ns = 0;
   };

@@ -26,8 +26,8 @@ bool SharedGpu::is_resident(unsigned slot) const {
 void SharedGpu::request(unsigned slot) {
   std::atomic<uint64_t>& ticket = state_->queue[slot].ticket;
   if (ticket.load() == 0) ticket.store(state_->next_ticket.fetch_add(1) + 1);
-  // Order: ticket before bit, both before the caller looks at `holder`. release() clears `holder`
-  // before it looks at `waiting`, so one of the two sees the other.
+  // Order: ticket before bit, both before the caller reads `holder`. release() clears `holder`
+  // before it reads `waiting`, so one of the two sees the other.
   state_->waiting.fetch_or(bit(slot));
 }
 

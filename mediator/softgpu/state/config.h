@@ -44,7 +44,7 @@
 //                              all, with commas; `error` makes a launch with a finding fail
 //                              (docs/operating/checker.md). Much slower.
 //   SLUICE_SOFT_CHECK_LOG      file to which findings are appended, a JSON object per line
-//   SLUICE_SOFT_LOG            where kernel faults are told: `stderr`, or a file to append to
+//   SLUICE_SOFT_LOG            where kernel faults are reported: `stderr`, or a file to append to
 //   CUDA_MPS_ACTIVE_THREAD_PERCENTAGE  mps: its contexts get such a part of the SMs
 #pragma once
 

@@ -174,7 +174,7 @@ Result<std::shared_ptr<Context>> make_context(State& s, unsigned flags, bool pri
   context->legacy->id = 1;
   s.scheduler.add_stream(*context, context->legacy);
   // NVIDIA's driver gives a device's primary context the same handle each time; a thread that had
-  // the former one current is told that it is destroyed until it sets the new one.
+  // the former one current gets "destroyed" until it sets the new one.
   context->handle = primary ? s.contexts.add_again(context) : s.contexts.add(context);
   std::lock_guard lock(s.mutex);
   context->id = s.next_context_id++;

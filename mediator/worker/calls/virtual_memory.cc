@@ -5,7 +5,7 @@
 // out of a guest's structures. Physical memory is charged to the vGPU when it is made and until
 // nothing holds it; addresses cost no memory and are bounded.
 //
-// All of it runs on the job thread, so no two of these calls overlap; the decoder looks at the
+// All of it runs on the job thread, so no two of these calls overlap; the decoder reads the
 // mappings meanwhile, under the session's lock. Rules: NVIDIA, CUDA Driver API, "Virtual Memory
 // Management".
 #include "mediator/worker/calls/generic_calls.h"

@@ -48,7 +48,7 @@ CUresult CudaStreams::keep_to_part(StreamObject& s, LaunchWork& w, const SmSet& 
   const ContextObject& c = *s.context;
   const auto gpu_sms = static_cast<uint32_t>(c.multiprocessors);
   const SmSet sms = granted & SmSet(0, gpu_sms);
-  SLUICE_CHECK(!sms.empty());  // sluiced's SMs are the context's: looked at when it was made
+  SLUICE_CHECK(!sms.empty());  // sluiced's SMs are the context's: checked when it was made
   const uint32_t proxy = proxies_of(w);
   const uint32_t chunks = chunks_of(w);
   const Part part = plan_part(sms, gpu_sms, w.plan.per_sm, chunks, c.lefts->slots() - proxy);

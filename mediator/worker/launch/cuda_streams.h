@@ -44,7 +44,7 @@ class CudaStreams : public EngineDriver {
   // Turns are priorities (SLUICE_GRANT_LEVEL): windows are no slower to leave than other forms.
   void expect_turns() { turns_ = true; }
 
-  // A green context is to be made (GreenContexts::due()); called under the session's lock, calls
+  // A green context is due (GreenContexts::due()); called under the session's lock, calls
   // nothing of this.
   std::function<void(std::shared_ptr<ContextObject>)> make_green;
   GreenCounters green;  // GreenContexts' of all contexts

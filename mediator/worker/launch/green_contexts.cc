@@ -88,8 +88,8 @@ GreenContext* GreenContexts::find(const SmSet& sms, uint64_t now_ns) {
 }
 
 bool GreenContexts::due(uint64_t now_ns) {
-  if (!wanted_ || told_ || refused_ || now_ns < not_before_ns_) return false;
-  told_ = true;
+  if (!wanted_ || posted_ || refused_ || now_ns < not_before_ns_) return false;
+  posted_ = true;
   return true;
 }
 
@@ -147,7 +147,7 @@ void GreenContexts::refuse(const std::string& why) {
 std::optional<GreenContexts::Job> GreenContexts::begin() {
   const std::optional<SmSet> wanted = std::exchange(wanted_, std::nullopt);
   const auto stop = [this]() -> std::optional<Job> {
-    told_ = false;
+    posted_ = false;
     return std::nullopt;
   };
   if (!wanted || refused_) return stop();
@@ -201,7 +201,7 @@ void GreenContexts::run(Job& job) {
 }
 
 void GreenContexts::end(Job job, uint64_t now_ns) {
-  told_ = false;
+  posted_ = false;
   making_.reset();
   group_sms_ = job.group_sms;
   grouped_ = job.grouped;

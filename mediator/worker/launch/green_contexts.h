@@ -71,7 +71,7 @@ class GreenContexts {
   // --- session lock; the context current ---
   // The one for exactly this set, ready, or null: it is then asked for.
   GreenContext* find(const SmSet& sms, uint64_t now_ns);
-  // Something is to be made, and this has not been reported yet: the caller has begin(), run() and
+  // A context is due, and this has not been reported yet: the caller has begin(), run() and
   // end() called by the job thread.
   bool due(uint64_t now_ns);
   // find() had none for this set, and it will be there soon.
@@ -131,7 +131,7 @@ class GreenContexts {
   std::vector<std::unique_ptr<GreenContext>> made_;
   std::vector<size_t> places_;  // that are free
   std::optional<SmSet> wanted_, making_;
-  bool told_ = false;  // a job is under way
+  bool posted_ = false;  // a job is under way
   bool refused_ = false, said_odd_ = false, said_failed_ = false;
   uint64_t not_before_ns_ = 0, failed_until_ns_ = 0;
   uint64_t waits_since_ns_ =

@@ -98,7 +98,7 @@ bool loses_place(const gpu::DriverApi& api, CUfunction original, CUfunction clon
   return false;
 }
 
-// Registers that the clone is to keep to; 0: it is well as it is.
+// Registers that the clone may use; 0: it is well as it is.
 uint32_t clamp_of(const gpu::DriverApi& api, CUmodule module, const CloneText& text,
                   const RegisterFile& file) {
   CUfunction original = nullptr, clone = nullptr;

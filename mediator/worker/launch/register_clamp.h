@@ -4,7 +4,7 @@
 // original's place (NVIDIA, PTX ISA, ".maxnreg").
 //
 // Whether a clone loses a place is known only when the driver has compiled it. So a module is
-// loaded once, looked at, and, if a clone loses, loaded again with a copy of that clone added under
+// loaded once, inspected, and, if a clone loses, loaded again with a copy of that clone added under
 // another name and with `.maxnreg`; the first is unloaded before anybody has a handle into it. All
 // forms are in one module, so that its variables exist once. Which form a launch takes depends on
 // its block size: both stay.
@@ -40,7 +40,7 @@ struct CloneText {
 // in the text; what it cannot follow ends the list.
 std::vector<CloneText> find_clones(std::string_view ptx);
 
-// One clone that is to be clamped.
+// One clone to clamp.
 struct Clamp {
   CloneText clone;
   uint32_t registers;
@@ -63,7 +63,7 @@ struct FittedModule {
   CUmodule cu = nullptr;
   std::vector<std::string> clamped;  // clones that have a clamped form, by name, sorted
 };
-// Loads a module whose clones are to be launched. `log`: room for the compiler's words about an
+// Loads a module whose clones will be launched. `log`: room for the compiler's words about an
 // error in the text (with a 0 at its end), may be empty. Takes as long as one or two compilations.
 // `twice`: there is memory for it twice; otherwise no clone is clamped.
 CUresult load_fitted(const gpu::DriverApi& api, CUdevice device, const std::string& ptx,

@@ -24,7 +24,7 @@ bool looks_like_text(const std::string& ptx) {
 Result<uint64_t> ptx_device_bytes(const std::string& ptx) {
   if (!looks_like_text(ptx)) return Error{CUDA_ERROR_INVALID_IMAGE, "neither PTX nor a cubin"};
   if (const std::optional<uint64_t> bytes = module_device_bytes(ptx)) return *bytes;
-  return Error{CUDA_ERROR_INVALID_PTX, "a module variable's size cannot be told"};
+  return Error{CUDA_ERROR_INVALID_PTX, "a module variable's size is not known"};
 }
 
 Result<uint64_t> cubin_device_bytes(const std::string& image) {

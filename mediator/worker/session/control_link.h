@@ -67,7 +67,7 @@ class ControlLink {
   // Not once the link is lost().
   void ask_lease(worker_protocol::Resource resource, uint64_t lacking, LeaseThen then);
   void ask_extent(uint64_t bytes, ExtentThen then);
-  // What is to be called now; empty: nothing.
+  // The callback to run now; empty: none.
   Ready on_lease_reply(const worker_protocol::Message& reply);
   Ready on_extent_reply(const worker_protocol::Message& reply);
   // The link is lost: refusals for all that wait.

@@ -35,10 +35,10 @@ class PinnedMemory {
 
   bool has_extent(uint64_t offset) const;
   void pin_extent(uint64_t offset, uint64_t bytes);
-  // True: it was pinned, and is to be given to unpin_extent() if a context is there.
+  // True: it was pinned; if a context is there, the caller passes it to unpin_extent().
   bool forget_extent(uint64_t offset);
   void unpin_extent(uint64_t offset) { (void)api_.cuMemHostUnregister(region_ + offset); }
-  // A context goes, and with it perhaps what was pinned in it: everything is to be pinned anew,
+  // A context goes, and with it perhaps what was pinned in it: everything has to be pinned anew,
   // which the driver refuses where it still holds.
   void forget_extents();
   void forget_pages() { pages_ = false; }

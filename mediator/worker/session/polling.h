@@ -29,7 +29,7 @@ inline constexpr uint64_t kPollOrphanNs = 500'000'000;
 inline constexpr size_t kNearOperations = 8;
 
 // Where the end of what somebody waits for is expected: polled without a sleep from so long before
-// it until so long after it. A sleep that is to be shorter than the first ends too late on a
+// it until so long after it. A sleep of less than the first ends too late on a
 // virtual machine.
 inline constexpr uint64_t kBeforeEndNs = 150'000, kAfterEndNs = 200'000;
 

@@ -212,7 +212,7 @@ class StreamEngine {
   CUresult error() const { return error_; }
 
   // Something is in the driver's queues: poll soon. Otherwise the gate or the program is waited
-  // for. So while a launch is to be tried again, or waits for the hardware.
+  // for. True while a launch waits to be tried again, or waits for the hardware.
   bool in_flight() const {
     return physical_ != 0 || lingering_ != 0 || retrying_ || waits_for_hardware_;
   }

@@ -354,12 +354,12 @@ int run(int argc, char** argv) {
     if (auto read = read_model(model_file, model); !read) return fail(read.error());
   }
   auto* const kept = model_file.empty() ? nullptr : &model;
-  // For people who wait; a file or a program that reads standard error is told nothing.
-  bool told = false;
+  // For people who wait; a file or a program that reads standard error gets nothing.
+  bool printed = false;
   Progress progress;
   if (::isatty(STDERR_FILENO))
     progress = [&](uint32_t run, uint32_t of, std::string_view policy) {
-      told = true;
+      printed = true;
       fmt::print(stderr, "\rrun {} of {}: {}\x1b[K", run + 1, of, policy);
     };
   const Overrides overrides{.max_events = max_events,
@@ -370,7 +370,7 @@ int run(int argc, char** argv) {
                      ? evaluate_all(*chosen->row, policies, seed, runs, overrides, kept, progress)
                      : evaluate_all(first, policies, seed, runs, chosen->file.baseline, overrides,
                                     kept, progress);
-  if (told) fmt::print(stderr, "\r\x1b[K");
+  if (printed) fmt::print(stderr, "\r\x1b[K");
   if (!reports) return fail(reports.error());
   if (kept && !write_file(model_file, model.save())) return 1;
   if (json_output) {

@@ -140,7 +140,7 @@ Workload slow(uint32_t run, uint64_t) {
   return w;
 }
 
-// Drawn populations: nobody looks at them while a rule is being tuned.
+// Drawn populations: not used while a rule is being tuned.
 Workload held(uint32_t run, uint64_t seed, const char* name, bool equal) {
   Workload w = tenants(name);
   Random r = Random::of(seed ^ 0x5eed0fbe, run);

@@ -126,7 +126,7 @@ Case nbody(double scale) {
   add_buffer<float>(c, "bodies", 4 * std::size_t{n}, noise);
   Launch& l = add_launch(c, "nbody", {n / 128, 1, 1}, {128, 1, 1});
   l.dynamic_shared = 128 * 16;
-  // Each block looks at a part only, so that tasks take some 10 us.
+  // Each block reads a part only, so that tasks take some 10 us.
   Params(l).buffer(0).buffer(1).value(std::min(n, 4096u));
   return c;
 }

@@ -110,7 +110,7 @@ def draw(data, from_us):
                          f'<circle cx="{at(loop):.1f}" cy="{y}" r="3" fill="{LOOP}"/>')
         parts.append(f'<circle cx="{at(chosen):.1f}" cy="{y}" r="4" '
                      f'fill="{CHOSEN[launch["form"]]}"/>')
-        # What lies beyond the scale is told in figures.
+        # What lies beyond the scale is given as a number.
         for value in {loop, chosen} - {None}:
             if not low <= value <= high:
                 parts.append(f'<text x="{at(value) + 7:.1f}" y="{y + 4}" '

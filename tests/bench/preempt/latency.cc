@@ -76,7 +76,7 @@ void measure_latency(Gpu& gpu, const MeasureOptions& options) {
           const std::uint32_t ran = gpu.read_control(0).finished - before;
           if (ran == 0) die("nothing ran");
           // What a task takes here, beside a full GPU's others and at the clock that the GPU has,
-          // not what it was told.
+          // not the length that was asked for.
           lengths.push_back(static_cast<double>(out - queued) / 1000 * clone.workers() / ran);
         }
         std::string quantiles;  // 0, 2, .. 100 per cent: the distribution for the plot
@@ -193,7 +193,7 @@ void measure_leave(Gpu& gpu, const MeasureOptions& options) {
 }
 
 // From the decision to evict until the stream has ended, as the host sees both, for each form of a
-// clone: a loop and one task a block are told by the proxy, of windows none follows.
+// clone: the proxy stops a loop and one task a block; of windows none follows.
 void measure_forms(Gpu& gpu, const MeasureOptions& options) {
   struct Form {
     const char* name;

@@ -25,7 +25,7 @@ class TraceWriter {
   void allocate(uint64_t base, uint64_t bytes);
   void free(uint64_t base);
   // Where `address` lies; up to `slack` bytes behind an allocation's end still belong to it, so
-  // that a pointer past the end is told from the next allocation's begin.
+  // that a pointer past the end differs from the next allocation's begin.
   Place find(uint64_t address, uint64_t slack = 0) const;
   void upload(uint64_t to, const void* bytes, uint64_t count);
   void expect(uint64_t from, const void* bytes, uint64_t count);

@@ -347,16 +347,16 @@ void copies(const World& w) {
 }
 
 namespace {
-struct Told {
+struct Notice {
   std::atomic<int> calls{0};
   uint32_t* from = nullptr;
   uint32_t seen = 0, write = 0;
 };
-void tell(void* data) {
-  auto* told = static_cast<Told*>(data);
-  ++told->calls;
-  told->seen = *told->from;
-  *told->from = told->write;
+void notify(void* data) {
+  auto* notice = static_cast<Notice*>(data);
+  ++notice->calls;
+  notice->seen = *notice->from;
+  *notice->from = notice->write;
 }
 }  // namespace
 
@@ -367,13 +367,13 @@ void hosts_and_events(const World& w) {
   uint32_t* cell = nullptr;
   NEED(cuMemAllocHost(reinterpret_cast<void**>(&cell), 4));
   *cell = 0;
-  Told told;
-  told.from = cell, told.write = 50;
-  CUDA_HOST_NODE_PARAMS host{nullptr, &told};
+  Notice notice;
+  notice.from = cell, notice.write = 50;
+  CUDA_HOST_NODE_PARAMS host{nullptr, &notice};
   CUgraphNode fill = nullptr, down = nullptr, call = nullptr, up = nullptr, record = nullptr,
               wait = nullptr;
   CALL(cuGraphAddHostNode(&call, g, nullptr, 0, &host));
-  host.fn = tell;
+  host.fn = notify;
   CUDA_MEMSET_NODE_PARAMS four{};
   four.dst = w.a, four.value = 44, four.elementSize = 4, four.width = 1, four.height = 1;
   NEED(cuGraphAddMemsetNode(&fill, g, nullptr, 0, &four, w.context));
@@ -394,14 +394,14 @@ void hosts_and_events(const World& w) {
   CALL(cuGraphEventWaitNodeGetEvent(record, &has));
   CUDA_HOST_NODE_PARAMS host_has{};
   CALL(cuGraphHostNodeGetParams(call, &host_has));
-  VALUE(host_has.fn == tell && host_has.userData == &told);
+  VALUE(host_has.fn == notify && host_has.userData == &notice);
   clear(w);
   run(w, g);
   CALL(cuEventSynchronize(w.e));
-  VALUE(told.calls);
-  VALUE(told.seen);
+  VALUE(notice.calls);
+  VALUE(notice.seen);
   VALUE(word(w.b));  // what the function wrote
-  Told second;
+  Notice second;
   second.from = cell, second.write = 60;
   CUgraphExec exec = nullptr;
   NEED(cuGraphInstantiate(&exec, g, 0));
@@ -412,7 +412,7 @@ void hosts_and_events(const World& w) {
   CALL(cuGraphNodeSetEnabled(exec, call, 0));
   NEED(cuGraphLaunch(exec, w.s));
   NEED(cuStreamSynchronize(w.s));
-  VALUE(told.calls);
+  VALUE(notice.calls);
   VALUE(second.calls);
   VALUE(word(w.b));
   // Values, as nodes.

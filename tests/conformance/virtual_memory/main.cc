@@ -173,16 +173,16 @@ void memory() {
   odd = prop, odd.win32HandleMetaData = &odd;
   CALL(cuMemCreate(&h, kUnit, &odd, 0));
   CALL(cuMemCreate(&h, 2 * kUnit, &prop, 0));
-  CUmemAllocationProp told;
-  std::memset(&told, 0xff, sizeof told);
-  CALL(cuMemGetAllocationPropertiesFromHandle(&told, h));
-  VALUE(told.type);
-  VALUE(told.requestedHandleTypes);
-  VALUE(told.location.type);
-  VALUE(told.location.id);
-  VALUE(told.win32HandleMetaData == nullptr);
-  VALUE(told.allocFlags.compressionType);
-  VALUE(told.allocFlags.usage);
+  CUmemAllocationProp stored;
+  std::memset(&stored, 0xff, sizeof stored);
+  CALL(cuMemGetAllocationPropertiesFromHandle(&stored, h));
+  VALUE(stored.type);
+  VALUE(stored.requestedHandleTypes);
+  VALUE(stored.location.type);
+  VALUE(stored.location.id);
+  VALUE(stored.win32HandleMetaData == nullptr);
+  VALUE(stored.allocFlags.compressionType);
+  VALUE(stored.allocFlags.usage);
   CALL(cuMemGetAllocationPropertiesFromHandle(nullptr, h));
   // Without a kind of handle it cannot leave the process.
   int file = -1;

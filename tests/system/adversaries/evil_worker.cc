@@ -248,7 +248,7 @@ void rarely_called(char* buffer) {
   for (const auto& t : tries) {
     const long* a = t.arguments;
     const long result = ::syscall(static_cast<long>(t.number), a[0], a[1], a[2], a[3], a[4]);
-    // Whether the filter refused it, or the kernel by its own rules, is told apart here only.
+    // Whether the filter refused it, or the kernel by its own rules, shows here only.
     const bool by_filter = result < 0 && (errno == ENOSYS || errno == EPERM);
     say(t.name, !by_filter, result < 0 ? ::strerror(errno) : std::to_string(result));
   }

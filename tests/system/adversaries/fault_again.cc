@@ -4,8 +4,8 @@
 //
 //   fault-again HOW TIMES [ATONCE]   HOW: unmapped, misaligned, trap, spin, or hide (unmapped, and
 //   gone
-//                                    before it is told). ATONCE children have their sessions first,
-//                                    and then do it together.
+//                                    before it is notified). ATONCE children have their sessions
+//                                    first, and then do it together.
 // Prints a line "got RESULT" for each that got through, or "refused RESULT"; at the end "done".
 // Exit: 0.
 #include <signal.h>
@@ -65,7 +65,7 @@ int attack(const char* how, int ready, int go) {
   void* arguments[] = {&to};
   r = cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr);
   if (!std::strcmp(how, "hide")) {
-    ::usleep(20'000);  // enough to be granted, mostly; not to be told
+    ::usleep(20'000);  // enough to be granted, mostly; not to be notified
     say("got", r);
     ::kill(::getpid(), SIGKILL);
   }

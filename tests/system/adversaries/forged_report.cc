@@ -5,12 +5,13 @@
 //
 //   forged-report WHAT      prints one line: "ended ERROR REASON", "answered CURESULT" or "refused
 //   REASON"
-//     +N, -N     in_flight = 0 and left_generation = the most there is, N bytes from the page of
-//     its launch record on words      the same everywhere that it is told of: record, control
-//     block, evict word's copy, left-over list spin       nothing: it just does not leave fail one
-//     kernel spins, and a clone in another stream never gets anywhere, until its worker gives the
-//     session up:
-//                "failed CURESULT", then as above
+//     +N, -N  in_flight = 0 and left_generation = the most there is, N bytes from the page of its
+//             launch record on
+//     words   the same at each address that it gets: record, control block, evict word's copy,
+//             left-over list
+//     spin    nothing: it does not leave
+//     fail    one kernel spins, and a clone in another stream makes no progress until its worker
+//             gives the session up: "failed CURESULT", then as above
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>

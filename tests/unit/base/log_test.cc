@@ -62,8 +62,8 @@ TEST(BackgroundLog, AFullStderrHoldsNobodyUpAndWhatIsDroppedIsCounted) {
   log::set_observer({});
 }
 
-// Each worker is a beginning of its own. After more than are told apart, which a guest brings about
-// by starting programs, a flood of one must not take the lines of a vGPU that is new.
+// Each worker is a beginning of its own. After more than are counted apart, which a guest brings
+// about by starting programs, a flood of one must not take the lines of a vGPU that is new.
 TEST(BackgroundLog, BeginningsThatAreLongPastMakeRoom) {
   size_t late = 0;
   log::set_observer(

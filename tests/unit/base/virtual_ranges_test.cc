@@ -106,12 +106,12 @@ TEST(VirtualRanges, AgreesWithAMapOfPages) {
         ASSERT_EQ(got = ranges.contains(base, bytes), expected);
         ASSERT_EQ(ranges.is_reserved(base), model[base].reservation != 0);
         ASSERT_EQ(ranges.find(base) != nullptr, model[base].mapping != 0);
-        std::vector<int> told(kPages);
+        std::vector<int> seen(kPages);
         for (const auto& [from, length] : ranges.reservations())
           ranges.for_each_run(from, [&](uint64_t at, uint64_t n, int access) {
-            for (uint64_t i = at; i < at + n; ++i) told[i] = access;
+            for (uint64_t i = at; i < at + n; ++i) seen[i] = access;
           });
-        for (uint64_t i = 0; i < kPages; ++i) ASSERT_EQ(told[i], model[i].access);
+        for (uint64_t i = 0; i < kPages; ++i) ASSERT_EQ(seen[i], model[i].access);
     }
     done[what] += got;
   }

@@ -147,7 +147,7 @@ TEST(SchedulerInSpace, GrowingHasNoDeadline) {
   h.report(a, 1, 0);
   h.report(b, 1, 0);
   h.report(a, 1, 1);
-  h.report(b, 0, 0);  // a is to have all
+  h.report(b, 0, 0);  // a gets all
   h.take();
   h.time(h.now + 5000 * kMs);
   EXPECT_EQ(h.take().find("end0"), std::string::npos);

@@ -202,7 +202,7 @@ TEST(Scheduler, MeasuredTimeCorrectsTheClocksCharges) {
   h.now += 2 * kMs;
   measured(77, 1, 1);
   auto s = h.scheduler->stats(h.now, v);
-  EXPECT_EQ(s.charged_sm_ns, 0u) << "nothing is told to the policy before the next event";
+  EXPECT_EQ(s.charged_sm_ns, 0u) << "nothing is reported to the policy before the next event";
   EXPECT_EQ(s.refunded_sm_ns, 0u) << "nothing had been charged that could be owed";
   measured(v, kMs, 0);
   s = h.scheduler->stats(h.now, v);
@@ -256,14 +256,14 @@ TEST(Scheduler, TellsWhatIsQueuedAsAWhole) {
   Host h(c);
   const VgpuId a = h.vgpu(), b = h.vgpu();
   const SessionId s = h.session(a), t = h.session(a), u = h.session(b);
-  const auto told = [&](VgpuId v) { return h.scheduler->stats(h.now, v).queued_sm_ns; };
+  const auto queued = [&](VgpuId v) { return h.scheduler->stats(h.now, v).queued_sm_ns; };
   EXPECT_TRUE(h.scheduler->wants_hints(s));
   h.page(s).report.guest_hints = LaunchHints{.predicted = 2, .remaining_ns = 10 * kMs};
   h.page(t).report.guest_hints = LaunchHints{.predicted = 1, .remaining_ns = 5 * kMs};
   h.report(s, 2, 1);
-  EXPECT_EQ(told(a), 4 * 10 * kMs);
+  EXPECT_EQ(queued(a), 4 * 10 * kMs);
   h.report(t, 1, 1);
-  EXPECT_EQ(told(a), 4 * 15 * kMs);
+  EXPECT_EQ(queued(a), 4 * 15 * kMs);
   // A shorter one comes: the holder leaves, and is not asked for hints on its way out.
   h.page(u).report.guest_hints = LaunchHints{.predicted = 1, .remaining_ns = kMs};
   h.report(u, 1, 0);
@@ -271,24 +271,24 @@ TEST(Scheduler, TellsWhatIsQueuedAsAWhole) {
   EXPECT_TRUE(h.scheduler->wants_hints(u));
   h.report(s, 2, 0, 1), h.report(t, 1, 0, 1);
   EXPECT_TRUE(h.scheduler->stats(h.now, b).holds);
-  // 3 ms for three launches, as its worker says, which told of one.
+  // 3 ms for three launches, as its worker says, which announced one.
   h.now += 3 * kMs;
   h.page(u).report.guest_launches_done = 3;
   h.report(u, 0, 0);
-  EXPECT_EQ(told(b), 0u);
+  EXPECT_EQ(queued(b), 0u);
   EXPECT_TRUE(h.scheduler->stats(h.now, a).holds);
   h.page(u).report.guest_hints = LaunchHints{.predicted = 1, .remaining_ns = 100 * kMs};
   h.report(u, 3, 0);
-  EXPECT_EQ(told(b), 4 * (100 + 1 + 1) * kMs);
+  EXPECT_EQ(queued(b), 4 * (100 + 1 + 1) * kMs);
   // Claims beyond any measure are cut.
   h.page(u).report.guest_hints =
       LaunchHints{.predicted = ~0u, .remaining_ns = ~0ull, .preempt_ns = ~0ull};
   h.report(u, 3, 0);
-  EXPECT_LE(told(b), 1ull << 50);
-  EXPECT_GT(told(b), 1ull << 49);
+  EXPECT_LE(queued(b), 1ull << 50);
+  EXPECT_GT(queued(b), 1ull << 49);
   h.page(u).report.guest_hints = LaunchHints{.predicted = 0, .remaining_ns = 7};
   h.report(u, 1, 0);
-  EXPECT_EQ(told(b), 4 * kMs);
+  EXPECT_EQ(queued(b), 4 * kMs);
   EXPECT_EQ(h.take().find("policy?"), std::string::npos);
 
   Host fcfs(SchedulerConfig{.policy = "fcfs"});

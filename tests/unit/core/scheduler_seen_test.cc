@@ -10,7 +10,7 @@
 namespace sluice::core {
 namespace {
 
-// vGPU v was granted, and is told to leave; w waits.
+// vGPU v was granted, and is evicted; w waits.
 struct Seen : Host {
   explicit Seen(SchedulerConfig config = {}) : Host(config) {
     v = vgpu(), w = vgpu();
@@ -48,16 +48,16 @@ struct Seen : Host {
     }
     return ended;
   }
-  // a's worker reports that it has left; w is granted and its launch is queued, then it is told to
-  // leave.
-  void a_says_that_it_left_and_b_is_told_to_leave() {
+  // a's worker reports that it has left; w is granted and its launch is queued, then it is
+  // evicted.
+  void a_reports_left_and_b_is_evicted() {
     report(a, 2, 0, 1);
     EXPECT_TRUE(scheduler->stats(now, w).holds);
     quietly(b, 2, 1);
     now += 100 * kMs;
     scheduler->on_timer(now, queue);
     drain();
-    EXPECT_NE(take().find("evict1="), std::string::npos) << "b is told to leave";
+    EXPECT_NE(take().find("evict1="), std::string::npos) << "b is evicted";
   }
   VgpuId v, w;
   SessionId a, b;
@@ -65,7 +65,7 @@ struct Seen : Host {
 
 TEST(SchedulerSeen, WhoRunsOnAfterItLeftIsEndedAndItsSuccessorIsNot) {
   Seen h;
-  h.a_says_that_it_left_and_b_is_told_to_leave();
+  h.a_reports_left_and_b_is_evicted();
   EXPECT_EQ(h.look(h.a, 1800 * kMs), "");
   EXPECT_EQ(h.look(h.a, 400 * kMs), "end0") << "2 s in sum, less what leaks away";
   EXPECT_EQ(h.scheduler->stats(h.now, h.w).overdue, 0u) << "its launch was not on the GPU";
@@ -78,7 +78,7 @@ TEST(SchedulerSeen, WhoRunsOnAfterItLeftIsEndedAndItsSuccessorIsNot) {
 
 TEST(SchedulerSeen, AVictimThatIsServedAfterwardsKeepsItsSession) {
   Seen h;
-  h.a_says_that_it_left_and_b_is_told_to_leave();
+  h.a_reports_left_and_b_is_evicted();
   EXPECT_EQ(h.look(h.a, 2300 * kMs), "end0");
   h.remove(h.a);
   h.report(h.b, 1, 0, 1);
@@ -89,7 +89,7 @@ TEST(SchedulerSeen, AVictimThatIsServedAfterwardsKeepsItsSession) {
 // No report of b's changes anything: the host sees that it is b.
 TEST(SchedulerSeen, WhoHoldsTheGpuAndSaysThatItsLaunchHasNotBegunIsEnded) {
   Seen h;
-  h.a_says_that_it_left_and_b_is_told_to_leave();
+  h.a_reports_left_and_b_is_evicted();
   for (int i = 0; i < 10; ++i) h.report(h.b, 7, 1);
   h.take();
   EXPECT_EQ(h.look(h.b, 2100 * kMs), "end1");
@@ -98,7 +98,7 @@ TEST(SchedulerSeen, WhoHoldsTheGpuAndSaysThatItsLaunchHasNotBegunIsEnded) {
 
 TEST(SchedulerSeen, WhereNobodyIsKnownTheReportsDecide) {
   Seen h;
-  h.a_says_that_it_left_and_b_is_told_to_leave();
+  h.a_reports_left_and_b_is_evicted();
   EXPECT_EQ(h.look(kNoSession, 2100 * kMs), "end1");
   EXPECT_EQ(h.scheduler->stats(h.now, h.v).ended, 0u);
 }
@@ -116,7 +116,7 @@ TEST(SchedulerSeen, ByTheClockAloneOnlyWhoReportsLaunchesInFlightIsEnded) {
 // and no longer.
 TEST(SchedulerSeen, AnAccompliceBuysOnlyTheTimeForWhichItIsEndedItself) {
   Seen h;
-  h.a_says_that_it_left_and_b_is_told_to_leave();
+  h.a_reports_left_and_b_is_evicted();
   std::string ended;
   const uint64_t begin = h.now;
   while (ended.find("end1") == ended.npos && h.now - begin < 60'000 * kMs) {
@@ -136,7 +136,7 @@ TEST(SchedulerSeen, GrantsInBetweenDoNotWashItClean) {
   std::string ended;
   const uint64_t begin = h.now;
   while (ended.empty() && h.now - begin < 60'000 * kMs) {
-    // Whoever holds leaves when it is told to; a is seen whatever it said.
+    // Whoever holds leaves when evicted; a is seen whatever it said.
     for (const SessionId s : {h.a, h.b}) {
       const uint64_t word = h.page(s).grant;
       const bool open = word & SLUICE_GRANT_OPEN;
@@ -182,14 +182,14 @@ TEST(SchedulerSeen, JustAfterItLeftNothingIsCounted) {
 TEST(SchedulerSeen, OneLookStandsForABoundedTime) {
   Seen h;
   h.look(h.b, 10 * kMs);
-  h.a_says_that_it_left_and_b_is_told_to_leave();
-  const uint64_t told = h.now;
+  h.a_reports_left_and_b_is_evicted();
+  const uint64_t evicted_ns = h.now;
   h.now += 1500 * kMs;
   h.scheduler->on_seen(h.now, h.a, h.queue);
   h.drain();
   EXPECT_EQ(h.take().find("end"), std::string::npos);
   EXPECT_EQ(h.scheduler->stats(h.now, h.v).ended, 0u);
-  EXPECT_EQ(h.wake, told + 300 * kMs)
+  EXPECT_EQ(h.wake, evicted_ns + 300 * kMs)
       << "its first deadline of 100 ms: excused for no more than one look's time";
   // A session that is gone, and one that never was.
   h.remove(h.a);

@@ -283,15 +283,15 @@ TEST_F(AdminTest, BadClientsDoNotDisturbGoodOnes) {
   const std::string question = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"version\"}\n";
   Client good(path), half(path), endless(path), deaf(path);
   half.send("{\"jsonrpc\":");
-  // One that never ends its line is told so and cut off.
+  // One that never ends its line gets an error and is cut off.
   const std::string filler(8192, 'x');
-  std::optional<std::string> told;
+  std::optional<std::string> reply;
   ASSERT_TRUE(run_until([&] {
     endless.send(filler);
-    if (!told) told = endless.line();
-    return told.has_value();
+    if (!reply) reply = endless.line();
+    return reply.has_value();
   }));
-  EXPECT_NE(told->find("-32600"), std::string::npos) << *told;
+  EXPECT_NE(reply->find("-32600"), std::string::npos) << *reply;
   ASSERT_TRUE(run_until([&] { return endless.line(), endless.closed; }));
   // One that asks and never reads is hung up on.
   const std::string big = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"policies\"}\n";
@@ -320,15 +320,15 @@ TEST_F(AdminTest, ConnectionsAreBounded) {
     run_for_a_moment();  // connecting would block once the backlog is full
   }
   Client more(config_.admin_socket_path());
-  std::optional<std::string> told;
-  ASSERT_TRUE(run_until([&] { return (told = more.line()).has_value(); }));
-  EXPECT_NE(told->find("too many"), std::string::npos);
+  std::optional<std::string> reply;
+  ASSERT_TRUE(run_until([&] { return (reply = more.line()).has_value(); }));
+  EXPECT_NE(reply->find("too many"), std::string::npos);
   clients.clear();
   run_for_a_moment();
   Client again(config_.admin_socket_path());
   again.send("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"version\"}\n");
-  ASSERT_TRUE(run_until([&] { return (told = again.line()).has_value(); }));
-  EXPECT_NE(told->find("result"), std::string::npos);
+  ASSERT_TRUE(run_until([&] { return (reply = again.line()).has_value(); }));
+  EXPECT_NE(reply->find("result"), std::string::npos);
 }
 
 TEST(AdminPermission, RootAndOurOwnOnly) {

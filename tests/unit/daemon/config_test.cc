@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The configuration: the sample file is the defaults, and every mistake is told with its line.
+// The configuration: the sample file is the defaults, and every mistake is reported with its line.
 #include <gtest/gtest.h>
 
 #include <fstream>

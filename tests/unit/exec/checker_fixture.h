@@ -28,14 +28,14 @@ class CheckerTest : public ExecTest {
     auto options = CheckOptions::parse(checks);
     EXPECT_TRUE(options) << options.error().message;
     checker_ =
-        std::make_unique<Checker>(*options, [this](const Finding& f) { told_.push_back(f); });
+        std::make_unique<Checker>(*options, [this](const Finding& f) { reported_.push_back(f); });
     environment_.checker = checker_.get();
     text_ = text;
     EXPECT_TRUE(load(text)) << error_;
     if (memory_.empty()) memory_.assign(4096, 0);
     const uint64_t base = reinterpret_cast<uint64_t>(memory_.data());
     if (map_.size() == 0) share(memory_);
-    told_.clear();
+    reported_.clear();
     checker_->on_allocate(base, memory_.size() * 4, 1, defined_);
     state_ = launch_interleaved(grid, block, parameters({base}), dynamic_shared);
     return checker_->findings();
@@ -101,7 +101,7 @@ class CheckerTest : public ExecTest {
     if (b != 0) {
       EXPECT_EQ(theirs, b) << f.describe();
     }
-    EXPECT_EQ(told_.size(), findings.size());
+    EXPECT_EQ(reported_.size(), findings.size());
   }
 
   void expect_none(const std::vector<Finding>& findings) {
@@ -110,7 +110,7 @@ class CheckerTest : public ExecTest {
   }
 
   std::unique_ptr<Checker> checker_;
-  std::vector<Finding> told_;
+  std::vector<Finding> reported_;
   std::vector<uint32_t> memory_;
   std::string text_;
   RunState state_ = RunState::kDone;

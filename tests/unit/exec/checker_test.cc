@@ -75,7 +75,7 @@ TEST_F(CheckerTest, UndefinedValuesAreFollowed) {
     ASSERT_EQ(found.size(), 1u) << use << all(found);
     EXPECT_NE(found[0].detail.find(how), std::string::npos) << found[0].describe();
   }
-  // Through shared memory it is the second read that is told, at its own line.
+  // Through shared memory it is the second read that is reported, at its own line.
   const auto found = check(kernel(kShared + kThread +
                                   "ld.shared.u32 %r8, [%r5+1024];\n"
                                   "mov.u32 %r8, 7;\n"
@@ -246,17 +246,18 @@ TEST_F(CheckerTest, FaultsSayHowFarOutside) {
 }
 
 TEST(CheckerMemory, Leaks) {
-  std::vector<Finding> told;
-  Checker checker(*CheckOptions::parse("memory"), [&told](const Finding& f) { told.push_back(f); });
+  std::vector<Finding> reported;
+  Checker checker(*CheckOptions::parse("memory"),
+                  [&reported](const Finding& f) { reported.push_back(f); });
   checker.on_allocate(0x1000, 100, 3);
   checker.on_allocate(0x2000, 200, 4);
   checker.on_free(0x1000, 5);
   checker.report_leaks();
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0].kind, CheckKind::kLeak);
-  EXPECT_EQ(told[0].bytes, 200u);
-  EXPECT_NE(told[0].describe().find("allocated by call 4"), std::string::npos)
-      << told[0].describe();
+  ASSERT_EQ(reported.size(), 1u);
+  EXPECT_EQ(reported[0].kind, CheckKind::kLeak);
+  EXPECT_EQ(reported[0].bytes, 200u);
+  EXPECT_NE(reported[0].describe().find("allocated by call 4"), std::string::npos)
+      << reported[0].describe();
   EXPECT_EQ(checker.summary(), "1 findings (1 leak), seen 1 times");
 }
 
@@ -284,7 +285,7 @@ TEST_F(CheckerTest, SourceLines) {
       << found[0].json();
 }
 
-TEST_F(CheckerTest, ALimitedNumberIsTold) {
+TEST_F(CheckerTest, ALimitedNumberIsReported) {
   std::string body = kShared + kThread;
   for (int k = 0; k < 130; ++k)
     body += "ld.global.u32 %r9, [%rd10+" + std::to_string(4 * k) +
@@ -292,7 +293,7 @@ TEST_F(CheckerTest, ALimitedNumberIsTold) {
   defined_ = false;
   const auto found = check(kernel(body), {1, 1, 1}, {1, 1, 1}, "uninit");
   EXPECT_EQ(found.size(), 100u);
-  EXPECT_EQ(told_.size(), 100u);
+  EXPECT_EQ(reported_.size(), 100u);
   EXPECT_EQ(checker_->total(), 130u);
   EXPECT_NE(checker_->summary().find("30 more places"), std::string::npos) << checker_->summary();
 }

@@ -102,7 +102,7 @@ TEST_F(Readers, NoiseInTheLogIsBounded) {
   EXPECT_TRUE((*soft)->intact());
 }
 
-TEST_F(Readers, ARecordThatWasBegunIsTold) {
+TEST_F(Readers, ARecordThatWasBegunIsReported) {
   auto soft = gpu::SoftGpu::open(path_, false);
   ASSERT_TRUE(soft.ok());
   std::vector<gpu::SoftGpu::SwitchRecord> records;

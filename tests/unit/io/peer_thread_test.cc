@@ -92,7 +92,7 @@ TEST_F(PeerThreadTest, ItGoesWithoutWaitingForABlockedCall) {
       const uint64_t one = 1;
       (void)!::write(fd, &one, sizeof one);
     };
-    ASSERT_TRUE(thread_->post(work, [] { FAIL() << "nobody is there to be told"; }));
+    ASSERT_TRUE(thread_->post(work, [] { FAIL() << "nobody is there to be notified"; }));
     ASSERT_TRUE(eventually([&] { return thread_->blocked_for_ms() > 0; }));
     thread_.reset();
   }

@@ -66,9 +66,9 @@ void run_one(std::uint64_t seed, Tally& tally) {
   auto original = (*run)->run_original(launch, seed);
   ASSERT_TRUE(original) << original.error().message;
   const auto expected = (*run)->contents();
-  const random_kernels::RandomKernelResult told = random_kernels::evaluate(kernel);
+  const random_kernels::RandomKernelResult expected_result = random_kernels::evaluate(kernel);
   const random_kernels::RandomKernelResult got{bytes_of(**run, 1), bytes_of(**run, 2)};
-  ASSERT_EQ(random_kernels::describe_difference(kernel, told, got), "") << kernel.ptx;
+  ASSERT_EQ(random_kernels::describe_difference(kernel, expected_result, got), "") << kernel.ptx;
   for (std::uint64_t round = 0; round < 4; ++round) {
     (*run)->restore(before);
     EvictionOptions evict;

@@ -246,14 +246,21 @@ $WAIT:
 	setp.lt.u32 %p3, %r20, %r4;
 	@%p3 bra $ROUND;
 	ret;)"},
-      // A plain load, which the barrier makes the thread read again, told in shared memory.
-      {"waits_plainly", "opaque", {4, 1, 1}, {64, 1, 1}, 0, 0, ".shared .align 4 .b8 told[4];", R"(
+      // A plain load, which the barrier makes the thread read again, passed on in shared memory.
+      {"waits_plainly",
+       "opaque",
+       {4, 1, 1},
+       {64, 1, 1},
+       0,
+       0,
+       ".shared .align 4 .b8 passed[4];",
+       R"(
 	setp.eq.u32 %p4, %r0, 0;
 $WAIT:
 	@%p4 ld.global.u32 %r11, [%rd1];
-	@%p4 st.shared.u32 [told], %r11;
+	@%p4 st.shared.u32 [passed], %r11;
 	bar.sync 0;
-	ld.shared.u32 %r10, [told];
+	ld.shared.u32 %r10, [passed];
 	bar.sync 0;
 	setp.eq.u32 %p3, %r10, 0;
 	@%p3 bra $WAIT;
@@ -278,13 +285,13 @@ $WAIT:
 	@%p2 bra $WAIT;
 	ret;)"},
       // One thread polls for the block and tells the others in shared memory: Triton's look-back.
-      {"chained_scan_told_in_shared",
+      {"chained_scan_by_shared",
        "in-order",
        {19, 1, 1},
        {64, 1, 1},
        0,
        0,
-       ".shared .align 8 .b8 told[8];",
+       ".shared .align 8 .b8 passed[8];",
        R"(
 	mov.u32 %r11, 0;
 	setp.eq.u32 %p4, %r0, 0;
@@ -297,9 +304,9 @@ $WAIT:
 	bar.sync 0;
 	mov.u64 %rd6, 0x0;
 	@%p4 ld.global.gpu.relaxed.b64 %rd6, [ %rd4 + -8 ];
-	@%p4 st.shared.b64 [told], %rd6;
+	@%p4 st.shared.b64 [passed], %rd6;
 	bar.sync 0;
-	ld.shared.b64 %rd7, [told];
+	ld.shared.b64 %rd7, [passed];
 	cvt.u32.u64 %r10, %rd7;
 	setp.eq.u32 %p3, %r10, 0;
 	@%p3 bra $WAIT;
@@ -333,14 +340,14 @@ $PUBLISH:
 	add.u32 %r11, %r11, 7;
 	@%p4 atom.global.gpu.acq_rel.exch.b32 %r13, [ %rd4 + 0 ], %r11;
 	ret;)"},
-      // A poll of anything else, told in shared memory.
-      {"waits_for_host_told_in_shared",
+      // A poll of anything else, passed on in shared memory.
+      {"waits_for_host_by_shared",
        "opaque",
        {4, 1, 1},
        {64, 1, 1},
        0,
        0,
-       ".shared .align 4 .b8 told[4];",
+       ".shared .align 4 .b8 passed[4];",
        R"(
 	setp.ne.u32 %p4, %r0, 0;
 $WAIT:
@@ -351,10 +358,10 @@ $WAIT:
 	@%p2 bra $TELL;
 	mov.u32 %r12, 1;
 $TELL:
-	st.shared.u32 [told], %r12;
+	st.shared.u32 [passed], %r12;
 $MEET:
 	bar.sync 0;
-	ld.shared.u32 %r10, [told];
+	ld.shared.u32 %r10, [passed];
 	bar.sync 0;
 	setp.eq.u32 %p3, %r10, 0;
 	@%p3 bra $WAIT;
@@ -405,23 +412,23 @@ $WAIT:
 	setp.eq.u32 %p2, %r12, 0;
 	@%p2 bra $WAIT;
 	ret;)"},
-      // Not waiting: what is drawn, and told in shared memory, only ever grows.
-      {"work_queue_told_in_shared",
+      // Not waiting: what is drawn, and passed on in shared memory, only ever grows.
+      {"work_queue_by_shared",
        "unified",
        {3, 1, 1},
        {64, 1, 1},
        0,
        40,
-       ".global .u32 queue;\n.shared .align 4 .b8 told[4];",
+       ".global .u32 queue;\n.shared .align 4 .b8 passed[4];",
        R"(
 $NEXT:
 	setp.ne.u32 %p1, %r0, 0;
 	@%p1 bra $MEET;
 	atom.global.add.u32 %r10, [queue], 1;
-	st.shared.u32 [told], %r10;
+	st.shared.u32 [passed], %r10;
 $MEET:
 	bar.sync 0;
-	ld.shared.u32 %r10, [told];
+	ld.shared.u32 %r10, [passed];
 	bar.sync 0;
 	setp.ge.u32 %p2, %r10, %r4;
 	@%p2 bra $END;

@@ -42,7 +42,7 @@ TEST(FairClock, ReportsTogetherCountAsOneByOne) {
     all.charge(reports, [&](uint32_t, int64_t back) { moved |= back > 0; });
     for (VgpuId v = 0; v < 5; ++v) {
       ASSERT_EQ(one[v].used_sm_ns, all[v].used_sm_ns) << i;
-      if (moved) continue;  // when in a batch that is done is not told
+      if (moved) continue;  // when in a batch that is done is not defined
       ASSERT_EQ(one[v].vtime, all[v].vtime) << i;
       ASSERT_EQ(one.lead_sm_ns(v), all.lead_sm_ns(v)) << i;
       ASSERT_EQ(all.leads(v), all.lead_sm_ns(v) > 0) << i;

@@ -29,7 +29,7 @@ TEST(Fcfs, AVgpusNextKernelQueuesBehindTheOthers) {
 TEST(Fcfs, KeepsTheContractOnRandomKernels) {
   for (uint64_t seed = 1; seed <= 20; ++seed) soak("fcfs", seed, {});
 }
-// Where launches are not told.
+// Where launches are not announced.
 TEST(Fcfs, InOrderOfArrivalUntilIdle) {
   WholeDriver d("fcfs");
   d.add(0), d.add(1), d.add(2);

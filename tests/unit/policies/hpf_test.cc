@@ -58,7 +58,7 @@ TEST(Hpf, AWrongPredictionDoesNotKeepTheGpu) {
 }
 
 // As sluiced tells it: all that a vGPU has queued together, and again as it changes.
-TEST(Hpf, VgpusToldAsAWholeAreOrderedByWhatRemains) {
+TEST(Hpf, VgpusAnnouncedAsAWholeAreOrderedByWhatRemains) {
   KernelDriver d("hpf", sms15(false));
   d.tells_launches = false;
   const auto tell = [&](VgpuId v, uint64_t ns, uint64_t preempt_ns) {
@@ -78,7 +78,7 @@ TEST(Hpf, VgpusToldAsAWholeAreOrderedByWhatRemains) {
   d.pass(40 * kMs);
   EXPECT_LT(d.end_ns(c), d.end_ns(b));
   EXPECT_LT(d.end_ns(b), d.end_ns(a));
-  // What it told of that work says nothing of the next.
+  // What it announced of that work says nothing of the next.
   const LaunchId next = d.launch(0, 20 * kMs);
   tell(1, 15 * kMs, 0);
   const LaunchId known = d.launch(1, 15 * kMs);

@@ -35,7 +35,7 @@ TEST(Srt, LaunchesAddedToAJobCount) {
   EXPECT_LT(d.ends[1], d.ends[0]);
 }
 
-TEST(Srt, WhatIsToldAsAWholeReplacesWhatWasTold) {
+TEST(Srt, WhatIsAnnouncedAsAWholeReplacesWhatWasAnnounced) {
   TurnDriver d("srt");
   d.whole(0, 10 * kMs, 10 * kMs), d.whole(1, 6 * kMs, 6 * kMs);  // 1 preempts
   EXPECT_EQ(d.evictions, 1u);
@@ -49,7 +49,7 @@ TEST(Srt, WhatIsToldAsAWholeReplacesWhatWasTold) {
   EXPECT_LT(d.ends[1], d.ends[0]);
 }
 
-TEST(Srt, WhoOutlivesWhatItToldIsNotBelievedAgain) {
+TEST(Srt, WhoOutlivesWhatItAnnouncedIsNotTrustedAgain) {
   TurnDriver d("srt");
   d.whole(0, 1000 * kMs, kMs);
   d.pass(10 * kMs);  // 9 ms more than that
@@ -59,7 +59,7 @@ TEST(Srt, WhoOutlivesWhatItToldIsNotBelievedAgain) {
   d.pass(kMs / 10);
   EXPECT_EQ(d.holder, 0u);
   d.pass(20 * kMs);
-  d.tell(0, kMs);  // it has run 29 ms beyond what it told
+  d.tell(0, kMs);  // it has run 29 ms beyond what it announced
   d.pass(kMs / 10);
   EXPECT_EQ(d.holder, 1u);
   d.tell(0, kMs);
@@ -71,7 +71,7 @@ TEST(Srt, WhatIsNotBelievedAddsUp) {
   TurnDriver d("srt");
   d.whole(0, 1000 * kMs, kMs);
   d.whole(1, 300 * kMs, 300 * kMs);
-  for (int looks = 0; looks < 10 && d.holder == 0u; ++looks) {
+  for (int polls = 0; polls < 10 && d.holder == 0u; ++polls) {
     d.pass(100 * kMs);
     d.tell(0, kMs);
     d.pass(kMs / 10);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kUs = 1'000, kMs = 1'000'000;
 
-// Notes what it is told, and answers an arrival with all its SMs and an idle one with their
+// Notes each event, and answers an arrival with all its SMs and an idle one with their
 // eviction.
 class Script : public Policy {
  public:
@@ -71,7 +71,7 @@ TEST(SmUnits, APolicyCountsUnitsAndItsDriverSms) {
   EXPECT_EQ(Script::last->launch.sms_wanted, 4);  // the fourth unit half
   EXPECT_EQ(Script::last->launch.predicted_sm_ns, 1u) << "0 would say that it is not known";
   EXPECT_EQ(Script::last->launch.run_predicted_sm_ns, 10u);
-  // What is less than a unit-ns is told with the next report.
+  // What is less than a unit-ns comes with the next report.
   for (int i = 0; i < 100; ++i) p->on_usage(3, 0, {.sm_ns = 3});
   const VgpuUsage both[] = {{0, {.sm_ns = 1}}, {1, {.sm_ns = 5}}};
   p->on_usages(4, both);
@@ -118,7 +118,7 @@ class KeptPauses : public ::testing::Test {
   Actions out;
 };
 
-TEST_F(KeptPauses, AShortOneIsNotTold) {
+TEST_F(KeptPauses, AShortOneIsNotReported) {
   p->on_idle(kMs, 0, out);
   EXPECT_EQ(inner.idles, 0u);
   EXPECT_EQ(wake(), kMs + 400 * kUs);
@@ -130,7 +130,7 @@ TEST_F(KeptPauses, AShortOneIsNotTold) {
   EXPECT_EQ(inner.wakes, 0u);
 }
 
-TEST_F(KeptPauses, ALongOneIsToldWhenItHasLastedTooLong) {
+TEST_F(KeptPauses, ALongOneIsReportedWhenItHasLastedTooLong) {
   p->on_idle(kMs, 0, out);
   p->on_usage(kMs + 300 * kUs, 0,
               {.sm_ns = 300 * kUs});  // by a driver that charges idle ones: once is enough

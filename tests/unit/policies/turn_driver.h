@@ -21,7 +21,7 @@ struct TurnDriver {
   explicit TurnDriver(std::string_view name, Config config = {})
       : policy(find_policy(name)->make(config)), sms(config.machine.sm_count) {}
 
-  // A job of vGPU v with one launch of `tasks` tasks; predicted 0: nothing is told about it.
+  // A job of vGPU v with one launch of `tasks` tasks; predicted 0: nothing is announced.
   void submit(VgpuId v, uint64_t length_ns, uint64_t predicted_ns, uint32_t tasks = 0) {
     if (added.insert(v).second) call([&] { policy->on_vgpu_added(now, v, {}, out); });
     const bool was_idle = work[v] == 0;
@@ -31,7 +31,7 @@ struct TurnDriver {
     if (predicted_ns || tasks) call([&] { policy->on_launch_queued(now, l, out); });
     if (was_idle) call([&] { policy->on_arrival(now, v, out); });
   }
-  // The same told as a whole (Launch::id 0), as sluiced does.
+  // The same announced as a whole (Launch::id 0), as sluiced does.
   void whole(VgpuId v, uint64_t length_ns, uint64_t predicted_ns, uint64_t preempt_ns = 0) {
     if (added.insert(v).second) call([&] { policy->on_vgpu_added(now, v, {}, out); });
     work[v] += length_ns;

@@ -267,7 +267,7 @@ TEST(Wfq, ShortLaunchesInterruptWithinABudget) {
 }
 
 // Who claims to be short and is not is ahead of V after a turn, and then waits like the others.
-// Launch by launch, or told as a whole again and again.
+// Launch by launch, or announced as a whole again and again.
 TEST(Wfq, ClaimingToBeShortDoesNotPay) {
   for (const bool whole : {false, true}) {
     WholeDriver d("wfq");
@@ -288,16 +288,16 @@ TEST(Wfq, ClaimingToBeShortDoesNotPay) {
   }
 }
 
-// As sluiced tells it; what is told anew replaces what was told before.
-TEST(Wfq, AVgpuToldAsAWholeToBeShortGoesFirst) {
+// As sluiced announces it; each announcement replaces the one before.
+TEST(Wfq, AVgpuAnnouncedAsAWholeToBeShortGoesFirst) {
   for (const uint64_t ns : {kMs, 100 * kMs}) {
     WholeDriver d("wfq");
     for (VgpuId v = 0; v < 3; ++v) d.add(v);
     d.arrive(0);
     d.arrive(1);
     d.pass(100'000);
-    for (const uint64_t told : {50 * kMs, ns}) {
-      const Launch l{.vgpu = 2, .predicted_sm_ns = told, .run_predicted_sm_ns = told};
+    for (const uint64_t announced : {50 * kMs, ns}) {
+      const Launch l{.vgpu = 2, .predicted_sm_ns = announced, .run_predicted_sm_ns = announced};
       d.call([&] { d.policy->on_launch_queued(d.now, l, d.out); });
     }
     d.arrive(2);

@@ -265,15 +265,15 @@ TEST(HostileRing, RecordsThatChangeWhileTheyAreRead) {
 
 }  // namespace
 
-// How often a wait of `spinner` looks, if nothing comes until it sleeps, and then after `slept_ns`.
+// How often a wait of `spinner` polls, if nothing comes until it sleeps, and then after `slept_ns`.
 int looks_in_vain(Spinner& spinner, uint64_t slept_ns) {
-  int looks = 0;
+  int polls = 0;
   EXPECT_FALSE(spinner.spin([&] {
-    ++looks;
+    ++polls;
     return false;
   }));
   spinner.slept(slept_ns);
-  return looks;
+  return polls;
 }
 
 TEST(Spinner, StandsAsideWhereThePeerComesOnlyOnceItSleeps) {
@@ -289,8 +289,8 @@ TEST(Spinner, StandsAsideWhereThePeerComesOnlyOnceItSleeps) {
   EXPECT_GT(again, aside);
   // The trial that finds something ends it.
   for (;;) {
-    int looks = 0;
-    if (spinner.spin([&] { return ++looks == 4; })) break;
+    int polls = 0;
+    if (spinner.spin([&] { return ++polls == 4; })) break;
     spinner.slept(3000);
   }
   EXPECT_GT(looks_in_vain(spinner, 3000), 1);

@@ -65,7 +65,7 @@ TEST(Shim, LaunchAttributes) {
     attributes.back().value.programmaticEvent.event = nullptr;
     EXPECT_EQ(launch(), CUDA_ERROR_INVALID_HANDLE);
     attributes.clear();
-    // The worker is told of clusters and of cooperation.
+    // The worker gets clusters and cooperation.
     add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).clusterDim = {2, 1, 1};
     OK(launch());
     EXPECT_EQ(worker.last_launch_flags(), SLUICE_LAUNCHED_CLUSTER(2, 1, 1));

@@ -318,16 +318,16 @@ TEST(ShimGraph, HandBuiltRunsBehindItsDependencies) {
     EXPECT_EQ(word(s, 11), 2u);
     EXPECT_EQ(word(s, 13), 1u);
     EXPECT_EQ(word(s, 15), 3u);
-    // An edge of a kind that older calls cannot tell is not told as a plain one.
-    CUgraphEdgeData edge{}, told{};
+    // An edge of a kind that older calls cannot express is not returned as a plain one.
+    CUgraphEdgeData edge{}, returned{};
     edge.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC, edge.from_port = 1;
     OK(cuGraphAddDependencies(g, &first, &last, &edge, 1));
     CUgraphNode before[1];
     size_t n = 1;
     EXPECT_EQ(cuGraphNodeGetDependencies(last, before, nullptr, &n), CUDA_ERROR_LOSSY_QUERY);
-    OK(cuGraphNodeGetDependencies(last, before, &told, &n));
+    OK(cuGraphNodeGetDependencies(last, before, &returned, &n));
     EXPECT_EQ(before[0], first);
-    EXPECT_EQ(told.type, edge.type);
+    EXPECT_EQ(returned.type, edge.type);
     OK(cuGraphDestroy(g));
     // Handles of what is gone are refused, by every kind of call.
     CUgraphNodeType type;

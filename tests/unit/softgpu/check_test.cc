@@ -39,7 +39,7 @@ class SoftGpuCheck : public SoftGpuTest {
     return text.str();
   }
   // What this test has added to the file.
-  std::string told() const { return contents().substr(before_); }
+  std::string reported() const { return contents().substr(before_); }
   static void TearDownTestSuite() { std::remove(kEarly.c_str()); }
 
  private:
@@ -60,14 +60,14 @@ TEST_F(SoftGpuCheck, ARightProgramIsSilent) {
   EXPECT_EQ(out[10], 16u);
   OK(api.cuMemFree(a));
   OK(api.cuMemFree(b));
-  EXPECT_EQ(told(), "");
+  EXPECT_EQ(reported(), "");
 }
 
 TEST_F(SoftGpuCheck, MemoryThatNobodyWrote) {
   const CUdeviceptr a = allocate(400);
   OK(launch("add", 1, 128, nullptr, uint8_t{1}, a, uint16_t{0}, 100u));
   OK(api.cuCtxSynchronize());
-  const std::string text = told();
+  const std::string text = reported();
   EXPECT_NE(text.find("\"check\":\"uninit\",\"kernel\":\"add\""), std::string::npos) << text;
   OK(api.cuMemFree(a));
 }
@@ -76,7 +76,7 @@ TEST_F(SoftGpuCheck, WhatAContextLeavesBehind) {
   allocate(12345);
   OK(api.cuCtxDestroy(context_));
   context_ = nullptr;
-  const std::string text = told();
+  const std::string text = reported();
   EXPECT_NE(text.find("\"check\":\"leak\""), std::string::npos) << text;
   EXPECT_NE(text.find("12345 bytes"), std::string::npos) << text;
   // Once: the module's variables and the freed are none.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process of its own on a shared software GPU, told what to do over stdin, one letter at a time,
+// A process of its own on a shared software GPU, driven over stdin, one letter at a time,
 // and answering each with a line on stdout. For contention_test.cc.
 //
 //   argv: driver library. Environment: SLUICE_SOFT_GPU.

@@ -134,7 +134,7 @@ TEST_F(Green, SplitsGiveGroupsAndWhatIsLeft) {
         api.cuDevSmResourceSplitByCount(&second, &count, &left, nullptr, kFine, 2))
       << "it cannot be split";
   EXPECT_EQ(sms_of(stream_of(green(left))), 0b1100u);
-  // Who only asks how many is not told what would be left.
+  // Who only asks how many does not learn what would be left.
   left = all_;
   OK(api.cuDevSmResourceSplitByCount(nullptr, &count, &all_, &left, kFine, 2));
   EXPECT_EQ(left.sm.smCount, 4u);

@@ -99,7 +99,7 @@ class EngineTest : public testing::Test {
     return launch;
   }
 
-  // A grid's end is told before the engine looks for more to do and, finding none, leaves.
+  // A grid's end is reported before the engine looks for more work and, finding none, leaves.
   static void wait_until_free(const SharedGpu& gpu) {
     while (!gpu.engine_free()) ::usleep(100);
   }

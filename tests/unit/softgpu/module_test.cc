@@ -71,7 +71,7 @@ TEST_F(SoftGpuTest, RefusesWhatIsNoModuleAndSaysWhy) {
       ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n  frobnicate.u32 "
       "%r1;\n}\n";
   FAILS(CUDA_ERROR_INVALID_PTX, api.cuModuleLoadDataEx(&m, wrong, 3, options, values));
-  EXPECT_NE(std::string(log).find("6"), std::string::npos) << "the line is told: " << log;
+  EXPECT_NE(std::string(log).find("6"), std::string::npos) << "the line is reported: " << log;
   EXPECT_EQ(reinterpret_cast<size_t>(values[1]), std::strlen(log));
   FAILS(CUDA_ERROR_INVALID_PTX,
         api.cuModuleLoadData(&m, ".version 8.0\n.target sm_80\n.entry k() { ret;"));

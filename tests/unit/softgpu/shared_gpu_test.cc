@@ -372,7 +372,7 @@ TEST_F(SharedGpuTest, WhoGathersSmsHasThemAllOrNone) {
   b->mark_starved(on(SmSet().set(1)));
   const uint32_t bell = b->bell();
   a->gathered(low);
-  EXPECT_NE(b->bell(), bell) << "b is told";
+  EXPECT_NE(b->bell(), bell) << "b is notified";
   EXPECT_TRUE(b->gather(middle));
   b->drop_claims();
   EXPECT_TRUE(a->claim(2, limits, block)) << "who leaves lets go";
@@ -388,7 +388,7 @@ TEST_F(SharedGpuTest, WhileOthersFindNoRoomNobodyTakesMoreThanItsPart) {
   b->mark_starved(on(SmSet().set(0)));
   const uint32_t bell = b->bell();
   a->unclaim(0, eighth);
-  EXPECT_NE(b->bell(), bell) << "b is told";
+  EXPECT_NE(b->bell(), bell) << "b is notified";
   EXPECT_TRUE(a->others_starve(0));
   EXPECT_FALSE(a->others_starve(1));
   for (int i = 0; i < 8; ++i) EXPECT_TRUE(a->claim(1, limits, eighth)) << "there nobody waits";

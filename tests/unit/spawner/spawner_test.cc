@@ -339,7 +339,7 @@ TEST_F(SpawnerProgram, MoreThanThereAreUidsAreRefused) {
   }
 }
 
-TEST_F(SpawnerProgram, AMissingProgramIsToldAsAnError) {
+TEST_F(SpawnerProgram, AMissingProgramIsReportedAsAnError) {
   set_up("/nonexistent/worker");
   spawn(5);
   auto spawned = answer();
@@ -358,7 +358,7 @@ TEST_F(SpawnerProgram, WhatIsNoSetupEndsIt) {
   EXPECT_NE(status(), 0);
 }
 
-TEST_F(SpawnerProgram, ASetupThatMakesNoSenseIsToldAsAnError) {
+TEST_F(SpawnerProgram, ASetupThatMakesNoSenseIsReportedAsAnError) {
   Packet p;
   p.header.type = Type::kSetup;
   p.add("worker", "not/absolute");
@@ -391,7 +391,7 @@ TEST_F(SpawnerProgram, ASecondSetupEndsTheKeeper) {
   EXPECT_FALSE(answer()) << "its spawner ends with it";
 }
 
-// A Launch that says what is to be started is refused, too.
+// A Launch that names what to start is refused, too.
 TEST_F(SpawnerProgram, ALaunchWithAProgramEndsTheKeeper) {
   set_up("/usr/bin/sleep");
   Packet p;

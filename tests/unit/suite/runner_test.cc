@@ -149,7 +149,7 @@ TEST_P(SuiteRunner, SumsNoticeALaunchThatRanTwiceLongAgo) {
   EXPECT_EQ(report.wrong, GetParam().make(options)->accumulates() ? 1u : 0u);
 }
 
-TEST_P(SuiteRunner, DriverErrorsAreTold) {
+TEST_P(SuiteRunner, DriverErrorsAreReported) {
   for (const char* call :
        {"cuInit", "cuModuleLoadDataEx", "cuMemAlloc", "cuLaunchKernel", "cuEventSynchronize"}) {
     reset_fake_driver();

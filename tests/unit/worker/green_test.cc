@@ -332,7 +332,7 @@ TEST_F(WorkerGreen, WithoutThemEverythingRunsAsBefore) {
 }
 
 // A fault in a green context's stream ends the session's GPU work, as anywhere.
-TEST_F(WorkerGreen, AFaultIsTold) {
+TEST_F(WorkerGreen, AFaultIsReported) {
   start_green();
   load_add(kAdd, 0);
   ASSERT_NO_FATAL_FAILURE(wait_green());

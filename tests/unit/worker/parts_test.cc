@@ -389,7 +389,7 @@ TEST(EngineInSpace, WhatTheHardwareConfinesIsCalledBackWhole) {
   t.finish();
 }
 
-TEST(EngineInSpace, WhatNothingConfinesIsToldAsLongAsItRuns) {
+TEST(EngineInSpace, WhatNothingConfinesIsReportedAsLongAsItRuns) {
   StayingLaunch t(Confinement::kNone);
   EXPECT_EQ(t.p.report.unconfined, 1u);
   t.driver.confinement = Confinement::kHardware;

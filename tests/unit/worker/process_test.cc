@@ -282,9 +282,9 @@ TEST_F(WorkerProcess, VirtualMemoryIsCheckedChargedAndGivenBack) {
   };
   EXPECT_EQ(retain(base + 3 * kUnit).status, invalid);
   EXPECT_EQ(retain(base + kUnit + 5).as<uint64_t>(), memory);
-  Answer told = generic(kOpcode_cuMemGetAllocationPropertiesFromHandle,
-                        {raw<uint8_t>(1), raw(memory)}, context);
-  EXPECT_EQ(told.as<CUmemAllocationProp>().requestedHandleTypes,
+  Answer stored = generic(kOpcode_cuMemGetAllocationPropertiesFromHandle,
+                          {raw<uint8_t>(1), raw(memory)}, context);
+  EXPECT_EQ(stored.as<CUmemAllocationProp>().requestedHandleTypes,
             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 
   EXPECT_EQ(generic(kOpcode_cuMemFree_v2, {raw(base)}, context).status, invalid);

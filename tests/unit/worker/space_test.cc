@@ -162,7 +162,7 @@ TEST_F(WorkerSpace, EverythingLeavesAlsoASecondGrid) {
     ASSERT_TRUE(b->wait_left());
     b->grant_part(SmSet(0, 2));
     ASSERT_EQ(sync(120000).status, CUDA_SUCCESS);
-    // On a busy machine it may have been done before it was told to leave. The next takes longer.
+    // On a busy machine it may have been done before it was evicted. The next takes longer.
     if (b->report->header.evictions == 0 && round < 8) rounds_ *= 2;
   }
   EXPECT_GE(b->report->header.grown, 1u);
@@ -185,8 +185,8 @@ TEST_F(WorkerSpace, WhatNoSetBindsIsCalledBackWhole) {
 }
 
 // The prologue form: a block's task is its own number, so none can go home from an SM that is
-// somebody else's. It runs on any, is told as such while it is in flight, and leaves when it is
-// told to.
+// somebody else's. It runs on any, is reported as such while it is in flight, and leaves when it is
+// evicted.
 TEST_F(WorkerSpace, WhatRunsOneTaskABlockIsSaidToUseEverySm) {
   start_in_space(kNvidia ? wp::Signal::kProxy : wp::Signal::kHost, SmSet(0, 2));
   auto rewritten = passes::rewrite_module(std::string(kHead) + kHalvesMeet + kBody + "ret;\n}\n");
@@ -198,9 +198,9 @@ TEST_F(WorkerSpace, WhatRunsOneTaskABlockIsSaidToUseEverySm) {
   add = function("add", SLUICE_FUNCTION_EVICTABLE | SLUICE_FUNCTION_ONCE);
   launch_long(1);
   ASSERT_NO_FATAL_FAILURE(wait_running(1));
-  const bool told = __atomic_load_n(&b->report->header.unconfined, __ATOMIC_SEQ_CST) == 1;
+  const bool reported = __atomic_load_n(&b->report->header.unconfined, __ATOMIC_SEQ_CST) == 1;
   const bool ended = __atomic_load_n(&b->report->header.launches_done, __ATOMIC_SEQ_CST) == 1;
-  EXPECT_TRUE(told || ended);
+  EXPECT_TRUE(reported || ended);
   EXPECT_EQ(b->report->header.keeps, 0u) << "it cannot stay while its SMs change";
   b->grant_part(SmSet(0, 3), true);
   ASSERT_TRUE(b->wait_moved());
