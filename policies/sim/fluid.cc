@@ -13,8 +13,9 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 class FluidSystem {
  public:
   FluidSystem(const Workload& w, const std::vector<Offered>& offered,
-              const std::function<double(uint32_t, uint32_t, uint64_t)>& mean_work)
+              const std::function<double(uint32_t, uint32_t, uint64_t)>& mean_work, double capacity)
       : w_(w),
+        capacity_(capacity),
         offered_(offered),
         mean_work_(mean_work),
         programs_(w.programs.size()),
@@ -183,7 +184,7 @@ class FluidSystem {
 
   // SMs by weight among those with work; what one cannot use goes to the others.
   void divide() {
-    double left = w_.gpu.sm_count, weight = 0;
+    double left = w_.gpu.sm_count * capacity_, weight = 0;
     open_.clear();
     for (size_t v = 0; v < vgpus_.size(); ++v) {
       vgpus_[v].sms = 0;
@@ -211,7 +212,7 @@ class FluidSystem {
 
   // Given whole, a vGPU has all SMs for its part of the time: narrow launches use it badly.
   void set_speeds(const VgpuState& v) {
-    const double all = w_.gpu.sm_count;
+    const double all = w_.gpu.sm_count * capacity_;
     double free = in_space() ? v.sms : all;
     const double part = in_space() ? 1 : v.sms / all;
     for (const uint32_t p : v.heads) {
@@ -251,6 +252,7 @@ class FluidSystem {
   }
 
   const Workload& w_;
+  const double capacity_;
   const std::vector<Offered>& offered_;
   const std::function<double(uint32_t, uint32_t, uint64_t)>& mean_work_;
   std::vector<ProgramState> programs_;
@@ -264,8 +266,8 @@ class FluidSystem {
 
 Fluid fluid_reference(const Workload& w, const std::vector<Offered>& offered,
                       const std::function<double(uint32_t, uint32_t, uint64_t)>& mean_work,
-                      uint64_t end_ns, uint64_t mark_ns, uint64_t max_steps) {
-  return FluidSystem(w, offered, mean_work)
+                      double capacity, uint64_t end_ns, uint64_t mark_ns, uint64_t max_steps) {
+  return FluidSystem(w, offered, mean_work, capacity)
       .run(static_cast<double>(end_ns), static_cast<double>(mark_ns), max_steps);
 }
 

@@ -4,7 +4,9 @@
 // and service in SM-ns.
 //
 // Rules
-//   capacity   all SMs, without hand-overs, divided by weight at every instant
+//   capacity   all SMs times `capacity`, the part of the time that the simulation did work in while
+//              there was some: what hand-overs cost is nobody's share, and would otherwise be taken
+//              off the few that always have work. Divided by weight at every instant
 //   who has    a vGPU with work queued in the fluid system; one without is owed nothing
 //   width      in space, a vGPU is given no more SMs than its launches can use
 //   open       runs arrive when they did in the simulation
@@ -39,6 +41,6 @@ struct Fluid {
 // not vary. `mark_ns` 0: no marks.
 Fluid fluid_reference(const Workload& w, const std::vector<Offered>& offered,
                       const std::function<double(uint32_t, uint32_t, uint64_t)>& mean_work,
-                      uint64_t end_ns, uint64_t mark_ns, uint64_t max_steps);
+                      double capacity, uint64_t end_ns, uint64_t mark_ns, uint64_t max_steps);
 
 }  // namespace sluice::policy::sim

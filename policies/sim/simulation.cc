@@ -139,8 +139,13 @@ void Simulation::compare_with_fluid() {
     const uint32_t width = k.width_sms ? std::min(k.width_sms, w_.gpu.sm_count) : w_.gpu.sm_count;
     return mean_alone_ns(p, kernel, run, opaque(p, k)) * width;
   };
+  const bool whole = !w_.gpu.spatial && w_.gpu.preemptor == PreemptorKind::kExclusive;
+  const double capacity =
+      !whole || out_.some_work_ns == 0
+          ? 1
+          : out_.useful_sm_ns / (static_cast<double>(out_.some_work_ns) * w_.gpu.sm_count);
   // Without hand-overs the same programs come to more launches than in the simulation.
-  const Fluid f = fluid_reference(w_, offered_, work, now_ns_, w_.share_window_ns,
+  const Fluid f = fluid_reference(w_, offered_, work, capacity, now_ns_, w_.share_window_ns,
                                   kFluidSteps + 16 * out_.events);
   if (!f.complete) return;
   out_.has_reference = true;

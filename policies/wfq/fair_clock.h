@@ -10,12 +10,13 @@
 //         lag     V - vtime: a credit if it is positive, a debt if it is negative
 //
 // Rules
-//   A debt stays in the vtime of a vGPU that becomes idle. V goes on meanwhile, so that the debt
-//   decays as fast as the others are served (EEVDF's delayed dequeue). A credit decays by as much
-//   as V has gone on, and is one longest quantum at most: nobody saves up GPU time by being idle,
-//   and a program that pauses between two launches keeps its turn. No lag is kept or forgiven by a
-//   wall clock. (Lags used to be frozen over gaps of up to 20 ms: a vGPU that used 1 % of the GPU
-//   piled up debts and waited for 4 to 100 ms.)
+//   A vGPU that becomes idle with a debt still counts in V until V has come to its vtime (EEVDF's
+//   delayed dequeue): V is then that of a fluid system, in which it would still have work. Taken
+//   out at once, it would leave its debt to the others: beside 64 sleepers that were served first,
+//   2 saturating vGPUs got 0.95 of their shares. When the last one becomes idle all debts end.
+//   A credit decays by as much as V has gone on, and is one longest quantum at most: nobody saves
+//   up GPU time by being idle, and a program that pauses between two launches keeps its turn. No
+//   lag is kept or forgiven by a wall clock.
 #pragma once
 
 #include <algorithm>
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include "mediator/base/check.h"
+#include "policies/parts/indexed_heap.h"
 #include "policies/policy.h"
 
 namespace sluice::policy {
@@ -66,7 +68,9 @@ class FairClock {
   static constexpr int64_t kRebaseAt = 1ll << 60;
 
   // kAbsent -> add() -> kIdle <-> kBacklogged; remove() -> kAbsent
-  enum class State : uint8_t { kAbsent, kIdle, kBacklogged };
+  // kBacklogged -> kInDebt: it turned idle and has had more than its share
+  // kInDebt -> kBacklogged: it is back; -> kIdle: V has come to its vtime, or nobody is backlogged
+  enum class State : uint8_t { kAbsent, kIdle, kInDebt, kBacklogged };
   struct Vgpu {
     State state = State::kAbsent;
     bool backlogged() const { return state == State::kBacklogged; }
@@ -84,7 +88,9 @@ class FairClock {
       : keeps_credit_(config.short_gap_ns > 0),
         decays_(credit == Credit::kDecays),
         credit_(std::min(kMaxUsage, config.max_quantum_ns * config.machine.sm_count)),
-        levels_(kPriorityLevels) {}
+        levels_(kPriorityLevels, Level(&vgpus_)) {}
+  FairClock(const FairClock&) = delete;
+  FairClock& operator=(const FairClock&) = delete;
 
   const Vgpu& operator[](VgpuId v) const { return vgpus_[v]; }
   size_t size() const { return vgpus_.size(); }
@@ -105,7 +111,9 @@ class FairClock {
   void change(VgpuId v, const VgpuShare& share) {
     Vgpu& g = vgpus_[v];
     const VgpuShare changed = bounded(share);
+    const State state = g.state;
     if (g.backlogged()) leave(v);
+    if (g.state == State::kInDebt) pay_off(v);
     g.lag = clipped(static_cast<Int128>(g.lag) * g.share.weight / changed.weight);
     const bool moved = g.share.priority != changed.priority;
     set_share(g, changed);
@@ -113,27 +121,38 @@ class FairClock {
       g.lag = 0;
       g.vtime = level(g).vtime();
     }
-    if (g.backlogged()) {
+    if (state == State::kBacklogged) {
       if (level(g).weight() > 0)
         place(g, std::min(g.lag, most_credit(g)));
       else
         g.vtime = std::max(g.vtime, level(g).vtime());
+      g.state = State::kBacklogged;
       enter(g);
     } else if (g.lag < 0 && !moved) {
       place(g, g.lag);
+      if (level(g).busy > 0) owe(v);
     }
+    settle(g.share.priority);
   }
-  void remove(VgpuId v) { vgpus_[v].state = State::kAbsent; }
+  void remove(VgpuId v) {
+    if (vgpus_[v].state == State::kInDebt) pay_off(v);
+    vgpus_[v].state = State::kAbsent;
+  }
 
   void turn_busy(VgpuId v) {
     Vgpu& g = vgpus_[v];
+    if (g.state == State::kInDebt) {
+      level(g).in_debt.remove(v);
+      level(g).come_back(g.share.weight);
+    } else {
+      rejoin(v);
+    }
     g.state = State::kBacklogged;
-    rejoin(v);
+    settle(g.share.priority);
   }
   void turn_idle(VgpuId v) {
-    Vgpu& g = vgpus_[v];
     leave(v);
-    g.state = State::kIdle;
+    settle(vgpus_[v].share.priority);
   }
 
   // Charges v. Returns by how much all virtual times of its level were moved back (nearly always
@@ -156,6 +175,7 @@ class FairClock {
       levels_[priority].add(sum);
       sum = 0;
       if (levels_[priority].reaches(kRebaseAt)) rebased(priority, rebase(priority));
+      settle(priority);
     };
     for (const VgpuUsage& r : reports) {
       Vgpu& g = vgpus[r.vgpu];
@@ -163,9 +183,10 @@ class FairClock {
       const auto delta = static_cast<int64_t>(g.by_weight.divide(sm_ns * kScale));
       g.vtime += delta;
       g.used_sm_ns += sm_ns;
-      if (!g.backlogged()) {
+      if (g.state == State::kIdle) {
         g.lag = clipped(static_cast<Int128>(g.lag) - delta);
       } else {
+        if (g.state == State::kInDebt) levels_[g.share.priority].in_debt.update(r.vgpu);
         if (g.share.priority != priority) add(), priority = g.share.priority;
         sum += delta * int64_t{g.share.weight};
       }
@@ -199,15 +220,26 @@ class FairClock {
 
  private:
   // V is asked for more often than it changes, and takes a division of 128 bits.
+  struct Sooner {
+    const std::vector<Vgpu>* vgpus;
+    bool operator()(uint32_t a, uint32_t b) const {
+      const int64_t x = (*vgpus)[a].vtime, y = (*vgpus)[b].vtime;
+      return x != y ? x < y : a < b;
+    }
+  };
   class Level {
    public:
+    explicit Level(const std::vector<Vgpu>* vgpus) : in_debt(Sooner{vgpus}) {}
     void add(Int128 sum, int64_t weights = 0) {
       weighted_sum_ += sum;
       weight_ += weights;
       known_ = false;
     }
     void set_last(int64_t v) { last_ = v, known_ = false; }
-    int64_t weight() const { return weight_; }
+    int64_t weight() const { return busy_weight_; }
+    int64_t counted_weight() const { return weight_; }
+    void come_back(uint32_t weight) { busy_weight_ += weight, ++busy; }
+    void go(uint32_t weight) { busy_weight_ -= weight, --busy; }
     int64_t vtime() const {
       if (!known_)
         v_ = weight_ ? static_cast<int64_t>(weighted_sum_ / weight_) : last_, known_ = true;
@@ -217,9 +249,11 @@ class FairClock {
       return weight_ && weighted_sum_ >= static_cast<Int128>(v) * weight_;
     }
     uint32_t busy = 0;
+    IndexedHeap<Sooner> in_debt;
 
    private:
-    Int128 weighted_sum_ = 0;  // of weight * vtime over the busy
+    int64_t busy_weight_ = 0;
+    Int128 weighted_sum_ = 0;  // of weight * vtime over the busy and those in debt
     int64_t weight_ = 0;
     int64_t last_ = 0;  // V when the last busy one left
     mutable int64_t v_ = 0;
@@ -243,8 +277,7 @@ class FairClock {
   }
   Level& level(const Vgpu& g) { return levels_[g.share.priority]; }
 
-  // Back from a pause. A debt is in its vtime, and V has gone on meanwhile; what is owed has
-  // decayed by as much as V has gone on.
+  // Back from a pause, without a debt. What is owed has decayed by as much as V has gone on.
   void rejoin(VgpuId v) {
     Vgpu& g = vgpus_[v];
     Level& l = level(g);
@@ -260,32 +293,69 @@ class FairClock {
   // V moves as g joins; placed here, its lag to the new V is `lag`.
   void place(Vgpu& g, Int128 lag) {
     const Level& l = level(g);
-    const int64_t weight = std::max<int64_t>(l.weight(), 1);
+    const int64_t weight = std::max<int64_t>(l.counted_weight(), 1);
     g.vtime = l.vtime() - static_cast<int64_t>(lag * (weight + g.share.weight) / weight);
   }
   void enter(Vgpu& g) {
     Level& l = level(g);
     l.add(static_cast<Int128>(g.vtime) * g.share.weight, g.share.weight);
-    ++l.busy;
+    l.come_back(g.share.weight);
   }
   void leave(VgpuId v) {
     Vgpu& g = vgpus_[v];
     Level& l = level(g);
     const int64_t now = l.vtime();
     g.lag = clipped(static_cast<Int128>(now) - g.vtime);
-    l.add(-static_cast<Int128>(g.vtime) * g.share.weight, -int64_t{g.share.weight});
-    --l.busy;
-    if (l.weight() == 0) l.set_last(now);
+    l.go(g.share.weight);
+    g.state = State::kInDebt;
+    l.in_debt.push(v);
+    if (g.lag >= 0) pay_off(v);
+    if (l.busy == 0) {
+      // All that was asked for has been served: nobody owes anybody anything.
+      int64_t last = std::max(now, g.vtime);
+      while (!l.in_debt.empty()) {
+        const VgpuId top = l.in_debt.top();
+        last = std::max(last, vgpus_[top].vtime);
+        pay_off(top);
+        vgpus_[top].lag = 0;
+      }
+      l.set_last(last);
+    }
     g.left_at = l.vtime();
+  }
+  // Counted in V although it is idle: until V has come to its vtime.
+  void owe(VgpuId v) {
+    Vgpu& g = vgpus_[v];
+    Level& l = level(g);
+    l.add(static_cast<Int128>(g.vtime) * g.share.weight, g.share.weight);
+    l.in_debt.push(v);
+    g.state = State::kInDebt;
+  }
+  void pay_off(VgpuId v) {
+    Vgpu& g = vgpus_[v];
+    Level& l = level(g);
+    g.lag = clipped(static_cast<Int128>(l.vtime()) - g.vtime);
+    l.in_debt.remove(v);
+    l.add(-static_cast<Int128>(g.vtime) * g.share.weight, -int64_t{g.share.weight});
+    g.left_at = l.vtime();
+    g.state = State::kIdle;
+  }
+  void settle(uint32_t priority) {
+    Level& l = levels_[priority];
+    while (!l.in_debt.empty() && vgpus_[l.in_debt.top()].vtime <= l.vtime()) {
+      const VgpuId v = l.in_debt.top();
+      pay_off(v);
+      vgpus_[v].lag = 0;
+    }
   }
   int64_t rebase(uint32_t priority) {
     Level& l = levels_[priority];
     const int64_t back = l.vtime();
-    l.add(-static_cast<Int128>(back) * l.weight());
+    l.add(-static_cast<Int128>(back) * l.counted_weight());
     for (Vgpu& g : vgpus_) {
       if (g.state == State::kAbsent || g.share.priority != priority) continue;
       // An idle one far behind would start at V anyway.
-      g.vtime = g.backlogged() ? g.vtime - back : std::max<int64_t>(g.vtime - back, 0);
+      g.vtime = g.state == State::kIdle ? std::max<int64_t>(g.vtime - back, 0) : g.vtime - back;
       g.left_at = std::max(g.left_at - back, -kRebaseAt);
     }
     return back;

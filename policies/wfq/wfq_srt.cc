@@ -50,6 +50,7 @@ class WfqSrt final : public WholeGpu {
   }
   // Patience is by entitlement: a light vGPU would take minutes to miss what a heavy one does.
   bool turn_is_overdue(VgpuId v) const override {
+    if (WholeGpu::turn_is_overdue(v)) return true;
     const VgpuShare& share = clock_[v].share;
     const auto weights = static_cast<double>(std::max<int64_t>(clock_.weight(share.priority), 1));
     const double of_equal = share.weight * clock_.busy(share.priority) / weights;

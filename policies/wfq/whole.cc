@@ -8,7 +8,7 @@ WholeGpu::WholeGpu(const Config& config)
   waiting_.reserve(kPriorityLevels);
   short_.reserve(kPriorityLevels);
   for (uint32_t i = 0; i < kPriorityLevels; ++i) {
-    waiting_.emplace_back(Earlier{&due_, &turn_of_});
+    waiting_.emplace_back(Earlier{&rank_, &turn_of_});
     short_.emplace_back(Shorter{&work_, &turn_of_});
   }
 }
@@ -20,6 +20,7 @@ void WholeGpu::on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, 
   if (v >= turn_of_.size()) {
     turn_of_.resize(v + 1);
     due_.resize(v + 1);
+    rank_.resize(v + 1);
     work_.resize(v + 1);
     pauses_.resize(v + 1);
   }
@@ -96,10 +97,14 @@ void WholeGpu::on_usage(uint64_t, VgpuId v, const Usage& usage) {
   if (v == holder_ && clock_[v].backlogged()) work_[v].use(usage.sm_ns);
   if (back) {
     for (VgpuId i = 0; i < due_.size(); ++i)  // a turn may have begun many of these ago
-      if (level(i) == level(v)) due_[i] = std::max(due_[i] - back, -FairClock::kRebaseAt);
+      if (level(i) == level(v)) {
+        due_[i] = std::max(due_[i] - back, -FairClock::kRebaseAt);
+        rank_[i] = std::max(rank_[i] - back, -FairClock::kRebaseAt);
+      }
   }
   if (waiting(v).contains(v)) {  // charged beside the holder
     if (is_off(v, due_[v], quantum(v))) due_[v] = clock_[v].vtime;
+    rank_[v] = rank(v);
     waiting(v).update(v);
   }
 }
@@ -236,7 +241,7 @@ void WholeGpu::decide(uint64_t now_ns, Actions& out) {
 
   if (held_ns(now_ns) >= length_ns) {
     // At equal due times the one that waits goes first: it has waited longer.
-    if (n.before_its_turn || due_[n.vgpu] <= next_due()) {
+    if (n.before_its_turn || rank_[n.vgpu] <= next_due()) {
       if (preempt) budget_.spend();
       return evict(now_ns, n.vgpu, out);
     }
@@ -286,6 +291,7 @@ void WholeGpu::wake_at(uint64_t at_ns, Actions& out) {
 }
 
 void WholeGpu::wait(VgpuId v) {
+  rank_[v] = rank(v);
   waiting(v).push(v);
   if (is_short(v)) short_[level(v)].push(v);
 }
@@ -294,6 +300,14 @@ void WholeGpu::stop_waiting(VgpuId v) {
   waiting(v).remove(v);
   auto& s = short_[level(v)];
   if (s.contains(v)) s.remove(v);
+}
+
+// A turn that ends sooner than its quantum is due as much earlier: those waiting are served in the
+// order in which their turns would end (EEVDF's virtual deadlines).
+int64_t WholeGpu::rank(VgpuId v) const {
+  const uint64_t turn_ns = quantum(v), rest_ns = work_[v].rest / std::max<uint64_t>(sms(), 1);
+  if (pauses_[v].gap_ns == 0 || work_[v].rest == 0 || rest_ns >= turn_ns) return due_[v];
+  return due_[v] - virtual_ns(v, turn_ns - rest_ns);
 }
 
 int64_t WholeGpu::virtual_ns(VgpuId v, uint64_t ns) const {

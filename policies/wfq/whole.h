@@ -10,7 +10,10 @@
 //         short   the known work of a vGPU fits into short_ns() since it became backlogged
 //
 // Rules, each a function of the same name below
-//   next()      the vGPU with the earliest due time runs; an eligible short one goes before it
+//   next()      the vGPU with the earliest rank runs; an eligible short one goes before it, unless
+//               its turn is overdue: it is owed more than a quantum
+//   rank()      the due time; of one that pauses and has less work than a quantum, so much earlier
+//               that turns are in the order of their ends (EEVDF's virtual deadlines)
 //   next_due()  the previous due time plus one quantum; falls back to vtime when they differ by
 //               more than half a quantum. Keeps the order of a round stable.
 //   quantum()   by entitlement: turn_length.h
@@ -82,8 +85,10 @@ class WholeGpu : public Policy {
   virtual void charged(VgpuId, uint64_t /*sm_ns*/) {}
   virtual void changed(VgpuId, const VgpuShare& /*before*/) {}
   virtual void removed(VgpuId) {}
-  virtual void settle(uint64_t, VgpuId) {}                      // brings v's entitlement up to now
-  virtual bool turn_is_overdue(VgpuId) const { return false; }  // v's, before any short one's
+  virtual void settle(uint64_t, VgpuId) {}        // brings v's entitlement up to now
+  virtual bool turn_is_overdue(VgpuId v) const {  // v's, before any short one's
+    return -clock_.lead_sm_ns(v) > static_cast<int64_t>(quantum(v) * sms());
+  }
   // Short v may go before, and end, even an overdue turn.
   virtual bool entitled(VgpuId) const { return false; }
   virtual uint64_t short_ns(VgpuId) const { return length_.least_quantum(); }
@@ -137,10 +142,10 @@ class WholeGpu : public Policy {
  private:
   enum class Gpu : uint8_t { kFree, kHeld, kLingers, kDrains };
   struct Earlier {
-    const std::vector<int64_t>* due;
+    const std::vector<int64_t>* rank;
     const std::vector<uint64_t>* turn_of;
     bool operator()(uint32_t a, uint32_t b) const {
-      const int64_t x = (*due)[a], y = (*due)[b];
+      const int64_t x = (*rank)[a], y = (*rank)[b];
       if (x != y) return x < y;
       // The one that ran last goes last, or an eviction that took no time would be undone.
       const uint64_t s = (*turn_of)[a], t = (*turn_of)[b];
@@ -181,6 +186,7 @@ class WholeGpu : public Policy {
   void stop_waiting(VgpuId v);
   IndexedHeap<Earlier>& waiting(VgpuId v) { return waiting_[level(v)]; }
 
+  int64_t rank(VgpuId v) const;
   int64_t virtual_ns(VgpuId v, uint64_t ns) const;
   bool is_off(VgpuId v, int64_t due, uint64_t turn_ns) const;
 
@@ -194,6 +200,7 @@ class WholeGpu : public Policy {
   }
 
   std::vector<int64_t> due_;                   // vtime at which each one's turn is due
+  std::vector<int64_t> rank_;                  // of the waiting: rank()
   std::vector<uint64_t> turn_of_;              // number of each one's last turn; 0: none
   std::vector<IndexedHeap<Earlier>> waiting_;  // by priority: backlogged and not the holder
   std::vector<IndexedHeap<Shorter>> short_;    // of these, the short ones that may be eligible

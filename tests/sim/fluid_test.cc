@@ -33,7 +33,7 @@ struct FluidCase {
   }
   // What each was served, in ms of the whole GPU.
   std::vector<double> served(uint64_t end_ms) const {
-    const Fluid f = fluid_reference(w, offered, work, end_ms * kOneMs, 0, 100'000);
+    const Fluid f = fluid_reference(w, offered, work, 1, end_ms * kOneMs, 0, 100'000);
     EXPECT_TRUE(f.complete);
     std::vector<double> ms;
     for (const double x : f.served) ms.push_back(x / kSms / kOneMs);
@@ -127,7 +127,7 @@ TEST(Fluid, HostTimeIsNotBacklog) {
 TEST(Fluid, TooManyStepsAreNotHalfAnAnswer) {
   FluidCase c;
   c.add(1, 1, {0});
-  const Fluid f = fluid_reference(c.w, c.offered, c.work, 100 * kOneMs, 0, 10);
+  const Fluid f = fluid_reference(c.w, c.offered, c.work, 1, 100 * kOneMs, 0, 10);
   EXPECT_FALSE(f.complete);
   EXPECT_TRUE(f.served.empty());
 }
