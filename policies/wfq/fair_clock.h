@@ -84,9 +84,14 @@ class FairClock {
 
   // What becomes of a credit while its owner is away.
   enum class Credit : uint8_t { kDecays, kStays };
-  explicit FairClock(const Config& config, Credit credit = Credit::kDecays)
+  // Whether who turns idle with a debt still counts in V. Not on time slices, where all of a round
+  // are served at once and a debt is a slice at most.
+  enum class Debt : uint8_t { kCounts, kLeaves };
+  explicit FairClock(const Config& config, Credit credit = Credit::kDecays,
+                     Debt debt = Debt::kCounts)
       : keeps_credit_(config.short_gap_ns > 0),
         decays_(credit == Credit::kDecays),
+        debts_count_(debt == Debt::kCounts),
         credit_(std::min(kMaxUsage, config.max_quantum_ns * config.machine.sm_count)),
         levels_(kPriorityLevels, Level(&vgpus_)) {}
   FairClock(const FairClock&) = delete;
@@ -130,7 +135,7 @@ class FairClock {
       enter(g);
     } else if (g.lag < 0 && !moved) {
       place(g, g.lag);
-      if (level(g).busy > 0) owe(v);
+      if (level(g).busy > 0 && debts_count_) owe(v);
     }
     settle(g.share.priority);
   }
@@ -309,8 +314,9 @@ class FairClock {
     l.go(g.share.weight);
     g.state = State::kInDebt;
     l.in_debt.push(v);
-    if (g.lag >= 0) pay_off(v);
-    if (l.busy == 0) {
+    if (g.lag >= 0 || !debts_count_) pay_off(v);
+    if (l.busy == 0 && !debts_count_) l.set_last(now);
+    if (l.busy == 0 && debts_count_) {
       // All that was asked for has been served: nobody owes anybody anything.
       int64_t last = std::max(now, g.vtime);
       while (!l.in_debt.empty()) {
@@ -361,7 +367,7 @@ class FairClock {
     return back;
   }
 
-  const bool keeps_credit_, decays_;
+  const bool keeps_credit_, decays_, debts_count_;
   const uint64_t credit_;
   std::vector<Vgpu> vgpus_;
   std::vector<Level> levels_;

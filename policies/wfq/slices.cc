@@ -45,7 +45,7 @@ class WfqSlices final : public Policy {
  public:
   explicit WfqSlices(const Config& config)
       : config_(config),
-        clock_(with_credit(config), FairClock::Credit::kStays),
+        clock_(with_credit(config), FairClock::Credit::kStays, FairClock::Debt::kLeaves),
         handover_ns_(static_cast<double>(config.machine.handover_ns)) {}
   std::string_view name() const override { return "wfq"; }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// SrtCredits: by what right the vGPUs of wfq-srt (wfq_srt.cc) go before others, and what those have
-// missed. Pure; wfq's own, called from its thread. Units: ns, and SM-ns of GPU time.
+// SrtCredits: by what right short work goes before that of others, and what those have missed: of a
+// vGPU of wfq its sure credit and what it has missed, of one of wfq-srt its credit too. Pure;
+// wfq's own, called from its thread. Units: ns, and SM-ns of GPU time.
 //
 //   - A credit grows with the vGPU's share of the time, pauses included, up to `most`, and is paid
 //     from for all use. (Its lead over V would say so too, if V did not move whenever somebody
@@ -14,7 +15,7 @@
 //     been missed is never cut: `most` shrinks with the number of backlogged vGPUs, and cut by it
 //     a saturating vGPU never got there (it starved beside 28 sleepers).
 //   - A sure credit is the same against all vGPUs of the level, backlogged or not. Together they
-//     are never more than there is: what they pay for may go before one that has missed its share,
+//     are never more than there is: what they pay for may go before one that is owed a quantum,
 //     and that still has its own sure share. So one that uses little is never kept waiting for a
 //     whole turn by those that use much.
 #pragma once
@@ -66,6 +67,7 @@ class SrtCredits {
   }
   double operator[](VgpuId v) const { return of_[v].sm_ns; }
   double sure(VgpuId v) const { return of_[v].sure; }
+
   bool has_waited(VgpuId v, double most_sm_ns) const {
     return of_[v].missed >= kPatience * most_sm_ns;
   }

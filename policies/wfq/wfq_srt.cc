@@ -13,10 +13,7 @@
 //   shorter()           of two short ones the shorter holds the GPU, if that saves a hand-over
 //   preempt_after_ns()  at once
 //   protect()           a short holder ends what it said, and a little more (nearly_done())
-//   turn_is_overdue()   one that has missed its share for long has a turn before any short one
-//   entitled()          except a short one within its sure share, which all can have at once
 #include "policies/parts/share_tree.h"
-#include "policies/wfq/srt_credit.h"
 #include "policies/wfq/whole.h"
 
 namespace sluice::policy {
@@ -24,38 +21,12 @@ namespace {
 
 class WfqSrt final : public WholeGpu {
  public:
-  explicit WfqSrt(const Config& config) : WholeGpu(config), credits_(config.machine.sm_count) {}
+  explicit WfqSrt(const Config& config) : WholeGpu(config) {}
   std::string_view name() const override { return "wfq-srt"; }
 
  private:
   static constexpr uint64_t kTargets = 4;
 
-  void added(uint64_t now_ns, VgpuId v) override {
-    credits_.add(now_ns, v, clock_[v].share, most(v));
-  }
-  void removed(VgpuId v) override { credits_.remove(clock_[v].share); }
-  void charged(VgpuId v, uint64_t sm_ns) override {
-    credits_.pay(v, level(v), static_cast<double>(sm_ns));
-  }
-  void changed(VgpuId v, const VgpuShare& before) override {
-    credits_.change(v, before, clock_[v].share);
-  }
-  void settle(uint64_t now_ns, VgpuId v) override {
-    const VgpuShare& share = clock_[v].share;
-    const bool backlogged = clock_[v].backlogged();
-    const int64_t others = clock_.weight(share.priority) - (backlogged ? share.weight : 0);
-    const double part =
-        static_cast<double>(share.weight) / static_cast<double>(others + share.weight);
-    credits_.earn(now_ns, v, share, part, backlogged, most(v));
-  }
-  // Patience is by entitlement: a light vGPU would take minutes to miss what a heavy one does.
-  bool turn_is_overdue(VgpuId v) const override {
-    if (WholeGpu::turn_is_overdue(v)) return true;
-    const VgpuShare& share = clock_[v].share;
-    const auto weights = static_cast<double>(std::max<int64_t>(clock_.weight(share.priority), 1));
-    const double of_equal = share.weight * clock_.busy(share.priority) / weights;
-    return credits_.has_waited(v, most(v) * std::min(of_equal, 1.0));
-  }
   uint64_t short_ns(VgpuId v) const override {
     const uint64_t all_ns = kTargets * config_.latency_target_ns;
     const uint64_t each_ns = all_ns / std::max(clock_.busy(level(v)), 1u);
@@ -71,9 +42,6 @@ class WfqSrt final : public WholeGpu {
     if (latency(v) == LatencyClass::kLow) return WholeGpu::eligible(v);
     return credits_[v] >= static_cast<double>(work_[v].rest);
   }
-  bool entitled(VgpuId v) const override {
-    return credits_.sure(v) >= static_cast<double>(work_[v].rest);
-  }
   bool shorter(const Next& n) const override {
     return n.before_its_turn && work_[n.vgpu].rest + handover_ns() * sms() < work_[holder_].rest;
   }
@@ -83,9 +51,6 @@ class WfqSrt final : public WholeGpu {
     const uint64_t rest_ns = std::max(rest_of_holder_ns(), handover_ns());
     return std::max(length_ns, held_ns(now_ns) + rest_ns + TurnLength::kTickNs);
   }
-  double most(VgpuId v) const { return static_cast<double>(short_ns(v) * sms()); }
-
-  SrtCredits credits_;
 };
 
 }  // namespace

@@ -4,7 +4,11 @@
 namespace sluice::policy {
 
 WholeGpu::WholeGpu(const Config& config)
-    : config_(config), clock_(config), length_(config), budget_(config.handover_loss) {
+    : config_(config),
+      clock_(config),
+      credits_(config.machine.sm_count),
+      length_(config),
+      budget_(config.handover_loss) {
   waiting_.reserve(kPriorityLevels);
   short_.reserve(kPriorityLevels);
   for (uint32_t i = 0; i < kPriorityLevels; ++i) {
@@ -28,7 +32,7 @@ void WholeGpu::on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, 
   due_[v] = clock_[v].vtime;
   work_[v] = {};
   pauses_[v] = {};
-  added(now_ns, v);
+  credits_.add(now_ns, v, share, most(v));
 }
 
 void WholeGpu::on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) {
@@ -37,7 +41,7 @@ void WholeGpu::on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share
   settle(now_ns, v);
   const VgpuShare before = clock_[v].share;
   clock_.change(v, share);
-  changed(v, before);
+  credits_.change(v, before, clock_[v].share);
   due_[v] = clock_[v].vtime;
   if (v == holder_) overrun_ns_ = 0;
   if (waits) wait(v);
@@ -46,7 +50,7 @@ void WholeGpu::on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share
 
 void WholeGpu::on_vgpu_removed(uint64_t, VgpuId v, Actions&) {
   SLUICE_CHECK(v != holder_ && !clock_[v].backlogged());
-  removed(v);
+  credits_.remove(clock_[v].share);
   clock_.remove(v);
 }
 
@@ -92,7 +96,7 @@ void WholeGpu::on_idle(uint64_t now_ns, VgpuId v, Actions& out) {
 
 void WholeGpu::on_usage(uint64_t, VgpuId v, const Usage& usage) {
   const int64_t back = clock_.charge(v, usage.sm_ns);
-  charged(v, usage.sm_ns);
+  credits_.pay(v, level(v), static_cast<double>(usage.sm_ns));
   if (!clock_[v].backlogged()) pauses_[v].charged_sm_ns += usage.sm_ns;
   if (v == holder_ && clock_[v].backlogged()) work_[v].use(usage.sm_ns);
   if (back) {
@@ -148,6 +152,15 @@ WholeGpu::Next WholeGpu::next() {
     return {first};
   }
   return {};
+}
+
+// Patience is by entitlement: a light vGPU would take minutes to miss what a heavy one does.
+bool WholeGpu::turn_is_overdue(VgpuId v) const {
+  if (-clock_.lead_sm_ns(v) > static_cast<int64_t>(quantum(v) * sms())) return true;
+  const VgpuShare& share = clock_[v].share;
+  const auto weights = static_cast<double>(std::max<int64_t>(clock_.weight(share.priority), 1));
+  const double of_equal = share.weight * clock_.busy(share.priority) / weights;
+  return credits_.has_waited(v, most(v) * std::min(of_equal, 1.0));
 }
 
 // The shortest of those that are entitled to go before an overdue turn.
@@ -252,7 +265,15 @@ void WholeGpu::decide(uint64_t now_ns, Actions& out) {
   wake_at(turn_start_ns_ + length_ns, out);
 }
 
-// next() asks by these what has been missed.
+void WholeGpu::settle(uint64_t now_ns, VgpuId v) {
+  const VgpuShare& share = clock_[v].share;
+  const bool backlogged = clock_[v].backlogged();
+  const int64_t others = clock_.weight(share.priority) - (backlogged ? share.weight : 0);
+  const double part =
+      static_cast<double>(share.weight) / static_cast<double>(others + share.weight);
+  credits_.earn(now_ns, v, share, part, backlogged, most(v));
+}
+
 void WholeGpu::settle_holder_and_first(uint64_t now_ns) {
   if (holder_ != kNoVgpu) settle(now_ns, holder_);
   for (uint32_t i = kPriorityLevels; i-- > 0;)

@@ -11,7 +11,10 @@
 //
 // Rules, each a function of the same name below
 //   next()      the vGPU with the earliest rank runs; an eligible short one goes before it, unless
-//               its turn is overdue: it is owed more than a quantum
+//               its turn is overdue: it is owed more than a quantum, or has missed its share for
+//               long (srt_credit.h)
+//   entitled()  except one within its sure share, which all can have at once: it goes
+//               before, and ends, even an overdue turn
 //   rank()      the due time; of one that pauses and has less work than a quantum, so much earlier
 //               that turns are in the order of their ends (EEVDF's virtual deadlines)
 //   next_due()  the previous due time plus one quantum; falls back to vtime when they differ by
@@ -50,6 +53,7 @@
 #include "policies/wfq/fair_clock.h"
 #include "policies/wfq/known_work.h"
 #include "policies/wfq/preempt_budget.h"
+#include "policies/wfq/srt_credit.h"
 #include "policies/wfq/turn_length.h"
 
 namespace sluice::policy {
@@ -81,16 +85,6 @@ class WholeGpu : public Policy {
   explicit WholeGpu(const Config& config);
 
   // ---- where wfq-srt differs ------------------------------------------------------------------
-  virtual void added(uint64_t, VgpuId) {}
-  virtual void charged(VgpuId, uint64_t /*sm_ns*/) {}
-  virtual void changed(VgpuId, const VgpuShare& /*before*/) {}
-  virtual void removed(VgpuId) {}
-  virtual void settle(uint64_t, VgpuId) {}        // brings v's entitlement up to now
-  virtual bool turn_is_overdue(VgpuId v) const {  // v's, before any short one's
-    return -clock_.lead_sm_ns(v) > static_cast<int64_t>(quantum(v) * sms());
-  }
-  // Short v may go before, and end, even an overdue turn.
-  virtual bool entitled(VgpuId) const { return false; }
   virtual uint64_t short_ns(VgpuId) const { return length_.least_quantum(); }
   virtual bool nearly_done(VgpuId) const { return false; }
   virtual bool eligible(VgpuId v) const {
@@ -107,6 +101,8 @@ class WholeGpu : public Policy {
 
   // ---- rules ----------------------------------------------------------------------------------
   Next next();
+  bool turn_is_overdue(VgpuId v) const;
+  bool entitled(VgpuId v) const { return credits_.sure(v) >= static_cast<double>(work_[v].rest); }
   int64_t next_due() const;
   uint64_t quantum(VgpuId v) const;
   uint64_t correct(uint64_t turn_ns) const;
@@ -135,6 +131,7 @@ class WholeGpu : public Policy {
 
   const Config config_;
   FairClock clock_;
+  SrtCredits credits_;
   TurnLength length_;
   std::vector<KnownWork> work_;
   VgpuId holder_ = kNoVgpu;
@@ -176,6 +173,8 @@ class WholeGpu : public Policy {
   static constexpr uint64_t kLongestGapNs = 4'000'000;  // that a mean remembers
 
   void decide(uint64_t now_ns, Actions& out);
+  void settle(uint64_t now_ns, VgpuId v);  // brings v's credits up to now
+  double most(VgpuId v) const { return static_cast<double>(short_ns(v) * sms()); }
   void settle_holder_and_first(uint64_t now_ns);
   VgpuId entitled_short(uint32_t level) const;
   void begin(uint64_t now_ns, VgpuId v, Actions& out);
