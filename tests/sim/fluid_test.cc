@@ -31,14 +31,19 @@ struct FluidCase {
     offered.push_back({.arrivals_ns = std::move(arrivals_ms), .thinks_ns = {}, .works = {}});
     return w.programs.back();
   }
+  // What there is so far runs once.
+  void programs_once() {
+    for (Program& p : w.programs) p.runs = 1;
+  }
   // What each was served, in ms of the whole GPU.
   std::vector<double> served(uint64_t end_ms) const {
-    const Fluid f = fluid_reference(w, offered, work, 1, end_ms * kOneMs, 0, 100'000);
+    const Fluid f = fluid_reference(w, offered, work, capacity, end_ms * kOneMs, 0, 100'000);
     EXPECT_TRUE(f.complete);
     std::vector<double> ms;
     for (const double x : f.served) ms.push_back(x / kSms / kOneMs);
     return ms;
   }
+  double capacity = 1;
   std::function<double(uint32_t, uint32_t, uint64_t)> work = [this](uint32_t, uint32_t k,
                                                                     uint64_t) {
     const Kernel& kernel = w.kernels[k];
@@ -56,6 +61,16 @@ TEST(Fluid, SaturatingShareByWeight) {
   c.add(3, 1, {0});
   c.add(1, 1, {0});
   expect_ms(c.served(100), {75, 25});
+}
+
+// A light one has all that it asks for; what is lost is missed by who always has work.
+TEST(Fluid, LostCapacityIsNobodysShare) {
+  FluidCase c;
+  c.add(1, 10, {0});
+  c.programs_once();
+  c.add(1, 1, {0});
+  c.capacity = 0.8;
+  expect_ms(c.served(100), {10, 70});
 }
 
 // 10 ms of work at half the GPU end after 20 ms; then the other has it alone.
