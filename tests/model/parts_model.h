@@ -9,7 +9,7 @@
 // With `keeps`, sluiced may let launches stay on the SMs of the new set, and the worker may bring
 // that about (a second grid on SMs that were won) or ask for the whole recall. With crashes, A's
 // worker dies once at any step, or sluiced does and comes back. A proxy's look at the evict word is
-// one step; why it may be: CudaStreams::look_at_sms.
+// one step; why it may be: BlockConfinement::check_sms.
 //
 // The rest of the protocol (demand, contended, heartbeats) is gate_model.h's. Launches are counted;
 // with `endless` one runs until it is evicted, as a kernel without end would.

@@ -14,7 +14,7 @@
 // place of IADD3 (sm_90), and its tasks took 1.24 of the original's time; with this it builds the
 // original's loop.
 //
-// The launcher (mediator/worker/launch/windows.cc) puts windows into two streams in turn, so that
+// The launcher (mediator/worker/launch/windows.h) puts windows into two streams in turn, so that
 // the next one waits in the hardware and takes every place that the one before leaves: kernel
 // slicing without its gaps. It paces itself by their ends. Windows of one launch overlap, and
 // blocks of a later one may come onto the GPU before the last ones of an earlier one: not for tasks

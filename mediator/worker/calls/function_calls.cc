@@ -69,7 +69,7 @@ CUresult GenericCalls::cuFuncSetAttribute(FunctionHandle handle, CUfunction_attr
   CUresult r = s.api.cuFuncSetAttribute(f->original, attribute, value);
   if (r != CUDA_SUCCESS || !f->clone) return r;
   // The clones follow; their dynamic shared memory has room for the slots besides, and is raised
-  // when it is launched (CudaStreams::variant_of), so here only what the program lowers or else
+  // when it is launched (LaunchPlanner::variant_of), so here only what the program lowers or else
   // sets.
   if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
     for (CUfunction clone : clones_of(*f)) (void)s.api.cuFuncSetAttribute(clone, attribute, value);

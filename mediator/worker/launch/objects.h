@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a session's handles stand for, and what its streams have queued. Plain structures that hold
-// driver objects; who calls the driver with them are the files of calls/ and
-// launch/cuda_streams.cc.
+// driver objects; who calls the driver with them are the files of calls/ and launch/.
 //
 // Owned by the session's handle table and, while work is queued, by that work (shared_ptr).
 // Fields say which lock guards them; what says nothing is fixed once the object is made. "Session
@@ -224,9 +223,9 @@ struct LaunchRequest {
   uint64_t ready_ns = 0;          // when it was asked for
 };
 
-// How the launch will run. Chosen when it is submitted to its stream (CudaStreams::plan), and where
-// the GPU is shared by SMs again when it is first issued (CudaStreams::fit_to); the same for all
-// its submissions from then on.
+// How the launch will run. Chosen when it is submitted to its stream (LaunchPlanner::plan), and
+// where the GPU is shared by SMs again when it is first issued (LaunchPlanner::fit_to); the same
+// for all its submissions from then on.
 struct LaunchPlan {
   uint32_t tasks = 0;
   Geometry geometry;           // on the whole GPU
@@ -268,16 +267,17 @@ struct Submission {
   uint64_t evict_word = 0;     // the newest that was put into its control block
 };
 
-// The windows of a submission of form kWindows.
-//
-//   open    windows may follow, or the launch before it is not known to be done; closed by the last
-//           one then, or by an eviction
+// The windows of a submission of form kWindows: windows.h has the table of states.
+enum class WindowsState : uint8_t { kNone, kFeeding, kAllQueued, kClosed };
 struct LaunchWork;
 struct SubmissionWindows {
+  WindowsState state = WindowsState::kNone;
   WindowPace pace;                   // when the next one follows
   GridWindows rest;                  // what is not queued yet
   const LaunchWork* pred = nullptr;  // the launch before it, kept by the engine; null: it is done
-  bool open = false;
+
+  // Nothing may be put behind it in its stream yet.
+  bool open() const { return state == WindowsState::kFeeding || state == WindowsState::kAllQueued; }
 };
 
 struct LaunchWork : Work {

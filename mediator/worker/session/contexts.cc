@@ -110,7 +110,7 @@ CUresult WorkerSession::open_context(CUcontext cu, CUdevice device, bool primary
                                             static_cast<uint32_t>(c->multiprocessors));
   if (setup.start.spatial_sms != 0 && setup.start.green_contexts != 0 && primary)
     c->greens = std::make_shared<GreenContexts>(api, device, c->transfers, setup.start.spatial_sms,
-                                                streams.green);
+                                                streams.confinement().green);
   SmSet barred;
   CUdeviceptr first = 0;  // so that the first launches need not wait
   if ((r = c->lefts->take(&first, &barred)) != CUDA_SUCCESS) return r;

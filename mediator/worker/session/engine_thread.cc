@@ -42,9 +42,9 @@ void WorkerSession::publish_counters() {
   publish(h.opaque_launches, c.opaque);
   publish(h.narrowed, c.narrowed);
   publish(h.grown, c.grown);
-  publish(h.green_launches, streams.green.launches);
-  publish(h.green_contexts, streams.green.made);
-  publish(h.part_launches, streams.green.parts);
+  publish(h.green_launches, streams.confinement().green.launches);
+  publish(h.green_contexts, streams.confinement().green.made);
+  publish(h.part_launches, streams.confinement().green.parts);
 }
 
 void WorkerSession::after_engine() {

@@ -67,9 +67,9 @@ WorkerSession::WorkerSession(SessionSetup session_setup, SessionLimits session_l
       submit_(submit_ring(setup.region, setup.start.slot),
               Bell::for_eventfd(setup.fds[wp::kWakeFd].get())) {
   wp::Start& start = setup.start;
-  if (start.spatial_sms != 0) streams.expect_parts();
-  if (start.turns_by_priority != 0) streams.expect_turns();
-  streams.make_green = [this](std::shared_ptr<ContextObject> c) {
+  if (start.spatial_sms != 0) streams.planner().expect_parts();
+  if (start.turns_by_priority != 0) streams.planner().expect_turns();
+  streams.confinement().make_green = [this](std::shared_ptr<ContextObject> c) {
     jobs.post([this, c] { make_green_context(c); });
   };
   static_assert(kChargeKinds == SLUICE_MEMORY_KINDS);

@@ -7,44 +7,26 @@
 
 namespace sluice::worker {
 
-bool is_sticky(CUresult result) {
-  switch (result) {
-    case CUDA_ERROR_ECC_UNCORRECTABLE:
-    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
-    case CUDA_ERROR_CONTAINED:
-    case CUDA_ERROR_ILLEGAL_ADDRESS:
-    case CUDA_ERROR_LAUNCH_TIMEOUT:
-    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
-    case CUDA_ERROR_ASSERT:
-    case CUDA_ERROR_HARDWARE_STACK_ERROR:
-    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
-    case CUDA_ERROR_MISALIGNED_ADDRESS:
-    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
-    case CUDA_ERROR_INVALID_PC:
-    case CUDA_ERROR_LAUNCH_FAILED:
-    case CUDA_ERROR_UNKNOWN:
-      return true;
-    default:
-      return false;
-  }
-}
-
 StreamEngine::StreamEngine(EngineDriver& driver, Gate& gate, EngineLimits limits)
-    : driver_(driver), gate_(gate), limits_(limits) {}
+    : driver_(driver),
+      gate_(gate),
+      limits_(limits),
+      demand_(gate),
+      opaque_(limits.opaque_depth, limits.opaque_contended_ns) {}
 
 StreamId StreamEngine::add_stream(ContextId context, StreamKind kind) {
   auto stream = std::make_unique<Stream>();
   stream->id = next_stream_++;
   stream->context = context;
   stream->kind = kind;
-  by_id_[stream->id] = stream.get();
-  streams_.push_back(std::move(stream));
-  return streams_.back()->id;
+  streams_.by_id[stream->id] = stream.get();
+  streams_.all.push_back(std::move(stream));
+  return streams_.all.back()->id;
 }
 
 StreamEngine::Stream& StreamEngine::at(StreamId id) {
-  auto it = by_id_.find(id);
-  SLUICE_CHECK(it != by_id_.end() && !it->second->removed);
+  auto it = streams_.by_id.find(id);
+  SLUICE_CHECK(it != streams_.by_id.end() && !it->second->removed);
   return *it->second;
 }
 
@@ -53,8 +35,8 @@ void StreamEngine::remove_stream(StreamId id) {
   s.removed = true;
   if (!s.ops.empty() || s.lingers) return;  // settle() or linger() reaps it
   driver_.drained(id);
-  by_id_.erase(id);
-  std::erase_if(streams_, [id](const auto& x) { return x->id == id; });
+  streams_.by_id.erase(id);
+  std::erase_if(streams_.all, [id](const auto& x) { return x->id == id; });
 }
 
 StreamEngine::Op& StreamEngine::append(Stream& s, OpKind kind, std::shared_ptr<Work> work,
@@ -65,7 +47,7 @@ StreamEngine::Op& StreamEngine::append(Stream& s, OpKind kind, std::shared_ptr<W
   op.token = token;
   op.work = std::move(work);
   ++queued_;
-  demand_appended(s, op);
+  demand_.appended(s, op);
   if (op.is_launch()) {
     ++counters_.launches;
     if (kind == OpKind::kOpaque) ++counters_.opaque;
@@ -86,7 +68,7 @@ void StreamEngine::submit(StreamId stream, OpKind kind, std::shared_ptr<Work> wo
   // An operation that failed to issue may already be complete and may have held others.
   if (!s.ops.empty() && s.ops.front().state == State::kFailed) settle(now_ns);
   if (pending_error_ != CUDA_SUCCESS) fail(pending_error_, now_ns);
-  update_demand();
+  demand_.update(streams_);
 }
 
 std::shared_ptr<EventRecord> StreamEngine::submit_record(StreamId stream,
@@ -120,7 +102,7 @@ void StreamEngine::submit_wait(StreamId stream, std::shared_ptr<EventRecord> rec
   Op& op = append(s, OpKind::kWait, nullptr, 0);
   if (record && !record->complete) {
     s.waits.emplace_back(op.seq, record);
-    demand_stale_ = program_ops_ != 0;
+    demand_.wait_appended();
   }
   op.record = std::move(record);
   settle(now_ns);
@@ -130,7 +112,7 @@ bool StreamEngine::clear_across(const Stream& s, uint64_t seq) const {
   if (s.kind == StreamKind::kNonBlocking) return true;
   const StreamKind other =
       s.kind == StreamKind::kLegacy ? StreamKind::kBlocking : StreamKind::kLegacy;
-  for (const auto& t : streams_) {
+  for (const auto& t : streams_.all) {
     if (t->context != s.context || t->kind != other || t->ops.empty()) continue;
     if (t->ops.front().seq < seq) return false;
   }
@@ -159,8 +141,7 @@ bool StreamEngine::collect(Stream& s, uint64_t now_ns) {
     Flight& flight = op.flight;
     flight.pred.reset();
     if (op.kind == OpKind::kOpaque) {
-      --opaque_in_flight_;
-      opaque_expected_ns_ -= opaque_ns(*op.work);
+      opaque_.remove(driver_.expected_ns(*op.work));
       driver_.opaque_ended(*op.work, gate_.contended(), now_ns);
     }
     if (op.is_launch()) gate_.leave(now_ns, flight.confinement != Confinement::kNone, flight.grant);
@@ -242,7 +223,7 @@ void StreamEngine::finish(Stream& s, CUresult status) {
   --queued_;
   if (status == CUDA_SUCCESS) status = op.status;
   if (op.is_launch() && error_ == CUDA_SUCCESS) ++counters_.launches_done;
-  demand_finished(s, op);
+  demand_.finished(s, op);
   if (s.flow == Flow::kBlocked && op.kind == OpKind::kValueWait) s.flow = Flow::kFlowing;
   if (op.kind == OpKind::kRecord) {
     op.record->complete = true;
@@ -328,18 +309,13 @@ void StreamEngine::reach(Op& op) {
 bool StreamEngine::may_submit(const Stream& s, const Op& op) const {
   if (s.queue.length() >= limits_.stream_depth) return false;
   if (op.kind != OpKind::kLaunch && s.launches_issued != 0) return false;
-  return op.kind != OpKind::kOpaque || opaque_may_go(*op.work);
-}
-
-// One whose length is not known counts as long as all that may be in flight.
-uint64_t StreamEngine::opaque_ns(const Work& work) const {
-  const uint64_t ns = driver_.expected_ns(work);
-  return ns == 0 ? limits_.opaque_contended_ns : std::min(ns, limits_.opaque_contended_ns);
+  return op.kind != OpKind::kOpaque ||
+         opaque_.allows(driver_.expected_ns(*op.work), gate_.contended());
 }
 
 uint64_t StreamEngine::expected_end_ns() const {
   uint64_t first_ns = 0;
-  for (const auto& s : streams_) {
+  for (const auto& s : streams_.all) {
     uint64_t end_ns = 0;
     for (size_t i = s->ended; i < s->next; ++i) {
       const Op& op = s->ops[i];
@@ -351,14 +327,6 @@ uint64_t StreamEngine::expected_end_ns() const {
     if (end_ns != 0) first_ns = first_ns == 0 ? end_ns : std::min(first_ns, end_ns);
   }
   return first_ns;
-}
-
-bool StreamEngine::opaque_may_go(const Work& work) const {
-  if (opaque_in_flight_ == 0) return true;
-  if (opaque_in_flight_ >= limits_.opaque_depth) return false;
-  return !gate_.contended() ||
-         (limits_.opaque_contended_ns != 0 &&
-          opaque_expected_ns_ + opaque_ns(work) <= limits_.opaque_contended_ns);
 }
 
 // Counts a launch in flight under the grant. False: it is held.
@@ -382,8 +350,7 @@ CUresult StreamEngine::to_driver(Stream& s, Op& op, bool* pieces, uint64_t now_n
   const CUresult status = driver_.issue(s.id, op.kind, *op.work, now_ns);
   if (status != CUDA_SUCCESS) return status;
   if (op.kind == OpKind::kOpaque) {
-    ++opaque_in_flight_;
-    opaque_expected_ns_ += opaque_ns(*op.work);
+    opaque_.add(driver_.expected_ns(*op.work));
   }
   if (op.kind == OpKind::kValueWait) s.flow = Flow::kBlocked;
   return CUDA_SUCCESS;
@@ -483,28 +450,28 @@ void StreamEngine::settle(uint64_t now_ns) {
   while (progress && pending_error_ == CUDA_SUCCESS) {
     progress = false;
     held_by_gate_ = waits_for_hardware_ = false;
-    for (auto& s : streams_) {
+    for (auto& s : streams_.all) {
       collect(*s, now_ns);
       progress |= retire(*s, now_ns);
       progress |= feed(*s, now_ns);
     }
     // What was evicted goes first, in every stream, then what is new.
-    for (auto& s : streams_) progress |= advance(*s, true, now_ns);
-    for (auto& s : streams_) {
+    for (auto& s : streams_.all) progress |= advance(*s, true, now_ns);
+    for (auto& s : streams_.all) {
       progress |= advance(*s, false, now_ns);
       mark_if_due(*s, now_ns);
     }
   }
   settling_ = false;
   retrying_ = false;
-  for (const auto& s : streams_) retrying_ |= s->draining() && s->retry_ns != 0;
+  for (const auto& s : streams_.all) retrying_ |= s->draining() && s->retry_ns != 0;
   gate_.set_keeps(how_kept());
   if (pending_error_ != CUDA_SUCCESS) return fail(pending_error_, now_ns);
-  update_demand();
-  std::erase_if(streams_, [this](const auto& s) {
+  demand_.update(streams_);
+  std::erase_if(streams_.all, [this](const auto& s) {
     if (!s->removed || !s->ops.empty()) return false;
     driver_.drained(s->id);
-    by_id_.erase(s->id);
+    streams_.by_id.erase(s->id);
     return true;
   });
 }

@@ -21,120 +21,18 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <memory>
-#include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "abi/cuda_driver.h"
-#include "mediator/worker/streams/driver_queue.h"
+#include "mediator/worker/streams/demand.h"
+#include "mediator/worker/streams/engine_driver.h"
+#include "mediator/worker/streams/engine_stream.h"
 #include "mediator/worker/streams/gate.h"
+#include "mediator/worker/streams/opaque_limit.h"
 #include "mediator/worker/streams/operation.h"
 
 namespace sluice::worker {
-
-enum class StreamKind {
-  kLegacy,       // CUDA's NULL stream: ordered against every blocking stream of its context
-  kBlocking,     // cuStreamCreate(CU_STREAM_DEFAULT)
-  kNonBlocking,  // CU_STREAM_NON_BLOCKING
-};
-
-// How a physical launch that has ended left its logical launch.
-enum class LaunchEnd {
-  kDone,    // every task has run
-  kLeft,    // tasks are left
-  kStuck,   // tasks are left, none was run, and no eviction asked for that
-  kNoRoom,  // the same, of a launch that is kept to a part of the SMs: none of its blocks came
-            // there
-  kWave,    // tasks are left that found no room on its part of the SMs; the others have run, and
-            // nobody asked it to leave
-  kFault    // it is unknown; the session's GPU work is over
-};
-
-// The driver as the engine sees it. Each call is quick and made under the owner's lock. CUresults
-// other than CUDA_SUCCESS: is_sticky() ones end the session's GPU work, others that operation.
-class EngineDriver {
- public:
-  virtual ~EngineDriver() = default;
-  // How `work`, a kLaunch or kOpaque that is given to the driver next, will be kept to the SMs of
-  // `grant`.
-  virtual Confinement confine(StreamId, OpKind kind, Work&, const Grant& grant, uint64_t now_ns) {
-    (void)grant, (void)now_ns;
-    return kind == OpKind::kLaunch ? Confinement::kBlocks : Confinement::kNone;
-  }
-  // A launch of the stream had better be held for a little while: then the hardware will confine
-  // it.
-  virtual bool wait_for_hardware(StreamId, const Grant& grant, uint64_t now_ns) {
-    (void)grant, (void)now_ns;
-    return false;
-  }
-  // Queues a physical launch on the SMs of `grant`. `pred`: its leaders must find this one done
-  // before they fetch; null: nothing to wait for. `again`: the logical launch has been queued
-  // before.
-  virtual CUresult launch(StreamId stream, Work& work, const Grant& grant, const Work* pred,
-                          bool again, uint64_t now_ns) = 0;
-  // `work`, a kLaunch, is queued piece by piece: after launch() until more() has found it whole
-  // nothing may be put behind it, and its stream's end is not its own.
-  virtual bool comes_in_pieces(const Work&) const { return false; }
-  // `work`'s blocks stay on their SMs until they are evicted, and somebody wants to know that.
-  virtual bool stays_on_sms(const Work&) const { return false; }
-  // What `work`, a kOpaque, takes on the GPU; 0: not known. And since when the driver has it.
-  virtual uint64_t expected_ns(const Work&) const { return 0; }
-  virtual uint64_t issued_ns(const Work&) const { return 0; }
-  virtual void opaque_ended(Work&, bool contended, uint64_t now_ns) {
-    (void)contended, (void)now_ns;
-  }
-  // Queues what may follow of such a launch. `stop`: nothing does, it ends with what is queued;
-  // likewise once its generation has been evicted. *whole: everything that will be is queued.
-  virtual CUresult more(StreamId, Work&, bool stop, uint64_t now_ns, bool* whole) {
-    (void)stop, (void)now_ns;
-    *whole = true;
-    return CUDA_SUCCESS;
-  }
-  // A launch in flight, and a stream that it is in.
-  struct Running {
-    StreamId stream;
-    Work* work;
-  };
-  // The evict word names SMs that these launches, all of them kept to parts, have to leave, `lost`
-  // among them. *left: no block of theirs is on one of `lost`, and none that comes there will begin
-  // a task. Called again until it is so.
-  virtual CUresult narrow(std::span<const Running>, const SmSet& lost, bool* left) {
-    (void)lost, (void)left;
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
-  // Queues a second grid of `work`, which runs on a part and is the only thing in its stream, so
-  // that it goes on on all SMs of `grant`; what comes behind it in the stream waits for both.
-  // NOT_SUPPORTED: it cannot be done for this one.
-  virtual CUresult grow(StreamId, Work&, const Grant& grant, uint64_t now_ns) {
-    (void)grant, (void)now_ns;
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
-  // Queues anything else that the driver has to see.
-  virtual CUresult issue(StreamId stream, OpKind kind, Work& work, uint64_t now_ns) = 0;
-  // Marks the end of what is queued in the driver's stream so far.
-  virtual CUresult mark(StreamId stream, uint64_t* marker) = 0;
-  // CUDA_SUCCESS: reached, and the marker is gone. CUDA_ERROR_NOT_READY: not yet.
-  virtual CUresult query(uint64_t marker) = 0;
-  // Whether everything that was queued in the driver's stream has ended, pieces too;
-  // CUDA_ERROR_NOT_READY: not yet. Other errors: its context is broken, and nothing of it runs.
-  virtual CUresult idle(StreamId) { return CUDA_SUCCESS; }
-  // `work`'s newest physical launch has ended; is the logical launch done?
-  virtual LaunchEnd launch_end(Work& work) = 0;
-  // The operation with this token (not 0) is complete. Must not call back into the engine.
-  virtual void complete(uint64_t token, CUresult status) = 0;
-  // The stream has reached the host function with this token.
-  virtual void reached_host_func(uint64_t token) = 0;
-  // An asynchronous error of an operation that has no token.
-  virtual void async_error(CUresult status) = 0;
-  // A removed stream has nothing left in it.
-  virtual void drained(StreamId stream) = 0;
-};
-
-// Errors after which the context is of no more use: CUDA returns them from every later call.
-bool is_sticky(CUresult result);
 
 struct EngineLimits {
   // Physical launches and operations queued in one driver stream. Deep enough to hide a completion
@@ -225,47 +123,16 @@ class StreamEngine {
   uint64_t expected_end_ns() const;
   // A host function waits for the program.
   bool waits_for_program() const { return host_funcs_waiting_ != 0; }
-  // Launches that are not done and that the GPU alone can bring about: not those behind a host
-  // function or a value that the program has still to provide. It is what the gate reports as
-  // demand, so that a vGPU whose program withholds an answer holds no GPU.
-  uint32_t runnable() const;
+  // Launches that are not done and that the GPU alone can bring about (Demand).
+  uint32_t runnable() const { return demand_.runnable(streams_); }
   size_t queued() const { return queued_; }
   const Counters& counters() const { return counters_; }
 
  private:
   using Op = Operation;
   using State = OpState;
-  // Whether operations of a stream are submitted.
-  //
-  //   flowing <--launch in pieces, whole--> open
-  //      |  ^                                |  the front launch was evicted
-  //      |  +-------- put back <-- draining <-- closing (until the pieces are closed)
-  //      +--value wait submitted, complete--> blocked
-  enum class Flow : uint8_t { kFlowing, kOpen, kClosing, kDraining, kBlocked };
-  struct Stream {
-    StreamId id = 0;
-    ContextId context = 0;
-    StreamKind kind = StreamKind::kNonBlocking;
-    std::deque<Op> ops;            // not complete; the front is the oldest
-    size_t next = 0;               // ops[0..next) are issued or passed
-    size_t ended = 0;              // ops[0..ended) have been accounted as ended
-    uint32_t launches_issued = 0;  // kLaunch among ops[0..next)
-    DriverQueue queue;
-    // Of `ops`, by seq: launches; operations that the program has to complete (kHostFunc,
-    // kValueWait); waits for recordings that are not complete.
-    std::deque<uint64_t> launch_seqs, program_seqs;
-    std::deque<std::pair<uint64_t, std::shared_ptr<EventRecord>>> waits;
-    Flow flow = Flow::kFlowing;
-    uint64_t retry_ns = 0;  // draining: not put back before this
-    bool removed = false;
-    bool lingers = false;  // after a failure: launches may still run in the driver's stream
-    bool open() const { return flow == Flow::kOpen || flow == Flow::kClosing; }
-    bool draining() const { return flow == Flow::kDraining || flow == Flow::kClosing; }
-    void drain() { flow = open() ? Flow::kClosing : Flow::kDraining; }
-    bool drained =
-        false;  // lingers, and the driver's stream is gone; its context's end is waited for
-  };
-
+  using Stream = EngineStream;
+  using Flow = EngineStream::Flow;
   Op& append(Stream& s, OpKind kind, std::shared_ptr<Work> work, uint64_t token);
   Stream& at(StreamId id);
   bool clear_across(const Stream& s, uint64_t seq) const;
@@ -285,35 +152,23 @@ class StreamEngine {
   void put_back(Stream& s);
   void finish(Stream& s, CUresult status);
   void issue_failed(Op& op, CUresult status, uint64_t now_ns);
-  // streams/demand.cc
-  void demand_appended(Stream& s, const Op& op);
-  void demand_finished(Stream& s, const Op& op);
-  void update_demand();
-  std::map<const Stream*, uint64_t> first_stalled() const;
   void linger(uint64_t now_ns);
   void change_sms(uint64_t now_ns);
   bool grow(Stream& s, Op& op, const Grant& to, uint64_t now_ns);
   uint32_t how_kept() const;
-  bool opaque_may_go(const Work& work) const;
-  uint64_t opaque_ns(const Work& work) const;
 
   EngineDriver& driver_;
   Gate& gate_;
   EngineLimits limits_;
-  // Ordered by id, which is the order of creation: relaunches and tests are then deterministic.
-  std::vector<std::unique_ptr<Stream>> streams_;
-  std::unordered_map<StreamId, Stream*> by_id_;
+  EngineStreams streams_;
+  Demand demand_;
+  OpaqueLimit opaque_;
   StreamId next_stream_ = 1;
   uint64_t next_seq_ = 1;
   size_t queued_ = 0;
   uint64_t physical_ = 0;
   uint32_t pacing_ = 0;  // streams that are open
-  uint32_t launches_queued_ = 0;
-  uint32_t program_ops_ = 0;   // in all streams' program_seqs
-  bool demand_stale_ = false;  // the gate's demand has to be counted anew
   uint32_t lingering_ = 0;
-  uint32_t opaque_in_flight_ = 0;
-  uint64_t opaque_expected_ns_ = 0;  // of them together (opaque_ns)
   uint32_t host_funcs_waiting_ = 0;
   bool held_by_gate_ = false;
   bool retrying_ = false;

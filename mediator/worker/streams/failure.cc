@@ -9,10 +9,32 @@
 
 namespace sluice::worker {
 
+bool is_sticky(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_CONTAINED:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_UNKNOWN:
+      return true;
+    default:
+      return false;
+  }
+}
+
 void StreamEngine::fail(CUresult error, uint64_t now_ns) {
   if (error_ != CUDA_SUCCESS) return;
   error_ = error;
-  for (auto& s : streams_) {
+  for (auto& s : streams_.all) {
     // Its own context's error may have ended them; another's has not, nor has one that the engine
     // found itself.
     for (size_t i = s->ended; i < s->next && !s->lingers; ++i)
@@ -29,17 +51,16 @@ void StreamEngine::fail(CUresult error, uint64_t now_ns) {
     }
     if (s->removed && !s->lingers) driver_.drained(s->id);
   }
-  std::erase_if(streams_, [this](const auto& s) {
+  std::erase_if(streams_.all, [this](const auto& s) {
     const bool over = s->removed && !s->lingers;
-    if (over) by_id_.erase(s->id);
+    if (over) streams_.by_id.erase(s->id);
     return over;
   });
   physical_ = pacing_ = 0;
-  opaque_in_flight_ = 0;
-  opaque_expected_ns_ = 0;
+  opaque_.clear();
   host_funcs_waiting_ = 0;
   held_by_gate_ = retrying_ = waits_for_hardware_ = false;
-  update_demand();  // nothing is queued any more
+  demand_.update(streams_);  // nothing is queued any more
   if (lingering_ == 0) return gate_.reset(now_ns);
   linger(now_ns);
 }
@@ -48,20 +69,20 @@ void StreamEngine::fail(CUresult error, uint64_t now_ns) {
 // ended, not before.
 void StreamEngine::linger(uint64_t now_ns) {
   if (lingering_ == 0) return;
-  std::erase_if(streams_, [this](const auto& s) {
+  std::erase_if(streams_.all, [this](const auto& s) {
     if (!s->lingers || s->drained || driver_.idle(s->id) == CUDA_ERROR_NOT_READY) return false;
     s->lingers = false;
     --lingering_;
     if (!s->removed) return false;
     driver_.drained(s->id);
-    by_id_.erase(s->id);
+    streams_.by_id.erase(s->id);
     return true;
   });
   if (lingering_ == 0) gate_.reset(now_ns);
 }
 
 void StreamEngine::context_ends(ContextId context) {
-  for (auto& s : streams_) {
+  for (auto& s : streams_.all) {
     if (!s->lingers || s->drained || s->context != context) continue;
     s->drained = true;
     driver_.drained(s->id);
@@ -70,10 +91,10 @@ void StreamEngine::context_ends(ContextId context) {
 
 void StreamEngine::context_gone(ContextId context, uint64_t now_ns) {
   if (lingering_ == 0) return;
-  std::erase_if(streams_, [&](const auto& s) {
+  std::erase_if(streams_.all, [&](const auto& s) {
     if (!s->drained || s->context != context) return false;
     --lingering_;
-    by_id_.erase(s->id);
+    streams_.by_id.erase(s->id);
     return true;
   });
   if (lingering_ == 0) gate_.reset(now_ns);

@@ -16,7 +16,7 @@ void StreamEngine::notify_context(ContextId context, uint64_t token, uint64_t no
   if (error_ != CUDA_SUCCESS) return driver_.complete(token, error_);
   auto group = std::make_shared<NotifyGroup>();
   group->remaining = 1;  // ours, so that it cannot complete before all are in
-  for (auto& s : streams_) {
+  for (auto& s : streams_.all) {
     if (s->context != context || s->ops.empty()) continue;
     Op& op = append(*s, OpKind::kNotify, nullptr, token);
     op.group = group;
@@ -33,12 +33,12 @@ void StreamEngine::notify_record(const std::shared_ptr<EventRecord>& record, uin
 }
 
 bool StreamEngine::idle(StreamId stream) const {
-  const Stream& s = *by_id_.at(stream);
+  const Stream& s = *streams_.by_id.at(stream);
   return s.ops.empty() && clear_across(s, next_seq_);
 }
 
 bool StreamEngine::host_func_done(uint64_t token, uint64_t now_ns) {
-  for (auto& s : streams_) {
+  for (auto& s : streams_.all) {
     if (s->ops.empty()) continue;
     Op& op = s->ops.front();
     if (op.state != State::kReached || op.token != token) continue;

@@ -12,11 +12,11 @@ namespace sluice::worker {
 uint32_t StreamEngine::how_kept() const {
   uint32_t kept = 0;
   bool grows = true;
-  for (const auto& s : streams_)
+  for (const auto& s : streams_.all)
     for (size_t i = s->ended; i < s->next; ++i)
       if (const Op& op = s->ops[i]; op.kind == OpKind::kLaunch && op.in_flight())
         if (driver_.stays_on_sms(*op.work)) return SLUICE_KEEPS_SMS;
-  for (const auto& s : streams_) {
+  for (const auto& s : streams_.all) {
     for (size_t i = s->ended; i < s->next; ++i) {
       const Op& op = s->ops[i];
       if (!op.is_launch() || !op.in_flight()) continue;
@@ -40,7 +40,7 @@ void StreamEngine::change_sms(uint64_t now_ns) {
   std::vector<EngineDriver::Running> running;
   std::vector<std::pair<Stream*, Op*>> ops;
   SmSet lost;
-  for (auto& s : streams_) {
+  for (auto& s : streams_.all) {
     collect(*s, now_ns);
     for (size_t i = s->ended; i < s->next; ++i) {
       Op& op = s->ops[i];

@@ -231,7 +231,7 @@ void CloneLaunch::queue(int pred_control, bool second) {
                              extra));
 }
 
-// As the worker does it (mediator/worker/launch/windows.cc), but waiting here for what it polls
+// As the worker does it (mediator/worker/launch/windows.h), but waiting here for what it polls
 // for.
 void CloneLaunch::queue_windows(const sluice_preempt_params& launch) {
   const std::size_t at = kernel_.report.param_offset_of_block;

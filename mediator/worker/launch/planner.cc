@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mediator/worker/launch/planner.h"
+
+#include <algorithm>
+
+#include "mediator/worker/launch/driver_calls.h"
+#include "mediator/worker/limits.h"
+
+namespace sluice::worker {
+
+namespace {
+// What of the blocks that the whole GPU holds at once so many of its SMs do.
+uint32_t held_by(const FunctionObject& f, uint32_t resident, uint32_t sms) {
+  return resident / static_cast<uint32_t>(f.module->context->multiprocessors) * sms;
+}
+}  // namespace
+
+uint32_t LaunchPlanner::variant_of(FunctionObject& f, uint32_t block_threads,
+                                   uint32_t dynamic_shared) {
+  for (uint32_t i = 0; i < f.variants.size(); ++i) {
+    if (f.variants[i].block_threads == block_threads &&
+        f.variants[i].dynamic_shared == dynamic_shared) {
+      return i;
+    }
+  }
+  LaunchVariant v{.block_threads = block_threads,
+                  .dynamic_shared = dynamic_shared,
+                  .clone_dynamic_shared = dynamic_shared,
+                  .chunks = ChunkModel(all_.settings.target_us)};
+  if (f.slot_dynamic) v.clone_dynamic_shared = dynamic_shared + SLUICE_PREEMPT_DYNAMIC_BYTES;
+  if (f.clone) {
+    // Where it does not fit the original is launched, and says itself what is wrong.
+    const ChosenForm form = choose_form(all_.api, {f.original, f.clone, f.clamped}, block_threads,
+                                        dynamic_shared, v.clone_dynamic_shared);
+    v.clone = form.function;
+    const auto sms = static_cast<uint32_t>(f.module->context->multiprocessors);
+    v.resident = form.blocks_per_sm * sms;
+    // Those that have no slots.
+    const auto beside = [&](CUfunction clone, CUfunction clamped,
+                            uint32_t* resident) -> CUfunction {
+      if (!clone) return nullptr;
+      const ChosenForm second = choose_form(all_.api, {f.original, clone, clamped}, block_threads,
+                                            dynamic_shared, dynamic_shared);
+      *resident = second.blocks_per_sm * sms;
+      return *resident != 0 ? second.function : nullptr;
+    };
+    v.one_task = beside(f.one_task, f.one_task_clamped, &v.one_task_resident);
+    v.window = beside(f.window, nullptr, &v.window_resident);
+  }
+  // A program that varies its block size endlessly only loses what was learnt.
+  constexpr size_t kMaxVariants = 64;
+  if (f.variants.size() >= kMaxVariants) {
+    const uint32_t victim = static_cast<uint32_t>(all_.next_launch_id % kMaxVariants);
+    f.variants[victim] = v;
+    return victim;
+  }
+  f.variants.push_back(v);
+  return static_cast<uint32_t>(f.variants.size() - 1);
+}
+
+void LaunchPlanner::plan(LaunchWork& w, bool contended) {
+  FunctionObject& f = *w.request.function;
+  w.plan.tasks = task_count(w.request.grid[0], w.request.grid[1], w.request.grid[2]);
+  w.plan.geometry = Geometry{};
+  if (!f.clone || w.plan.tasks == 0 || w.request.flags != 0 ||
+      (f.one_row && (w.request.grid[1] != 1 || w.request.grid[2] != 1)))
+    return;
+  if (make_current(all_.api, f.module->context->cu) != CUDA_SUCCESS) return;
+  w.plan.variant = variant_of(f, w.request.block[0] * w.request.block[1] * w.request.block[2],
+                              w.request.dynamic_shared);
+  LaunchVariant& v = f.variants[w.plan.variant];
+  // Where parts may be granted the other forms are for those that the hardware confines: known when
+  // it is issued (fit_to).
+  const auto sms = static_cast<uint32_t>(f.module->context->multiprocessors);
+  if (turns_ && runs_whole(w, v)) return;
+  const WindowPlan windows = parts_   ? WindowPlan{}
+                             : turns_ ? take_turn_form(w, v)
+                                      : take_form(w, v, sms, !contended);
+  w.plan.geometry = form_geometry(w, v, sms);
+  if (parts_) plan_for_parts(w);
+  if (w.plan.geometry.evictable && f.form.resumable) {
+    const uint64_t bytes = resume_bytes(w.plan.tasks, v.block_threads, f.form.state_bytes);
+    if (bytes != 0) w.state = f.module->context->states->take(bytes);
+    if (w.state.address == 0) w.plan.geometry = Geometry{};
+  }
+  // So that sluiced can tell how long a launch will take before it lets it run.
+  if (w.plan.geometry.evictable) all_.take_record(w, true);
+  // Of one that others interrupt the time says little.
+  if (w.plan.form == FormKind::kWindows) take_windows(w, v, windows, sms, !contended);
+}
+
+// The form of a launch that has `sms` SMs to itself.
+WindowPlan LaunchPlanner::take_form(LaunchWork& w, LaunchVariant& v, uint32_t sms,
+                                    bool windows_may) const {
+  const FunctionObject& f = *w.request.function;
+  WindowPlan windows;
+  unsigned may = 0;
+  // On fewer SMs the blocks that are not admitted take longer to come and go.
+  const uint64_t tasks =
+      uint64_t{w.plan.tasks} * static_cast<uint32_t>(f.module->context->multiprocessors) / sms;
+  if (v.one_task && tasks < 1u << 31 &&
+      FormChoice::allowed(static_cast<uint32_t>(tasks), v.block_threads, v.chunks.task_ns(),
+                          f.form.in_order, all_.settings))
+    may |= 1u << static_cast<int>(FormKind::kOneTask);
+  if (v.window && windows_may)
+    windows = FormChoice::windows(w.request.grid, held_by(f, v.window_resident, sms),
+                                  v.chunks.task_ns(), all_.settings);
+  if (windows.tasks != 0) may |= 1u << static_cast<int>(FormKind::kWindows);
+  w.plan.form = may == 0 ? FormKind::kLoop : v.choice.next(may, f.form.in_order);
+  return windows;
+}
+
+// Where turns are priorities, the GPU is taken from the original's blocks at their ends, by the
+// hardware. So a launch that is known to be short is the original, whole.
+bool LaunchPlanner::runs_whole(LaunchWork& w, const LaunchVariant& v) {
+  const uint32_t resident = v.window ? v.window_resident : v.resident;
+  const uint64_t task_ns = v.chunks.task_ns();
+  if (task_ns == 0 || resident == 0) return false;
+  w.plan.expected_ns = std::max<uint64_t>(task_ns, task_ns * w.plan.tasks / resident);
+  return w.plan.expected_ns <= uint64_t{all_.settings.whole_us} * 1000;
+}
+
+// A longer one runs in windows, whose blocks are the original's too. A loop's workers stay on their
+// SMs until they are evicted: that is for what is not known yet (a first launch), kernels that have
+// no windows, and blocks that take longer than a window may.
+WindowPlan LaunchPlanner::take_turn_form(LaunchWork& w, const LaunchVariant& v) const {
+  const WindowPlan windows = v.window ? FormChoice::windows(w.request.grid, v.window_resident,
+                                                            v.chunks.task_ns(), all_.settings)
+                                      : WindowPlan{};
+  w.plan.form = windows.tasks != 0 ? FormKind::kWindows : FormKind::kLoop;
+  return windows;
+}
+
+// An original that took much longer than its kernel did before: the next one is timed again. While
+// others have turns that says little.
+void LaunchPlanner::forget_late(LaunchWork& w, bool contended, uint64_t now_ns) {
+  if (w.plan.expected_ns == 0 || w.plan.variant >= w.request.function->variants.size()) return;
+  const uint64_t took_ns = now_ns - std::min(now_ns, w.submission.issued_ns);
+  if (took_ns < (contended ? kForgetContendedNs : kForgetAfterNs) ||
+      took_ns < kForgetFactor * w.plan.expected_ns)
+    return;
+  LaunchVariant& v = w.request.function->variants[w.plan.variant];
+  if (++v.long_launches % kForgetEach == 1) v.chunks = ChunkModel(all_.settings.target_us);
+}
+
+// What its form comes to on so many SMs. Of a launch in windows: what it is where these cannot be
+// (take_windows).
+Geometry LaunchPlanner::form_geometry(LaunchWork& w, LaunchVariant& v, uint32_t sms) {
+  CloneForm form = w.request.function->form;
+  const bool one_task = w.plan.form == FormKind::kOneTask;
+  w.plan.clone = one_task ? v.one_task : v.clone;
+  form.once |= one_task;
+  const uint32_t resident =
+      held_by(*w.request.function, one_task ? v.one_task_resident : v.resident, sms);
+  w.plan.one_task = form.once;
+  if (w.plan.one_task) w.submission.workers = std::min(w.plan.tasks, resident);
+  return plan_launch(w.plan.tasks, resident, v.chunks.chunk(), all_.proxy, all_.settings, form);
+}
+
+// Windows are for launches that are not whole at once, and by its record it is known when one of
+// them has come so far that the next one may follow.
+void LaunchPlanner::take_windows(LaunchWork& w, LaunchVariant& v, const WindowPlan& windows,
+                                 uint32_t sms, bool timed) {
+  if (!w.plan.geometry.evictable || w.record < 0) {
+    w.plan.form = FormKind::kLoop;
+    return;
+  }
+  w.plan.clone = v.window;
+  w.plan.window_plan = windows;
+  w.submission.workers =
+      std::min(w.plan.tasks, held_by(*w.request.function, v.window_resident, sms));
+  w.plan.timed = timed && v.choice.timed();
+}
+
+// Any grid of a clone, so that it can be kept to SMs, also one that fits on the GPU at once.
+void LaunchPlanner::plan_for_parts(LaunchWork& w) {
+  const FunctionObject& f = *w.request.function;
+  const uint32_t resident = f.variants[w.plan.variant].resident;
+  w.plan.per_sm =
+      std::max(1u, resident / static_cast<uint32_t>(f.module->context->multiprocessors));
+  const uint32_t proxy = all_.proxy ? 1 : 0;
+  if (!w.plan.geometry.evictable && resident > proxy && !f.form.once && !f.form.resumable) {
+    w.plan.geometry.evictable = true;
+    w.plan.geometry.chunk = all_.settings.fixed_chunk != 0 ? all_.settings.fixed_chunk : 1;
+    const uint32_t chunks = (w.plan.tasks + w.plan.geometry.chunk - 1) / w.plan.geometry.chunk;
+    w.plan.geometry.blocks = std::min(resident - proxy, chunks) + proxy;
+  }
+  // A worker whose SM is not the session's takes no ticket, so none can be given by its number.
+  w.plan.geometry.first_tickets = 0;
+}
+
+// Plans the next physical launch for so many SMs. False: it needs more.
+bool LaunchPlanner::fit_to(LaunchWork& w, uint32_t sms) {
+  FunctionObject& f = *w.request.function;
+  const uint32_t proxy = all_.proxies_of(w);
+  if (w.plan.per_sm * sms <= proxy) return false;
+  if (f.form.once || f.form.resumable) {
+    w.submission.on_sms = w.plan.geometry;
+    w.submission.workers = std::min(w.plan.tasks, w.plan.per_sm * sms);
+    return true;
+  }
+  uint32_t chunk = w.plan.geometry.chunk;
+  // Its form is that of its first physical launch.
+  if (w.control.address == 0) {
+    w.plan.variant = variant_of(f, w.request.block[0] * w.request.block[1] * w.request.block[2],
+                                w.request.dynamic_shared);
+    LaunchVariant& v = f.variants[w.plan.variant];
+    chunk = v.chunks.chunk();
+    w.plan.form = FormKind::kLoop;
+    // Also while others wait for the GPU: sets change seldom, and no window is wasted then.
+    const bool whole_at_once = w.plan.tasks <= w.plan.per_sm * sms;
+    const WindowPlan windows = whole_at_once ? WindowPlan{} : take_form(w, v, sms, true);
+    w.submission.on_sms = form_geometry(w, v, sms);
+    if (w.plan.form == FormKind::kOneTask && !w.submission.on_sms.evictable) {
+      w.plan.form = FormKind::kLoop;
+      w.submission.on_sms = form_geometry(w, v, sms);
+    }
+    if (w.plan.form == FormKind::kWindows) take_windows(w, v, windows, sms, true);
+  }
+  if (w.plan.form != FormKind::kLoop) return true;
+  const uint32_t resident = w.plan.per_sm * sms;
+  w.submission.on_sms =
+      plan_launch(w.plan.tasks, resident, chunk, all_.proxy, all_.settings, f.form);
+  if (!w.submission.on_sms.evictable) {  // it is whole there at once
+    w.submission.on_sms.evictable = true;
+    w.submission.on_sms.chunk = all_.settings.fixed_chunk != 0 ? all_.settings.fixed_chunk : 1;
+    const uint32_t chunks =
+        (w.plan.tasks + w.submission.on_sms.chunk - 1) / w.submission.on_sms.chunk;
+    w.submission.on_sms.blocks = std::min(resident - proxy, chunks) + proxy;
+  }
+  return true;
+}
+
+// Blocks of an original that the GPU holds at once may wait for each other, though nothing says
+// that they do; where its part does not hold them, some of them would never come. Those of a larger
+// grid cannot, but for earlier ones. Clusters need SMs that lie together, which groups of the
+// smallest size do not promise.
+bool LaunchPlanner::may_confine_original(LaunchWork& w, uint32_t sms) {
+  if (SLUICE_LAUNCHED_CLUSTER_DIM(w.request.flags, 0) != 0) return false;
+  FunctionObject& f = *w.request.function;
+  const uint32_t threads = w.request.block[0] * w.request.block[1] * w.request.block[2];
+  if (f.fits == 0 || f.fits_threads != threads || f.fits_shared != w.request.dynamic_shared) {
+    int blocks = 0;
+    if (all_.api.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            &blocks, f.original, static_cast<int>(threads), w.request.dynamic_shared) !=
+            CUDA_SUCCESS ||
+        blocks <= 0)
+      return false;
+    f.fits = static_cast<uint32_t>(blocks);
+    f.fits_threads = threads;
+    f.fits_shared = w.request.dynamic_shared;
+  }
+  const uint64_t tasks = uint64_t{w.request.grid[0]} * w.request.grid[1] * w.request.grid[2];
+  if (tasks <= uint64_t{f.fits} * sms) return true;
+  return !(w.request.flags & SLUICE_LAUNCHED_COOPERATIVE) &&
+         tasks > uint64_t{f.fits} * static_cast<uint32_t>(f.module->context->multiprocessors);
+}
+
+void LaunchPlanner::observe(LaunchWork& w, uint64_t ns) {
+  LaunchVariant& v = w.request.function->variants[w.plan.variant];
+  // Where a block runs one task, the only form of some kernels, the time ends when the last one
+  // begins.
+  const uint32_t tasks = w.plan.one_task
+                             ? w.plan.tasks - std::min(w.submission.workers, w.plan.tasks - 1)
+                             : w.plan.tasks;
+  v.chunks.observe(tasks, w.submission.workers, ns);
+  // As if it had had the whole GPU, so that those of different parts can be compared.
+  const auto sms = static_cast<uint32_t>(w.request.function->module->context->multiprocessors);
+  const uint32_t had = w.submission.confined_sms != 0 ? w.submission.confined_sms
+                       : w.submission.part            ? w.submission.sms.count()
+                                                      : sms;
+  v.choice.observe(w.plan.form, tasks, ns * had / sms);
+}
+
+}  // namespace sluice::worker

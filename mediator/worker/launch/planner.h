@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// LaunchPlanner: how a launch will be done. Which clone of its kernel, in which form (loop, one
+// task a block, windows) and with what geometry; and what the launches that ended say about the
+// next.
+//
+//   plan()         when the program asks for the launch: for the whole GPU
+//   fit_to()       when it is first issued on a green context: for that many SMs
+//   observe()      when it is done: its time, for the next plans
+//   forget_late()  an original that took much longer than expected: its kernel is timed again
+//
+// A launch whose plan is not evictable runs as the original.
+//
+// Owned by CudaStreams, used under the session's lock. Times are ns of the GPU.
+#pragma once
+
+#include <cstdint>
+
+#include "mediator/worker/launch/launch_services.h"
+
+namespace sluice::worker {
+
+class LaunchPlanner {
+ public:
+  explicit LaunchPlanner(LaunchServices& services) : all_(services) {}
+
+  // sluiced may give parts of the GPU: clones take every grid, however small.
+  void expect_parts() { parts_ = true; }
+  // Turns are priorities (SLUICE_GRANT_LEVEL): windows are no slower to leave than other forms.
+  void expect_turns() { turns_ = true; }
+
+  // Fills plan, and what it holds from now on, of `w`, whose request is checked. Asks the driver
+  // once per shape. `contended`: others wait for the GPU; it is then not launched in windows, which
+  // take longer to leave (docs/notes/2026-11-22-benchmarks.md).
+  void plan(LaunchWork& w, bool contended);
+  // Plans the next submission for so many SMs. False: it needs more.
+  bool fit_to(LaunchWork& w, uint32_t sms);
+  // Whether the original may run on so many SMs alone.
+  bool may_confine_original(LaunchWork& w, uint32_t sms);
+
+  void observe(LaunchWork& w, uint64_t ns);
+  void forget_late(LaunchWork& w, bool contended, uint64_t now_ns);
+
+  // Its blocks stay on their SMs until they are evicted, where turns are priorities.
+  bool stays_on_sms(const LaunchWork& w) const { return turns_ && w.plan.form == FormKind::kLoop; }
+
+ private:
+  uint32_t variant_of(FunctionObject& f, uint32_t block_threads, uint32_t dynamic_shared);
+  WindowPlan take_form(LaunchWork& w, LaunchVariant& v, uint32_t sms, bool windows_may) const;
+  bool runs_whole(LaunchWork& w, const LaunchVariant& v);
+  WindowPlan take_turn_form(LaunchWork& w, const LaunchVariant& v) const;
+  Geometry form_geometry(LaunchWork& w, LaunchVariant& v, uint32_t sms);
+  void take_windows(LaunchWork& w, LaunchVariant& v, const WindowPlan& windows, uint32_t sms,
+                    bool timed);
+  void plan_for_parts(LaunchWork& w);
+
+  LaunchServices& all_;
+  bool parts_ = false, turns_ = false;
+};
+
+}  // namespace sluice::worker
