@@ -92,6 +92,10 @@ class Cudart(WithSluiced):
                 self.run_program("a", support.BUILD / "tests/cudart" / name)
         self.assert_all_free("a")
 
+    def test_cases_of_each_function_are_right(self):
+        self.run_program("a", support.BUILD / "tests/cudart/cudart_cases_test")
+        self.assert_all_free("a")
+
     def right_both_ways(self, name, *args):
         for how, env in (("channel", self.sluiced.client_env("a")), ("software GPU", ALONE)):
             with self.subTest(how):

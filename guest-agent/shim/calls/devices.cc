@@ -112,14 +112,6 @@ CUresult cuDeviceGetPCIBusId(char* pci_bus_id, int len, CUdevice dev) {
   return SLUICE_CALL(cuDeviceGetPCIBusId, *e.link, 0, pci_bus_id, std::min(len, 64), dev);
 }
 
-CUresult cuDeviceCanAccessPeer(int* can_access_peer, CUdevice dev, CUdevice peer_dev) {
-  const Entered e = enter();
-  if (!e) return e.status;
-  if (can_access_peer == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *can_access_peer = 0;
-  return CUDA_SUCCESS;
-}
-
 CUresult cuGetErrorName(CUresult error, const char** str) {
   if (str == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *str = sluice::cuda_error_name(error);
@@ -146,6 +138,26 @@ CUresult cuProfilerStop() { return enter_context().status; }
 
 // ---- peers: a vGPU shows one device, which has none ----
 
+namespace {
+
+CUresult check_devices(CUdevice one, CUdevice other) {
+  int count = 0;
+  if (const CUresult r = cuDeviceGetCount(&count); r != CUDA_SUCCESS) return r;
+  const auto is_device = [count](CUdevice device) { return device >= 0 && device < count; };
+  return is_device(one) && is_device(other) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+}  // namespace
+
+CUresult cuDeviceCanAccessPeer(int* can_access_peer, CUdevice dev, CUdevice peer_dev) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (can_access_peer == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult r = check_devices(dev, peer_dev); r != CUDA_SUCCESS) return r;
+  *can_access_peer = 0;
+  return CUDA_SUCCESS;
+}
+
 CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CUdevice src,
                                  CUdevice dst) {
   const Entered e = enter();
@@ -153,10 +165,8 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CU
   if (value == nullptr || attribute < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
       attribute > CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED)
     return CUDA_ERROR_INVALID_VALUE;
-  int count = 0;
-  if (const CUresult r = cuDeviceGetCount(&count); r != CUDA_SUCCESS) return r;
-  const auto is_device = [count](CUdevice device) { return device >= 0 && device < count; };
-  if (!is_device(src) || !is_device(dst) || src == dst) return CUDA_ERROR_INVALID_DEVICE;
+  if (const CUresult r = check_devices(src, dst); r != CUDA_SUCCESS) return r;
+  if (src == dst) return CUDA_ERROR_INVALID_DEVICE;
   *value = 0;
   return CUDA_SUCCESS;
 }

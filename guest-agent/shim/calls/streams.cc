@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams and events. Recording, waiting and querying are small records; making and destroying are
 // generic calls. Handles that are not live are refused here, at once, as CUDA does it.
+#include <algorithm>
+
 #include "abi/cuda_graph.h"
 #include "guest-agent/graphs/capture.h"
 #include "guest-agent/shim/calls/stream_attributes.h"
@@ -30,6 +32,8 @@ CUresult sync_call(const Entered& e, uint16_t opcode, sluice_sync_what what, uin
 CUresult stream_event(uint16_t opcode, CUstream stream, CUevent event, unsigned flags) {
   const Entered e = enter_context();
   if (!e) return e.status;
+  static_assert(CU_EVENT_RECORD_EXTERNAL == 1 && CU_EVENT_WAIT_EXTERNAL == 1);
+  if (flags > CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
   if (state().events.find(wire(event)) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (const auto r = opcode == SLUICE_CALL_EVENT_RECORD
@@ -77,6 +81,12 @@ CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned int flags, int pr
   const Entered e = enter_context();
   if (!e) return e.status;
   if (stream == nullptr || (flags & ~CU_STREAM_NON_BLOCKING) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (priority != 0) {  // beyond the range is its end, and reported as that
+    int least = 0, greatest = 0;
+    if (const CUresult bad = cuCtxGetStreamPriorityRange(&least, &greatest); bad != CUDA_SUCCESS)
+      return bad;
+    priority = std::clamp(priority, greatest, least);
+  }
   const CUresult r =
       SLUICE_CALL(cuStreamCreateWithPriority, *e.link, e.context, stream, flags, priority);
   return add_stream(e, r, r == CUDA_SUCCESS ? *stream : nullptr, flags);

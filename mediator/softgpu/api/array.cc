@@ -2,6 +2,7 @@
 // The driver API's arrays: making them, copies from and to them.
 #include <cstring>
 
+#include "mediator/softgpu/memory/texture_limits.h"
 #include "mediator/softgpu/memory/textures.h"
 #include "mediator/softgpu/state/state.h"
 
@@ -9,10 +10,6 @@ using namespace sluice;
 using namespace sluice::softgpu;
 
 namespace {
-
-// What an H200 takes (cudaDeviceProp::maxTexture...); beyond, creation fails.
-constexpr size_t kMax1d = 131072, kMax2dWidth = 131072, kMax2dHeight = 65536, kMax3d = 16384,
-                 kMaxLayers = 2048;
 
 uint64_t channel_bytes(CUarray_format format) {
   switch (format) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "mediator/softgpu/memory/texture_limits.h"
 #include "mediator/softgpu/memory/textures.h"
 #include "mediator/softgpu/state/state.h"
 
@@ -42,8 +43,6 @@ bool texel_format(CUarray_format format, exec::TexelFormat& out) {
   return false;
 }
 
-constexpr size_t kMaxLinearTexels = size_t{1} << 28;  // as an H200
-constexpr size_t kMaxPitchWidth = 131072, kMaxPitchHeight = 65000;
 constexpr size_t kPitchAlign = 32, kAddressAlign = 512;
 
 // The resource's memory into the descriptor.
