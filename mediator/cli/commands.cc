@@ -4,17 +4,22 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
+
+#include <cerrno>
 #include <cmath>
 
 #include <boost/json/serialize.hpp>
 #include <cstdio>
 #include <ctime>
+#include <map>
 #include <memory>
 
 #include "mediator/cli/answer.h"
+#include "mediator/cli/domain_list.h"
 #include "mediator/cli/domain_request.h"
 #include "mediator/cli/table.h"
 #include "mediator/core/domain_xml.h"
+#include "mediator/libvirt/api/domains.h"
 
 namespace sluice::cli {
 
@@ -39,23 +44,27 @@ Result<std::string> read_file(const std::string& path) {
   return content;
 }
 
-std::string vgpu_table(const json::array& rows) {
+// `domains`: null, or a vGPU's name and its domain's.
+std::string vgpu_table(const json::array& rows,
+                       const std::map<std::string, std::string>* domains = nullptr) {
+  std::vector<Column> columns = {{"NAME"},          {"STATE"},        {"WEIGHT", true},
+                                 {"PRIO", true},    {"MEMORY", true}, {"USED", true},
+                                 {"SESSIONS", true}};
+  if (domains) columns.push_back({"DOMAIN"});
+  columns.push_back({"SOCKET"});
   std::vector<std::vector<std::string>> cells;
-  for (const json::value& v : rows)
-    cells.push_back({text(v, "name"), text(v, "state"), text(v, "weight"), text(v, "priority"),
-                     format_bytes(count(v, "memory_bytes"), "none"),
-                     format_bytes(count(v, "memory_used_bytes")),
-                     fmt::format("{}/{}", text(v, "sessions"), text(v, "slots")),
-                     text(v, "socket")});
-  return format_table({{"NAME"},
-                       {"STATE"},
-                       {"WEIGHT", true},
-                       {"PRIO", true},
-                       {"MEMORY", true},
-                       {"USED", true},
-                       {"SESSIONS", true},
-                       {"SOCKET"}},
-                      cells);
+  for (const json::value& v : rows) {
+    auto& row = cells.emplace_back(std::vector<std::string>{
+        text(v, "name"), text(v, "state"), text(v, "weight"), text(v, "priority"),
+        format_bytes(count(v, "memory_bytes"), "none"), format_bytes(count(v, "memory_used_bytes")),
+        fmt::format("{}/{}", text(v, "sessions"), text(v, "slots"))});
+    if (domains) {
+      const auto domain = domains->find(text(v, "name"));
+      row.push_back(domain == domains->end() ? "-" : domain->second);
+    }
+    row.push_back(text(v, "socket"));
+  }
+  return format_table(columns, cells);
 }
 
 std::string top_table(const json::value& top) {
@@ -187,9 +196,37 @@ Result<void> remove(AdminClient& client, const std::string& name, bool as_json) 
                       [](const json::value& v) { print(text(v, "deleted") + " deleted\n"); });
 }
 
-Result<void> list(AdminClient& client, bool as_json) {
-  return print_answer(client.call("vgpu.list"), as_json,
-                      [](const json::value& v) { print(vgpu_table(rows_of(v))); });
+namespace {
+// libvirt's domains beside `vgpus`.
+Result<DomainList> domains_beside(AdminClient& client, const json::value& vgpus,
+                                  const std::string& uri) {
+  auto info = client.call("info");
+  if (!info) return info.error();
+  auto domains = libvirt::list_domains(uri);
+  if (!domains) return domains.error();
+  return match_domains(rows_of(vgpus), *domains, text(*info, "runtime_dir") + "/vgpu");
+}
+}  // namespace
+
+Result<void> list(AdminClient& client, const ListOptions& o, bool as_json) {
+  auto vgpus = client.call("vgpu.list");
+  if (!vgpus) return vgpus.error();
+  if (!o.domains && (o.vgpus || as_json)) {
+    as_json ? print_json(*vgpus) : print(vgpu_table(rows_of(*vgpus)));
+    return {};
+  }
+  auto domains = domains_beside(client, *vgpus, o.uri);
+  if (o.domains) {
+    if (!domains) return domains.error();
+    as_json ? print_json(domains_as_json(*domains)) : print(domain_table(*domains));
+    return {};
+  }
+  print(vgpu_table(rows_of(*vgpus), domains ? &domains->by_vgpu : nullptr));
+  if (domains && !domains->domains.empty()) print("\n" + domain_table(*domains));
+  // ENOENT: there is no libvirt here, and so there are no domains.
+  if (!domains && domains.error().code != ENOENT)
+    std::fprintf(stderr, "sluicectl: domains are not shown: %s\n", domains.error().message.c_str());
+  return {};
 }
 
 Result<void> set(AdminClient& client, const SetOptions& o, bool as_json) {

@@ -41,7 +41,14 @@ struct CreateOptions {
 
 Result<void> create(AdminClient& client, const CreateOptions& options, bool json);
 Result<void> remove(AdminClient& client, const std::string& name, bool json);
-Result<void> list(AdminClient& client, bool json);
+// Text: the vGPUs, then libvirt's domains, where there is libvirt. JSON: the vGPUs, or with
+// `domains` the domains.
+struct ListOptions {
+  bool domains = false;  // the domains only; an error where libvirt is not reached
+  bool vgpus = false;    // the vGPUs only; libvirt is not asked
+  std::string uri;       // libvirt's; empty: qemu:///system
+};
+Result<void> list(AdminClient& client, const ListOptions& options, bool json);
 Result<void> show(AdminClient& client, const std::string& name, bool json);
 struct SetOptions {
   std::string name;

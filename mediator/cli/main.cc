@@ -66,8 +66,12 @@ int main(int argc, char** argv) {
   cmd->add_option("name", name)->required();
   cmd->callback([&] { run = [&](sluice::AdminClient& a) { return remove(a, name, json); }; });
 
-  cmd = app.add_subcommand("list", "all vGPUs");
-  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return list(a, json); }; });
+  ListOptions li;
+  cmd = app.add_subcommand("list", "all vGPUs, and libvirt's domains");
+  auto* only_vgpus = cmd->add_flag("--vgpus", li.vgpus, "the vGPUs only; asks libvirt nothing");
+  cmd->add_flag("--domains", li.domains, "the domains only")->excludes(only_vgpus);
+  cmd->add_option("--connect", li.uri, "libvirt's URI; default qemu:///system");
+  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return list(a, li, json); }; });
 
   cmd = app.add_subcommand("show", "one vGPU and its sessions");
   cmd->add_option("name", name)->required();

@@ -201,6 +201,7 @@ class Domain(support.WithSluiced):
         xml_file.write_text(virt.domain_xml("vm1", *support.image(), jobs,
                                             self.work / "vm1.console"))
         libvirt.define(xml_file)
+        self.assertEqual(self.listed(libvirt), ("shut off", "none", None))
         plain = libvirt.virsh("dumpxml", "vm1").stdout
         self.refuses(libvirt, "no domain", "attach", "vm2")
         self.refuses(libvirt, "has no vGPU", "detach", "vm1")
@@ -222,7 +223,12 @@ class Domain(support.WithSluiced):
         self.refuses(libvirt, "has room", "reserve", "vm1")
         self.refuses(libvirt, "does not run", "attach", "vm1", "--live")
         self.ctl(libvirt, "attach", "vm1", "--weight", 300, "--memory", "2G")
+        self.assertEqual(self.listed(libvirt), ("shut off", "next-start", None))
         guest = libvirt.boot("vm1", jobs)
+        self.assertEqual(self.listed(libvirt), ("running", "present", "vm1"))
+        text = self.sluiced.run("list", "--connect", libvirt.uri, env=libvirt.env)
+        self.assertRegex(text, r"(?m)^vm1 .* vm1  */")
+        self.assertRegex(text, r"(?m)^vm1 +running +vm1 +connected")
         self.assertEqual(self.sluiced.ctl("show", "vm1")["weight"], 300)
         self.metadata_is_followed(libvirt)
         # The agent is up a moment after the guest.
@@ -249,6 +255,13 @@ class Domain(support.WithSluiced):
         self.assertIn("systemctl start sluiced", nobody["sluiced"]["mend"])
         self.assertEqual(nobody["agents"]["state"], "skipped")
 
+    def listed(self, libvirt):
+        answer = json.loads(self.sluiced.run("--json", "list", "--domains", "--connect",
+                                             libvirt.uri, env=libvirt.env))
+        self.assertTrue({"a", "b"} <= set(answer["vgpus_without_domain"]), answer)
+        (row,) = [d for d in answer["domains"] if d["name"] == "vm1"]
+        return row["state"], row["attached"], row["vgpu"]
+
     def doctor(self, libvirt, admin=None):
         """By name. The status is 1 exactly when something is wrong."""
         p = subprocess.run([support.BUILD / "mediator/cli/sluicectl", "--socket",
@@ -265,6 +278,7 @@ class Domain(support.WithSluiced):
         self.refuses(libvirt, "it has a vGPU", "attach", "vm1", "--live")
         self.ctl(libvirt, "detach", "vm1", "--live")
         self.assertTrue(self.gone("vm1"))
+        self.assertEqual(self.listed(libvirt)[1:], ("none", None))
         self.refuses(libvirt, "runs without a vGPU", "detach", "vm1", "--live")
         xml = libvirt.virsh("dumpxml", "vm1").stdout
         self.assertFalse("shmem" in xml or "sluice:vgpu" in xml, xml)
