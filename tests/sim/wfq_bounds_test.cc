@@ -202,7 +202,7 @@ TEST(WfqBounds, ShortestFirstStarvesNobodyOnHeldPopulations) {
 // A vGPU that uses less than a quarter of the share that all can have at once does not wait for
 // somebody's turn, but at P99 for a few hand-overs, for what cannot be preempted, and for short
 // work of its own. (Under wfq-srt it waited for whole turns of those that had missed theirs: 10 ms
-// in the median and 72 ms at P99.)
+// in the median and 72 ms at P99. There it may also find short work of others that is overdue.)
 TEST(WfqBounds, LightTenantsOfAnyWeightAreOnTimeOnHeldPopulations) {
   for (uint64_t seed = 1; seed <= held_seeds(); ++seed)
     for (const char* policy : {"wfq", "wfq-srt"})
@@ -223,7 +223,8 @@ TEST(WfqBounds, LightTenantsOfAnyWeightAreOnTimeOnHeldPopulations) {
               ns.push_back(run.ended_ns - run.arrived_ns);
             const auto alone_ns = static_cast<double>(o.w.kernels[p.steps[0].kernel].alone_ns);
             const double wait_ms = (quantiles(std::move(ns)).p99 - alone_ns) / kMsOfTime;
-            EXPECT_LE(wait_ms, 3) << policy << " " << row << i << " seed " << seed << " " << p.name;
+            EXPECT_LE(wait_ms, policy == std::string("wfq") ? 3 : 6)
+                << policy << " " << row << i << " seed " << seed << " " << p.name;
           }
         }
         EXPECT_GT(light, 0u) << row;
