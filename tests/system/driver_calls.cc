@@ -44,6 +44,7 @@ const char* const kPtx = R"(
 .target sm_70
 .address_size 64
 .visible .global .align 4 .u32 number = 42;
+.visible .entry nothing() { ret; }
 .visible .entry store(.param .u64 out, .param .u32 value)
 {
   .reg .b64 %d<2>; .reg .b32 %r<2>;
@@ -135,6 +136,12 @@ void functions() {
   CUmodule of = nullptr;
   OK(cuFuncGetModule(&of, store));
   EXPECT(of == module);
+  unsigned count = 0;
+  CUfunction all[3] = {};
+  OK(cuModuleGetFunctionCount(&count, module));
+  EXPECT(count == 2);
+  OK(cuModuleEnumerateFunctions(all, 3, module));
+  EXPECT((all[0] == store || all[1] == store) && all[0] != all[1] && all[2] == nullptr);
   ANSWERS(kInvalid, cuFuncGetModule(nullptr, store));
   ANSWERS(kBadHandle, cuFuncGetModule(&of, nobody<CUfunction>()));
   CUfunctionLoadingState loaded{};

@@ -68,6 +68,27 @@ CUresult load_library(CUlibrary* library, const void* image, size_t bytes, unsig
   return CUDA_SUCCESS;
 }
 
+// Wants the mutex.
+CUresult find_kernel(const Entered& e, uint64_t library, const std::string& name,
+                     CUkernel* kernel) {
+  const auto found = all_modules().libraries.find(library);
+  if (found == all_modules().libraries.end()) return CUDA_ERROR_INVALID_HANDLE;
+  auto known = found->second.kernels.find(name);
+  if (known == found->second.kernels.end()) {
+    if (e.context != 0) {  // then it can be said at once whether there is such a kernel
+      uint64_t module = 0, function = 0;
+      CUresult r = module_of_library(e, library, &module);
+      if (r == CUDA_SUCCESS) r = find_function(e, module, name, &function);
+      if (r != CUDA_SUCCESS) return r;
+    }
+    const uint64_t handle = own_handle(SLUICE_HANDLE_KERNEL);
+    all_modules().kernels[handle] = {library, name};
+    known = found->second.kernels.emplace(name, handle).first;
+  }
+  *kernel = reinterpret_cast<CUkernel>(known->second);
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jit_options,
@@ -111,22 +132,29 @@ CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* nam
   if (!e) return e.status;
   if (kernel == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(all_modules().mutex);
-  const auto found = all_modules().libraries.find(wire(library));
+  return find_kernel(e, wire(library), name, kernel);
+}
+
+CUresult cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(all_modules().mutex);
+  const auto found = all_modules().libraries.find(wire(lib));
   if (found == all_modules().libraries.end()) return CUDA_ERROR_INVALID_HANDLE;
-  auto known = found->second.kernels.find(name);
-  if (known == found->second.kernels.end()) {
-    if (e.context != 0) {  // then it can be said at once whether there is such a kernel
-      uint64_t module = 0, function = 0;
-      CUresult r = module_of_library(e, wire(library), &module);
-      if (r == CUDA_SUCCESS) r = find_function(e, module, name, &function);
-      if (r != CUDA_SUCCESS) return r;
-    }
-    const uint64_t handle = own_handle(SLUICE_HANDLE_KERNEL);
-    all_modules().kernels[handle] = {wire(library), name};
-    known = found->second.kernels.emplace(name, handle).first;
-  }
-  *kernel = reinterpret_cast<CUkernel>(known->second);
+  *count = static_cast<unsigned>(found->second.text->entries.size());
   return CUDA_SUCCESS;
+}
+
+CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int num_kernels, CUlibrary lib) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  std::lock_guard lock(all_modules().mutex);
+  const auto found = all_modules().libraries.find(wire(lib));
+  if (found == all_modules().libraries.end()) return CUDA_ERROR_INVALID_HANDLE;
+  return enumerate(
+      found->second.text->entries, kernels, num_kernels,
+      [&](const std::string& name, CUkernel* to) { return find_kernel(e, wire(lib), name, to); });
 }
 
 CUresult cuLibraryGetModule(CUmodule* mod, CUlibrary library) {

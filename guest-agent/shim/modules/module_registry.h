@@ -3,6 +3,7 @@
 // libraries.cc only; others ask modules.h. Everything here wants all_modules().mutex held.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,6 +22,7 @@ struct Module {
   uint64_t context = 0;
   std::unordered_map<std::string, KernelFlags> kernels;  // empty if the original was loaded
   std::unordered_map<std::string, uint64_t> functions;
+  std::vector<std::string> entries;           // names of all its kernels
   uint64_t library = 0;                       // handle of the library it belongs to, 0: none
   std::vector<uint64_t> globals;              // base addresses in the pointer map
   std::shared_ptr<ManagedVariables> managed;  // with a library, all its modules have the same
@@ -61,6 +63,15 @@ CUresult load_module(const Entered& entered, const Text& text, uint64_t library,
 void forget_module(uint64_t handle);
 CUresult find_function(const Entered& entered, uint64_t module, const std::string& name,
                        uint64_t* handle);
+// Handles of as many of `names` as fit into `handles`; `find` gets each.
+template <class Handle, class Find>
+CUresult enumerate(const std::vector<std::string>& names, Handle* handles, unsigned count,
+                   Find&& find) {
+  if (handles == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < std::min<size_t>(count, names.size()); ++i)
+    if (const CUresult r = find(names[i], &handles[i]); r != CUDA_SUCCESS) return r;
+  return CUDA_SUCCESS;
+}
 CUresult find_global(const Entered& entered, uint64_t module, const char* name, CUdeviceptr* dptr,
                      size_t* bytes);
 

@@ -17,6 +17,7 @@
 #include "kernels/cubin/cubin.h"
 #include "kernels/passes/rewrite.h"
 #include "kernels/ptx/fat_binary.h"
+#include "kernels/ptx/module.h"
 #include "mediator/base/fd.h"
 
 namespace sluice::guest {
@@ -121,26 +122,45 @@ CUresult read_image_file(const char* path, std::string* image) {
   return CUDA_SUCCESS;
 }
 
+namespace {
+
+std::vector<std::string> entries_of(const std::string& ptx) {
+  std::vector<std::string> names;
+  if (const auto module = ptx::Module::parse(ptx))
+    for (const ptx::Function& f : module->functions())
+      if (f.is_entry && f.has_body) names.emplace_back(f.name);
+  return names;
+}
+
+}  // namespace
+
 std::shared_ptr<const Text> make_text(std::string_view original) {
   auto text = std::make_shared<Text>();
   text->original = original;
   if (cubin::is_cubin(original)) {
     if (const auto read = cubin::read(original))
-      for (const cubin::Kernel& kernel : read->kernels)
+      for (const cubin::Kernel& kernel : read->kernels) {
+        text->entries.emplace_back(kernel.name);
         log_line("kernel %s: opaque: machine code, which runs to its end; %s",
                  std::string(kernel.name).c_str(), std::string(cubin::kBuildWithPtx).c_str());
+      }
     return text;
   }
   add_device_runtime(&text->original);
   text->managed = lift_managed_variables(&text->original);
-  if (!rewriting()) return text;
+  if (!rewriting()) {
+    text->entries = entries_of(text->original);
+    return text;
+  }
   auto rewritten = passes::rewrite_module(text->original);
   if (!rewritten) {
     log_line("module not rewritten: %s", rewritten.error().message.c_str());
+    text->entries = entries_of(text->original);
     return text;
   }
   bool any = false;
   for (const passes::KernelReport& kernel : rewritten->kernels) {
+    text->entries.push_back(kernel.name);
     log_line("kernel %s: %s%s%s", kernel.name.c_str(), passes::tier_name(kernel.tier),
              kernel.reason.empty() ? "" : ": ", kernel.reason.c_str());
     if (!kernel.evictable) continue;

@@ -27,6 +27,7 @@ struct Text {
   std::string original;   // or its machine code
   std::string rewritten;  // empty: send the original
   std::unordered_map<std::string, KernelFlags> kernels;
+  std::vector<std::string> entries;  // names of all kernels, in the order of the text
   std::vector<std::string> managed;  // its managed variables (managed_variables.h)
 };
 

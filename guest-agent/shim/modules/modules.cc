@@ -93,6 +93,7 @@ CUresult load_module(const Entered& e, const Text& text, uint64_t library,
   Module module;
   module.context = e.context;
   module.library = library;
+  module.entries = text.entries;
   CUresult r = CUDA_ERROR_INVALID_PTX;
   if (!text.rewritten.empty()) {
     r = send_text(*e.link, e.context, text.rewritten, handle, &log);
@@ -306,6 +307,33 @@ CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name)
   const CUresult r = find_function(e, wire(hmod), name, &handle);
   if (r == CUDA_SUCCESS) *hfunc = reinterpret_cast<CUfunction>(handle);
   return r;
+}
+
+CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(all_modules().mutex);
+  const auto found = all_modules().modules.find(wire(mod));
+  if (found == all_modules().modules.end()) return CUDA_ERROR_INVALID_HANDLE;
+  *count = static_cast<unsigned>(found->second.entries.size());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int num_functions,
+                                    CUmodule mod) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  std::lock_guard lock(all_modules().mutex);
+  const auto found = all_modules().modules.find(wire(mod));
+  if (found == all_modules().modules.end()) return CUDA_ERROR_INVALID_HANDLE;
+  return enumerate(found->second.entries, functions, num_functions,
+                   [&](const std::string& name, CUfunction* to) {
+                     uint64_t handle = 0;
+                     const CUresult r = find_function(e, wire(mod), name, &handle);
+                     if (r == CUDA_SUCCESS) *to = reinterpret_cast<CUfunction>(handle);
+                     return r;
+                   });
 }
 
 CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, const char* name) {

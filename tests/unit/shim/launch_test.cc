@@ -226,6 +226,43 @@ TEST(Shim, Libraries) {
   });
 }
 
+TEST(Shim, KernelsOfModulesAndLibrariesAreEnumerated) {
+  in_process({}, [](FakeWorker&) {
+    set_up();
+    CUmodule module;
+    OK(cuModuleLoadData(&module, kModule));
+    unsigned count = 0;
+    OK(cuModuleGetFunctionCount(&count, module));
+    ASSERT_EQ(count, 1u) << "clones are not the program's";
+    CUfunction functions[2] = {}, fill;
+    OK(cuModuleEnumerateFunctions(functions, 2, module));
+    OK(cuModuleGetFunction(&fill, module, "fill"));
+    EXPECT_EQ(functions[0], fill);
+    EXPECT_EQ(functions[1], nullptr);
+    EXPECT_EQ(cuModuleGetFunctionCount(nullptr, module), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuModuleEnumerateFunctions(functions, 0, module), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuModuleEnumerateFunctions(nullptr, 1, module), CUDA_ERROR_INVALID_VALUE);
+    OK(cuModuleUnload(module));
+    EXPECT_EQ(cuModuleGetFunctionCount(&count, module), CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_EQ(cuModuleEnumerateFunctions(functions, 1, module), CUDA_ERROR_INVALID_HANDLE);
+
+    CUlibrary library;
+    OK(cuLibraryLoadData(&library, kModule, nullptr, nullptr, 0, nullptr, nullptr, 0));
+    OK(cuLibraryGetKernelCount(&count, library));
+    ASSERT_EQ(count, 1u);
+    CUkernel kernels[2] = {}, named;
+    OK(cuLibraryEnumerateKernels(kernels, 2, library));
+    OK(cuLibraryGetKernel(&named, library, "fill"));
+    EXPECT_EQ(kernels[0], named);
+    EXPECT_EQ(kernels[1], nullptr);
+    EXPECT_EQ(cuLibraryGetKernelCount(nullptr, library), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuLibraryEnumerateKernels(kernels, 0, library), CUDA_ERROR_INVALID_VALUE);
+    OK(cuLibraryUnload(library));
+    EXPECT_EQ(cuLibraryGetKernelCount(&count, library), CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_EQ(cuLibraryEnumerateKernels(kernels, 1, library), CUDA_ERROR_INVALID_HANDLE);
+  });
+}
+
 TEST(Shim, ErrorsOfQueuedWorkComeWithTheNextSynchronisation) {
   in_process({}, [](FakeWorker& worker) {
     set_up();
