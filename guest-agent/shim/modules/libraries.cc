@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Libraries and kernels: modules that belong to no context. They are the guest's own objects; the
 // worker sees a module for each context in which a library's kernels are used.
+#include <algorithm>
 #include <memory>
 
 #include "abi/cuda_graph.h"
@@ -106,6 +107,22 @@ CUresult cuLibraryUnload(CUlibrary library) {
   return status;
 }
 
+namespace {
+
+// The handle that the library's kernel of this name has for good.
+CUkernel kernel_named(uint64_t library, const std::string& name) {
+  auto& known = all_modules().libraries[library].kernels;
+  auto found = known.find(name);
+  if (found == known.end()) {
+    const uint64_t handle = own_handle(SLUICE_HANDLE_KERNEL);
+    all_modules().kernels[handle] = {library, name};
+    found = known.emplace(name, handle).first;
+  }
+  return reinterpret_cast<CUkernel>(found->second);
+}
+
+}  // namespace
+
 CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* name) {
   const Entered e = enter();
   if (!e) return e.status;
@@ -113,19 +130,38 @@ CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* nam
   std::lock_guard lock(all_modules().mutex);
   const auto found = all_modules().libraries.find(wire(library));
   if (found == all_modules().libraries.end()) return CUDA_ERROR_INVALID_HANDLE;
-  auto known = found->second.kernels.find(name);
-  if (known == found->second.kernels.end()) {
-    if (e.context != 0) {  // then it can be said at once whether there is such a kernel
-      uint64_t module = 0, function = 0;
-      CUresult r = module_of_library(e, wire(library), &module);
-      if (r == CUDA_SUCCESS) r = find_function(e, module, name, &function);
-      if (r != CUDA_SUCCESS) return r;
-    }
-    const uint64_t handle = own_handle(SLUICE_HANDLE_KERNEL);
-    all_modules().kernels[handle] = {wire(library), name};
-    known = found->second.kernels.emplace(name, handle).first;
+  if (e.context != 0 && found->second.kernels.count(name) == 0) {
+    // Then it can be said at once whether there is such a kernel.
+    uint64_t module = 0, function = 0;
+    CUresult r = module_of_library(e, wire(library), &module);
+    if (r == CUDA_SUCCESS) r = find_function(e, module, name, &function);
+    if (r != CUDA_SUCCESS) return r;
   }
-  *kernel = reinterpret_cast<CUkernel>(known->second);
+  *kernel = kernel_named(wire(library), name);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuLibraryGetKernelCount(unsigned int* count, CUlibrary library) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(all_modules().mutex);
+  const auto found = all_modules().libraries.find(wire(library));
+  if (found == all_modules().libraries.end()) return CUDA_ERROR_INVALID_HANDLE;
+  *count = static_cast<unsigned>(kernel_names(*found->second.text).size());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int count, CUlibrary library) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (kernels == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(all_modules().mutex);
+  const auto found = all_modules().libraries.find(wire(library));
+  if (found == all_modules().libraries.end()) return CUDA_ERROR_INVALID_HANDLE;
+  const std::vector<std::string> names = kernel_names(*found->second.text);
+  for (size_t i = 0; i < std::min<size_t>(count, names.size()); ++i)
+    kernels[i] = kernel_named(wire(library), names[i]);
   return CUDA_SUCCESS;
 }
 

@@ -17,6 +17,7 @@
 #include "kernels/cubin/cubin.h"
 #include "kernels/passes/rewrite.h"
 #include "kernels/ptx/fat_binary.h"
+#include "kernels/ptx/module.h"
 #include "mediator/base/fd.h"
 
 namespace sluice::guest {
@@ -156,6 +157,19 @@ std::shared_ptr<const Text> make_text(std::string_view original) {
   }
   if (any) text->rewritten = std::move(rewritten->text);
   return text;
+}
+
+std::vector<std::string> kernel_names(const Text& text) {
+  std::vector<std::string> names;
+  if (cubin::is_cubin(text.original)) {
+    if (const auto read = cubin::read(text.original))
+      for (const cubin::Kernel& kernel : read->kernels) names.emplace_back(kernel.name);
+    return names;
+  }
+  if (const auto parsed = ptx::Module::parse(text.original))
+    for (const ptx::Function& function : parsed->functions())
+      if (function.is_entry && function.has_body) names.emplace_back(function.name);
+  return names;
 }
 
 // ---- JIT options ----

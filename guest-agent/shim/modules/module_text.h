@@ -41,6 +41,9 @@ CUresult read_image_file(const char* path, std::string* image);
 // evicted.
 std::shared_ptr<const Text> make_text(std::string_view original);
 
+// The kernels that the program wrote, in the order of the text. Reads all of it anew.
+std::vector<std::string> kernel_names(const Text& text);
+
 // Where cuModuleLoadDataEx's caller wants the compiler's words. Empties both buffers at first.
 class JitLogs {
  public:
