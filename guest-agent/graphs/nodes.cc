@@ -255,7 +255,9 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode node, CUkernelNodeAttrID attr
   const KernelWork* work = nullptr;
   if (const CUresult r = work_of(node, CU_GRAPH_NODE_TYPE_KERNEL, &work, &keep); r != CUDA_SUCCESS)
     return r;
-  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  constexpr int kLastAttribute = CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING;
+  if (value == nullptr || attr < CU_LAUNCH_ATTRIBUTE_IGNORE || attr > kLastAttribute)
+    return CUDA_ERROR_INVALID_VALUE;
   std::memset(value, 0, sizeof *value);  // an attribute that was never set
   if (attr == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) value->clusterDim = {1, 1, 1};
   for (const CUlaunchAttribute& one : work->launch.attributes)

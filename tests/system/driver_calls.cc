@@ -198,7 +198,17 @@ void libraries(const char* path) {
   OK(cuMemcpyDtoH(&got, number, 4));
   EXPECT(got == 42);
   ANSWERS(CUDA_ERROR_NOT_FOUND, cuLibraryGetGlobal(&number, &bytes, library, "nobody"));
+  unsigned count = 0;
+  CUkernel all[3] = {};
+  OK(cuLibraryGetKernelCount(&count, library));
+  EXPECT(count == 2);
+  OK(cuLibraryEnumerateKernels(all, 3, library));
+  EXPECT((all[0] == kernel || all[1] == kernel) && all[0] != all[1] && all[2] == nullptr);
+  ANSWERS(kInvalid, cuLibraryGetKernelCount(nullptr, library));
+  ANSWERS(kInvalid, cuLibraryEnumerateKernels(nullptr, 1, library));
   OK(cuLibraryUnload(library));
+  ANSWERS(kBadHandle, cuLibraryGetKernelCount(&count, library));
+  ANSWERS(kBadHandle, cuLibraryEnumerateKernels(all, 1, library));
   ANSWERS(kBadHandle, cuLibraryGetGlobal(&number, &bytes, library, "number"));
 
   CUlinkState link = nullptr;

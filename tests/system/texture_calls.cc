@@ -387,7 +387,7 @@ void wrong_arguments() {
   ANSWERS(kInvalid, cuTexObjectGetTextureDesc(&back, texture + 77));
   CUDA_RESOURCE_DESC none{};
   ANSWERS(kInvalid, cuSurfObjectGetResourceDesc(&none, texture));
-  ANSWERS(CUDA_ERROR_NOT_SUPPORTED, cuTexObjectGetResourceViewDesc(nullptr, texture));
+  ANSWERS(kInvalid, cuTexObjectGetResourceViewDesc(nullptr, texture));
   OK(cuTexObjectDestroy(texture));
   ANSWERS(kInvalid, cuTexObjectDestroy(texture));
   OK(cuArrayDestroy(array));

@@ -112,8 +112,9 @@ CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* texture, CUtexObject objec
     return CUDA_SUCCESS;
   });
 }
-CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC*, CUtexObject) {
-  return static_cast<CUresult>(not_supported("cuTexObjectGetResourceViewDesc"));
+// No texture here was made with a view, and asking for it then is documented to be an error.
+CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC*, CUtexObject object) {
+  return with_texture(object, false, [](const KnownTexture&) { return CUDA_ERROR_INVALID_VALUE; });
 }
 CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC* resource, CUsurfObject object) {
   return with_texture(object, true, [&](const KnownTexture& t) {

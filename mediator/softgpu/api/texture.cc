@@ -196,8 +196,9 @@ CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* out, CUtexObject object) {
   return look_up(object, false, [out](const TextureObject& t) { *out = t.texture; });
 }
 // No object has a view.
+// No texture here was made with a view, and asking for it then is documented to be an error.
 CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC*, CUtexObject) {
-  return CUDA_ERROR_NOT_SUPPORTED;
+  return CUDA_ERROR_INVALID_VALUE;
 }
 CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC* out, CUsurfObject object) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
