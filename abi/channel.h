@@ -163,7 +163,8 @@ struct sluice_join {
 enum sluice_doorbell_kind {
   SLUICE_DOORBELL_EVENTFD =
       1, /* descriptors: region memfd, bell (write to ring the host), wake (host rings) */
-  SLUICE_DOORBELL_MMIO = 2 /* descriptors: VFIO device (region and BAR0 by mmap offsets), wake */
+  SLUICE_DOORBELL_MMIO = 2, /* descriptors: VFIO device (region and BAR0 by mmap offsets), wake */
+  SLUICE_DOORBELL_MMIO_APART = 3 /* descriptors: region, wake, BAR0; the offsets are in each */
 };
 struct sluice_joined {
   uint32_t magic;
@@ -173,7 +174,7 @@ struct sluice_joined {
   uint64_t epoch;
   uint64_t region_bytes;
   uint64_t region_offset;   /* mmap offset of the region in descriptor 0 */
-  uint64_t doorbell_offset; /* MMIO: mmap offset of the doorbell page in descriptor 0 */
+  uint64_t doorbell_offset; /* MMIO: its mmap offset; APART: in descriptor 2 */
   uint32_t doorbell_at;     /* MMIO: byte in that page */
   uint32_t doorbell_value;  /* MMIO: 32-bit value to store: peer << 16 | vector */
   uint32_t can_wait;        /* 1: the wake descriptor fires; 0: the program has to poll */

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "guest-agent/agent/limits.h"
 #include "mediator/base/clock.h"
 #include "mediator/base/unix_socket.h"
 #include "mediator/ring/wait.h"
@@ -106,6 +107,14 @@ Result<void> Agent::check_host() {
   return {};
 }
 
+// Where nothing rings: how long until the control ring is read again.
+int Agent::pause_ms() const {
+  bool awaited = !backlog_.empty();
+  for (const Program& program : programs_)
+    awaited |= program.state == State::kAsked || program.state == State::kDeserted;
+  return awaited ? limits::kPollBusyMs : limits::kPollIdleMs;
+}
+
 Result<void> Agent::step(int timeout_ms, int extra_fd) {
   uint64_t now = monotonic_ns();
   if (auto ok = check_host(); !ok) return ok;
@@ -128,6 +137,7 @@ Result<void> Agent::step(int timeout_ms, int extra_fd) {
   const auto until_beat =
       static_cast<int64_t>(next_beat_ns_ > now ? (next_beat_ns_ - now) / 1'000'000 + 1 : 0);
   if (timeout_ms < 0 || until_beat < timeout_ms) timeout_ms = static_cast<int>(until_beat);
+  if (device_.transport == Transport::kSysfs && timeout_ms > pause_ms()) timeout_ms = pause_ms();
   const int ready = ::poll(fds.data(), fds.size(), timeout_ms);
   from_host_.disarm();
   if (fds[0].revents != 0) drain_eventfd(device_.vectors[0].get());
@@ -276,19 +286,22 @@ void Agent::on_opened(const sluice_control_message& message) {
     sluice_joined joined{};
     joined.magic = SLUICE_JOIN_MAGIC;
     joined.slot = program.slot;
-    joined.doorbell_kind = SLUICE_DOORBELL_MMIO;
+    const bool apart = device_.transport == Transport::kSysfs;
+    joined.doorbell_kind = apart ? SLUICE_DOORBELL_MMIO_APART : SLUICE_DOORBELL_MMIO;
     joined.epoch = program.slot_epoch;
     joined.region_bytes = device_.region_bytes;
     joined.region_offset = device_.region_offset;
     joined.doorbell_offset = device_.doorbell_offset;
-    joined.doorbell_at = SLUICE_IVSHMEM_DOORBELL;
+    joined.doorbell_at = static_cast<uint32_t>(device_.registers_at) + SLUICE_IVSHMEM_DOORBELL;
     joined.doorbell_value = SLUICE_IVSHMEM_HOST_PEER << 16 | vector;
-    // A device with fewer vectors than slots: the program polls.
+    // A device with fewer vectors than slots, or without interrupts: the program polls.
     joined.can_wait = vector < device_.vectors.size() ? 1 : 0;
     const int wake = device_.vectors[joined.can_wait ? vector : 0].get();
     if (joined.can_wait) drain_eventfd(wake);  // rung for the slot's program before this one
-    const int fds[] = {device_.device.get(), wake};
-    if (!send_with_fds(program.socket.get(), &joined, sizeof joined, fds)) program_ended(program);
+    const int fds[] = {device_.device.get(), wake, device_.registers_file.get()};
+    if (!send_with_fds(program.socket.get(), &joined, sizeof joined,
+                       std::span(fds).first(apart ? 3 : 2)))
+      program_ended(program);
     return;
   }
   // Nobody asked, or an earlier agent did: the slot must not stay taken.

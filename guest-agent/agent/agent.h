@@ -62,6 +62,7 @@ class Agent {
   };
 
   void announce();
+  int pause_ms() const;
   void beat(uint64_t now_ns);
   Result<void> check_host();
   void accept_programs(uint64_t now_ns);

@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "guest-agent/agent/driver_check.h"
+#include "guest-agent/agent/sysfs.h"
 #include "guest-agent/agent/vgpu_device.h"
 #include "mediator/base/clock.h"
 #include "mediator/base/unix_socket.h"
@@ -55,6 +56,22 @@ Finding agent_finding(const std::string& socket, const Result<Fd>& connected) {
     default:
       f.mend = "systemctl start sluice-agent; journalctl -u sluice-agent says why it does not run";
   }
+  return f;
+}
+
+// How the agent has the device, and what that costs.
+Finding transport_finding(const DoctorOptions& options, bool answers) {
+  Finding f{"transport", State::kSkipped, "nobody answers", ""};
+  const auto devices = find_vgpu_devices(options.sysfs);
+  if (!answers) return f;
+  f.state = State::kRight;
+  f.fact = "a local socket: event descriptors";
+  if (devices.empty()) return f;
+  f.fact = link_name(device_folder(options.sysfs, devices[0]) + "/driver") == "vfio-pci"
+               ? "vfio: interrupts"
+               : "sysfs: no interrupts, so programs poll. A wait ends up to 0.3 ms late, and takes "
+                 "about 6 % of a processor. For interrupts: <iommu> in the domain's XML, and "
+                 "intel_iommu=on for this kernel";
   return f;
 }
 
@@ -145,7 +162,8 @@ std::vector<Finding> driver_findings(const DoctorOptions& options) {
 std::vector<Finding> examine(const DoctorOptions& options) {
   const auto connected = connect_unix(options.socket, SOCK_SEQPACKET);
   std::vector<Finding> findings = {device_finding(options, connected.ok()),
-                                   agent_finding(options.socket, connected)};
+                                   agent_finding(options.socket, connected),
+                                   transport_finding(options, connected.ok())};
   for (Finding& f : driver_findings(options)) findings.push_back(std::move(f));
   return findings;
 }

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,15 +29,18 @@ namespace {
 constexpr const char* kAgentSocket = "/run/sluice/agent.sock";
 
 const char* const kUsage =
-    R"(usage: sluice-agent [--device ADDRESS] [--socket PATH] [--check] [--version] [--help]
+    R"(usage: sluice-agent [--device ADDRESS] [--socket PATH] [--transport NAME] [--check] [--version]
+       sluice-agent --help
        sluice-agent status|doctor [--socket PATH] [--json]
 
-Owns the vGPU of this virtual machine (a PCI device 1af4:1110) through VFIO and hands its slots
-to programs that use the CUDA driver. Runs in the foreground; needs root.
+Owns the vGPU of this virtual machine (a PCI device 1af4:1110) and hands its slots to
+programs that use the CUDA driver. Runs in the foreground; needs root.
 
   --device ADDRESS  the device, such as 0000:01:02.0; otherwise the only, or first, one
   --socket PATH     where programs join; default /run/sluice/agent.sock. Its group is "sluice" with
                     mode 0660 if there is such a group, else everybody may join (mode 0666)
+  --transport NAME  vfio: interrupts, needs an IOMMU. sysfs: polling, needs nothing. auto, the
+                    default: vfio, and sysfs where there is no IOMMU or no vfio-pci
   --check           print what is there, change nothing; exit 0 if there is a vGPU device
 status            whether programs reach the GPU: device, agent, libraries, driver, channel; anybody
                   may ask. --socket: otherwise SLUICE_SOCKET, or the default
@@ -44,7 +48,7 @@ doctor            the same, runs a small kernel, and says what to do about what 
                   0 if all is right, 1 if not
   --json          for scripts
 exit status: 0 ended by SIGTERM; 3 no vGPU device; 4 the host refuses, with its reason; 5 no IOMMU or
-no vfio-pci; 6 the device is in use; 1 anything else
+no vfio-pci, where sysfs does not do; 6 the device is in use; 1 anything else
 )";
 
 int fail(const Error& error, int status) {
@@ -113,6 +117,7 @@ int main(int argc, char** argv) {
   if (argc > 1 && (std::strcmp(argv[1], "status") == 0 || std::strcmp(argv[1], "doctor") == 0))
     return examine_for(argv[1], argc, argv);
   std::string device_address, socket = kAgentSocket;
+  std::optional<Transport> transport;
   bool check = false;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
@@ -124,6 +129,14 @@ int main(int argc, char** argv) {
     } else if (arg == "--help") {
       std::fputs(kUsage, stdout);
       return 0;
+    } else if (arg == "--transport" && i + 1 < argc) {
+      const std::string name = argv[++i];
+      if (name != "auto" && name != "vfio" && name != "sysfs") {
+        std::fputs(kUsage, stderr);
+        return 1;
+      }
+      transport.reset();
+      if (name != "auto") transport = name == "vfio" ? Transport::kVfio : Transport::kSysfs;
     } else if ((arg == "--device" || arg == "--socket") && i + 1 < argc) {
       (arg == "--device" ? device_address : socket) = argv[++i];
     } else {
@@ -155,14 +168,15 @@ int main(int argc, char** argv) {
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   Fd signal_fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
 
-  auto device = open_vgpu_device(device_address);
+  auto device = open_vgpu_device(device_address, transport);
   if (!device) return fail(device.error(), device.error().code);
   auto listener = listen_for_programs(socket);
   if (!listener) return fail(listener.error(), 1);
   Agent agent(**device, std::move(*listener));
-  std::fprintf(stderr, "sluice-agent: vGPU %s, %u slots, %zu interrupt vectors, at %s\n",
-               device_address.c_str(), (*device)->header().slot_count, (*device)->vectors.size(),
-               socket.c_str());
+  std::fprintf(
+      stderr, "sluice-agent: vGPU %s by %s, %u slots, %zu interrupt vectors, at %s\n",
+      device_address.c_str(), name_of((*device)->transport), (*device)->header().slot_count,
+      (*device)->transport == Transport::kVfio ? (*device)->vectors.size() : 0, socket.c_str());
   notify("READY=1");
   for (;;) {
     if (auto ok = agent.step(-1, signal_fd.get()); !ok) {

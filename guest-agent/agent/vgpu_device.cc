@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "guest-agent/agent/vgpu_device.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/pci_regs.h>
 #include <linux/vfio.h>
@@ -15,6 +14,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "guest-agent/agent/sysfs.h"
+#include "guest-agent/agent/sysfs_device.h"
 #include "mediator/base/unix_socket.h"
 #include "mediator/ring/fence.h"
 
@@ -23,53 +24,6 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr unsigned kMostVectors = SLUICE_MAX_SLOTS + 1;
-
-Error problem(DeviceProblem kind, std::string message) {
-  return Error{static_cast<int>(kind), std::move(message)};
-}
-Error problem_errno(DeviceProblem kind, const std::string& what) {
-  return problem(kind, Error::from_errno(what).message);
-}
-
-std::string read_line(const std::string& path) {
-  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  char text[128];
-  const ssize_t n = fd ? ::read(fd.get(), text, sizeof text) : -1;
-  if (n <= 0) return {};
-  std::string line(text, static_cast<size_t>(n));
-  return line.substr(0, line.find('\n'));
-}
-
-Result<void> write_line(const std::string& path, const std::string& text) {
-  Fd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  if (!fd || ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-    return problem_errno(DeviceProblem::kOther, "write " + text + " to " + path);
-  return {};
-}
-
-// The last component of what a link points to; empty: no such link.
-std::string link_name(const std::string& path) {
-  char to[512];
-  const ssize_t n = ::readlink(path.c_str(), to, sizeof to - 1);
-  if (n <= 0) return {};
-  const std::string whole(to, static_cast<size_t>(n));
-  return whole.substr(whole.rfind('/') + 1);
-}
-
-std::vector<std::string> entries_of(const std::string& folder) {
-  std::vector<std::string> names;
-  if (DIR* dir = ::opendir(folder.c_str())) {
-    while (const dirent* entry = ::readdir(dir))
-      if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
-    ::closedir(dir);
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-std::string device_folder(const std::string& sysfs, const std::string& address) {
-  return sysfs + "/bus/pci/devices/" + address;
-}
 
 Result<void> bind_to_vfio(const std::string& address) {
   const std::string folder = device_folder("/sys", address);
@@ -169,9 +123,10 @@ Result<void> bind_interrupts(VgpuDevice& d) {
 Result<void> open_vfio(VgpuDevice& d) {
   const std::string group = link_name(device_folder("/sys", d.address) + "/iommu_group");
   if (group.empty())
-    return problem(DeviceProblem::kNoVfio,
-                   "this VM has no IOMMU: its XML needs <iommu model='intel'> with intremap='on', "
-                   "and its kernel intel_iommu=on");
+    return problem(
+        DeviceProblem::kNoVfio,
+        "this VM has no IOMMU: for one its XML needs <iommu model='intel'> with intremap='on', "
+        "and its kernel intel_iommu=on");
   if (auto bound = bind_to_vfio(d.address); !bound) return bound;
 
   d.container = Fd(::open("/dev/vfio/vfio", O_RDWR | O_CLOEXEC));
@@ -248,7 +203,9 @@ std::vector<std::string> find_vgpu_devices(const std::string& sysfs) {
   return found;
 }
 
-Result<std::unique_ptr<VgpuDevice>> open_vgpu_device(const std::string& address) {
+namespace {
+
+Result<std::unique_ptr<VgpuDevice>> open_by_vfio(const std::string& address) {
   auto d = std::make_unique<VgpuDevice>();
   d->address = address;
   if (auto r = open_vfio(*d); !r) return r.error();
@@ -256,6 +213,29 @@ Result<std::unique_ptr<VgpuDevice>> open_vgpu_device(const std::string& address)
   if (auto r = map_bars(*d); !r) return r.error();
   if (auto r = check_channel_header(*d); !r) return r.error();
   if (auto r = bind_interrupts(*d); !r) return r.error();
+  return d;
+}
+
+}  // namespace
+
+const char* name_of(Transport transport) {
+  return transport == Transport::kVfio ? "vfio" : "sysfs";
+}
+
+Result<std::unique_ptr<VgpuDevice>> open_vgpu_device(const std::string& address,
+                                                     std::optional<Transport> transport,
+                                                     const std::string& sysfs) {
+  if (transport != Transport::kSysfs) {
+    auto opened = open_by_vfio(address);
+    if (opened || transport == Transport::kVfio) return opened;
+    if (opened.error().code != static_cast<int>(DeviceProblem::kNoVfio)) return opened;
+    std::fprintf(stderr, "sluice-agent: without VFIO, and so without interrupts: %s\n",
+                 opened.error().message.c_str());
+  }
+  auto d = std::make_unique<VgpuDevice>();
+  d->address = address;
+  if (auto r = open_by_sysfs(*d, sysfs); !r) return r.error();
+  if (auto r = check_channel_header(*d); !r) return r.error();
   return d;
 }
 

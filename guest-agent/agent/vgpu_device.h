@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vGPU's PCI device (ivshmem-doorbell) as sluice-agent holds it: found in sysfs, driven through
-// VFIO, mapped, with one event descriptor per interrupt vector. No kernel module of ours.
+// The vGPU's PCI device (ivshmem-doorbell) as sluice-agent holds it: found in sysfs, mapped, driven
+// through VFIO with one event descriptor per interrupt vector. Where there is no VFIO, the device
+// is mapped from sysfs and no interrupt arrives. No kernel module of ours.
 //
 // Owned by sluice-agent, one per VM, one thread. It opens and maps; it speaks no protocol. What the
 // host wrote is shown as it is: the guest trusts its host.
@@ -9,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,24 +26,34 @@ enum class DeviceProblem {
   kOther = 1,
   kNoDevice = 3,  // no vGPU is attached to this VM
   kRefused = 4,   // the host shows a reason instead of a vGPU
-  kNoVfio = 5,    // no IOMMU, or the vfio-pci module is missing
+  kNoVfio = 5,    // no IOMMU or no vfio-pci, and the kernel maps nothing by sysfs either
   kBusy = 6       // another agent, or another driver, has the device
 };
 
+// How the device is driven.
+enum class Transport {
+  kVfio,  // needs an IOMMU; interrupts wake whoever waits
+  kSysfs  // needs nothing; whoever waits polls
+};
+const char* name_of(Transport transport);
+
 // An open device. Plain data, so that tests can make one of ordinary memory.
 struct VgpuDevice {
-  std::string address;                           // "0000:01:02.0", for logs
-  Fd container, group;                           // kept open as long as the device is used
-  Fd device;                                     // what programs map, by the offsets below
+  std::string address;  // "0000:01:02.0", for logs
+  Transport transport = Transport::kVfio;
+  Fd container, group;  // kept open as long as the device is used
+  Fd device;            // what programs map, by the offsets below; kSysfs: resource2
+  Fd registers_file;    // kSysfs: resource0, which programs map for the doorbell
   uint64_t region_offset = 0, region_bytes = 0;  // BAR2
   uint64_t doorbell_offset = 0;                  // BAR0
   std::byte* control = nullptr;  // the region's first `control_bytes`: header and control rings
   size_t control_bytes = 0;
   void* registers = nullptr;  // BAR0's page
+  size_t registers_at = 0;    // the byte in that page at which BAR0 begins
   std::vector<Fd> vectors;    // vector i fires vectors[i]
 
   volatile uint32_t* doorbell() const {
-    return reinterpret_cast<volatile uint32_t*>(static_cast<char*>(registers) +
+    return reinterpret_cast<volatile uint32_t*>(static_cast<char*>(registers) + registers_at +
                                                 SLUICE_IVSHMEM_DOORBELL);
   }
   sluice_channel_header& header() const {
@@ -56,9 +68,12 @@ struct VgpuDevice {
 // PCI addresses of all ivshmem devices, in order. `sysfs` is "/sys" but for tests.
 std::vector<std::string> find_vgpu_devices(const std::string& sysfs = "/sys");
 
-// Binds the device to vfio-pci, opens and maps it, binds the interrupts. The error's code is a
-// DeviceProblem, its message says what to do. A second call while another agent runs is kBusy.
-Result<std::unique_ptr<VgpuDevice>> open_vgpu_device(const std::string& address);
+// Opens and maps the device: through vfio-pci with its interrupts, or else from sysfs. `transport`:
+// that one only. The error's code is a DeviceProblem, its message says what to do. A second call
+// while another agent runs is kBusy. `sysfs` is "/sys" but for tests of kSysfs.
+Result<std::unique_ptr<VgpuDevice>> open_vgpu_device(
+    const std::string& address, std::optional<Transport> transport = std::nullopt,
+    const std::string& sysfs = "/sys");
 
 // Whether the host shows a vGPU there, and of our version: kRefused with its reason, or kOther.
 Result<void> check_channel_header(const VgpuDevice& device);

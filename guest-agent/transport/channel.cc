@@ -74,10 +74,11 @@ Result<std::unique_ptr<Channel>> Channel::join(const std::string& path,
 }
 
 Result<void> Channel::map(const sluice_joined& joined, std::vector<Fd>& fds) {
-  const bool mmio = joined.doorbell_kind == SLUICE_DOORBELL_MMIO;
+  const bool apart = joined.doorbell_kind == SLUICE_DOORBELL_MMIO_APART;
+  const bool mmio = apart || joined.doorbell_kind == SLUICE_DOORBELL_MMIO;
   if (!mmio && joined.doorbell_kind != SLUICE_DOORBELL_EVENTFD)
     return Error{EPROTO, "unknown kind of doorbell"};
-  if (fds.size() < (mmio ? 2u : 3u)) return Error{EPROTO, "descriptors are missing"};
+  if (fds.size() < (mmio && !apart ? 2u : 3u)) return Error{EPROTO, "descriptors are missing"};
   const uint64_t slot_end = SLUICE_SLOT_OFFSET + (uint64_t{joined.slot} + 1) * SLUICE_SLOT_STRIDE;
   if (joined.slot >= SLUICE_MAX_SLOTS || joined.region_bytes > SLUICE_WINDOW_BYTES ||
       slot_end > joined.region_bytes)
@@ -106,8 +107,9 @@ Result<void> Channel::map(const sluice_joined& joined, std::vector<Fd>& fds) {
   if (mmio) {
     if (joined.doorbell_at > kPage - sizeof(uint32_t) || joined.doorbell_at % sizeof(uint32_t) != 0)
       return Error{EPROTO, "doorbell register is out of range"};
-    doorbell_page_ = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, device_.get(),
-                            static_cast<off_t>(joined.doorbell_offset));
+    doorbell_page_ =
+        ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED,
+               apart ? fds[2].get() : device_.get(), static_cast<off_t>(joined.doorbell_offset));
     if (doorbell_page_ == MAP_FAILED) {
       doorbell_page_ = nullptr;
       return Error::from_errno("map the doorbell page");

@@ -83,7 +83,7 @@ class Channel {
   Result<void> map(const sluice_joined& joined, std::vector<Fd>& fds);
 
   Fd socket_;
-  Fd device_;  // memfd or VFIO device
+  Fd device_;  // memfd, VFIO device, or BAR2 in sysfs
   Fd bell_fd_;
   Fd wake_;
   std::byte* region_ = nullptr;

@@ -20,6 +20,9 @@ namespace {
 Result<void> apply(const libvirt::Domain& domain, const libvirt::Change& change,
                    const AttachOptions& o, const char* done) {
   std::fputs(change.shown.c_str(), stdout);
+  if (!change.note.empty())
+    std::printf("%s: the guest will poll, without interrupts: %s\n", o.domain.c_str(),
+                change.note.c_str());
   if (o.print_only) return {};
   auto running = domain.running();
   if (!running) return running.error();
@@ -65,6 +68,10 @@ std::vector<std::pair<std::string, std::string>> settings_of(const AttachOptions
   number("max", o.max);
   word("group", o.group);
   return settings;
+}
+
+libvirt::Iommu iommu_of(const AttachOptions& o) {
+  return o.no_iommu ? libvirt::Iommu::kLeave : libvirt::Iommu::kWherePossible;
 }
 
 Error of_domain(const Error& e, const AttachOptions& o) {
@@ -147,7 +154,7 @@ Result<void> attach(AdminClient& client, const AttachOptions& o) {
   if (!info) return info.error();
   const std::string folder = text(*info, "runtime_dir");
   const libvirt::Attachment a{settings_of(o), (folder.empty() ? "/run/sluice" : folder) + "/vgpu",
-                              o.slots};
+                              o.slots, iommu_of(o)};
   auto domain = find(o);
   if (!domain) return domain.error();
   if (o.live) return attach_running(client, *domain, o, a);
@@ -183,7 +190,7 @@ Result<void> reserve(AdminClient& client, const AttachOptions& o) {
   auto xml = domain->next_xml();
   if (!xml) return xml.error();
   // Twice: the region's own alignment within the window.
-  auto change = libvirt::reserve_room(*xml, 2 * region);
+  auto change = libvirt::reserve_room(*xml, 2 * region, iommu_of(o));
   if (!change) return of_domain(change.error(), o);
   return apply(*domain, *change, o, "room reserved");
 }

@@ -25,6 +25,7 @@ struct AttachOptions {
   uint32_t slots = 16;
   bool print_only = false;  // show the XML, change nothing
   bool live = false;        // the running domain, not its next start
+  bool no_iommu = false;    // adds no virtual IOMMU
 };
 Result<void> attach(AdminClient& client, const AttachOptions& options);
 // Needs sluiced only for a live one: `connect` is called then.

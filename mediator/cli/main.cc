@@ -111,6 +111,10 @@ int main(int argc, char** argv) {
   cmd->add_option("--slots", at.slots, "guest processes at once")
       ->check(CLI::Range(1, SLUICE_MAX_SLOTS))
       ->capture_default_str();
+  const auto may_lack_iommu = [&](CLI::App* to) {
+    to->add_flag("--no-iommu", at.no_iommu, "add no virtual IOMMU: the guest polls");
+  };
+  may_lack_iommu(cmd);
   cmd->callback([&] { run = [&](sluice::AdminClient& a) { return attach(a, at); }; });
   bool without_sluiced = false;
   cmd = app.add_subcommand("detach", "take the vGPU out of a libvirt domain");
@@ -120,6 +124,7 @@ int main(int argc, char** argv) {
   cmd =
       app.add_subcommand("reserve", "make room for 'attach --live', from a domain's next start on");
   for_domain(cmd);
+  may_lack_iommu(cmd);
   cmd->callback([&] { run = [&](sluice::AdminClient& a) { return reserve(a, at); }; });
 
   GroupOptions g;

@@ -193,9 +193,10 @@ def domain_xml(name, vmlinux, initramfs, job_socket, console_log, guest_mib=256)
 
 class Qemu:
     """One guest by QEMU's command line, for tests that need no libvirt. `vgpu_socket` None: no
-    vGPU."""
+    vGPU. Without an `iommu` the guest has no VFIO."""
 
-    def __init__(self, name, work, vmlinux, initramfs, vgpu_socket=None, vectors=17, guest_mib=256):
+    def __init__(self, name, work, vmlinux, initramfs, vgpu_socket=None, vectors=17, guest_mib=256,
+                 iommu=True):
         self.name = name
         self.work = pathlib.Path(work)
         self.work.mkdir(parents=True, exist_ok=True)
@@ -205,8 +206,10 @@ class Qemu:
                      "-cpu", "max", "-m", str(guest_mib), "-smp", "1", "-nodefaults",
                      "-no-user-config", "-display", "none", "-serial", f"file:{self.console_log}",
                      "-serial", f"unix:{self.job_socket},server=on,wait=off",
-                     "-device", "intel-iommu,intremap=on", "-kernel", str(vmlinux),
-                     "-initrd", str(initramfs), "-append", KERNEL_ARGUMENTS]
+                     "-kernel", str(vmlinux), "-initrd", str(initramfs),
+                     "-append", KERNEL_ARGUMENTS]
+        if iommu:
+            self.args += ["-device", "intel-iommu,intremap=on"]
         if vgpu_socket:
             self.args += ["-chardev", f"socket,path={vgpu_socket},id=vgpu0",
                           "-device", f"ivshmem-doorbell,chardev=vgpu0,vectors={vectors}"]

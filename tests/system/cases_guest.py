@@ -39,6 +39,24 @@ class Guests(WithSluiced):
         self.assertEqual(self.sluiced.ctl("show", "a")["region"]["slots_ended"], 0)
         self.run_right(q, "sluice-suite-triad --launches 2 --json")
 
+    def test_a_guest_without_an_iommu(self):
+        q = boot(self, self.sluiced, "a", iommu=False)
+        self.eventually(lambda: "by sysfs" in q.console(), "the agent says how it has the device")
+        self.run_right(q, "sluice-suite-triad --launches 4 --json")
+        self.run_right(q, "sluice-suite-reduction --launches 4 --chain 2 --verify every --json")
+        status, text = q.guest.run("sluice-agent doctor --json", 300)
+        checks = {c["name"]: c for c in last_json(text.splitlines())["checks"]}
+        self.assertEqual(checks["transport"]["state"], "right", text)
+        self.assertTrue(checks["transport"]["fact"].startswith("sysfs: no interrupts"), text)
+        self.assertEqual(checks["launch"]["state"], "right", text)
+        # The agent ends while a program runs: the next one has the device when the program is gone.
+        q.guest.start("sluice-suite-md5 --seconds 600")
+        done = self.vgpu("a")["launches_done"]
+        self.eventually(lambda: self.vgpu("a")["launches_done"] > done, "the guest launches")
+        q.guest.run("kill -9 $(pidof sluice-agent)")
+        wait_for_gpu(self, q)
+        self.run_right(q, "sluice-suite-triad --launches 2 --json")
+
     def test_a_second_vm_on_the_same_vgpu_is_refused_with_a_reason(self):
         q = boot(self, self.sluiced, "a")
         import support

@@ -236,10 +236,11 @@ class WithVictim(WithSluiced):
         return p
 
 
-def boot(test, sluiced, vgpu, name=None):
+def boot(test, sluiced, vgpu, name=None, iommu=True):
     """A QEMU guest attached to `vgpu`, whose programs reach the GPU; returns the Qemu."""
     vmlinux, initramfs = image()
-    q = virt.Qemu(name or vgpu, folder(), vmlinux, initramfs, sluiced.vgpu_socket(vgpu))
+    q = virt.Qemu(name or vgpu, folder(), vmlinux, initramfs, sluiced.vgpu_socket(vgpu),
+                  iommu=iommu)
     test.addCleanup(q.kill)
     q.boot()
     wait_for_gpu(test, q)

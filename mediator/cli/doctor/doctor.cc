@@ -45,7 +45,7 @@ constexpr Check kChecks[] = {
     {"domains", checks::domains,
      "shut it off, then start it; where that changes nothing, systemctl restart libvirtd before, "
      "so that it finds the hook"},
-    {"iommu", checks::iommu, "sluicectl detach DOMAIN, then sluicectl attach DOMAIN: it adds one"},
+    {"iommu", checks::iommu, ""},
     {"window", checks::window,
      "set pcie-root-port.pref64-reserve to that with 'virsh edit', then start it again"},
     {"hugepages", checks::hugepages, "sysctl vm.nr_hugepages=N, for all domains that ask"},

@@ -131,7 +131,11 @@ Verdict iommu(const HostFacts& facts) {
   if (!facts.domains) return skipped("libvirtd was not reached");
   const auto without =
       names_of(*facts.domains, [](auto&, auto& parts) { return parts.vgpu && !parts.iommu; });
-  if (!without.empty()) return wrong("has a vGPU and no virtual IOMMU: " + without);
+  if (!without.empty())
+    return right(
+        "without a virtual IOMMU, so that the guest polls (detach it and attach it anew for "
+        "one): " +
+        without);
   return right("each domain with a vGPU has one");
 }
 

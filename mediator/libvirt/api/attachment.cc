@@ -46,32 +46,52 @@ bool is_settings(pugi::xml_node n) {
   return false;
 }
 
-// The virtual IOMMU, by which the guest's agent gets the device. Adds what is missing.
-Result<void> add_iommu(pugi::xml_node domain, std::string& shown) {
-  pugi::xml_node features = child_or_new(domain, "features");
-  pugi::xml_node ioapic = features.child("ioapic");
+// The machine has the devices of q35: PCI Express and a virtual IOMMU.
+bool is_q35(pugi::xml_node domain) {
+  const Text machine = domain.child("os").child("type").attribute("machine").value();
+  return machine.find("q35") != Text::npos;
+}
+
+// Why the domain can have no virtual IOMMU with interrupt remapping; empty: it can, or has one.
+std::string no_iommu_because(pugi::xml_node domain) {
+  if (!is_q35(domain))
+    return "its machine is '" +
+           std::string(domain.child("os").child("type").attribute("machine").value()) +
+           "', and only machine='q35' in <type> has a virtual IOMMU";
+  const pugi::xml_node ioapic = domain.child("features").child("ioapic");
   if (ioapic && Text(ioapic.attribute("driver").value()) != "qemu")
-    return Error{EINVAL,
-                 "<features><ioapic driver='kvm'/> rules out a virtual IOMMU with interrupt "
-                 "remapping; set driver='qemu' with 'virsh edit'"};
-  if (!ioapic) {
-    ioapic = features.append_child("ioapic");
-    ioapic.append_attribute("driver") = "qemu";
-    shown += "<features>\n  " + printed(ioapic) + "</features>\n";
-  }
-  pugi::xml_node iommu = domain.child("devices").child("iommu");
+    return "<features><ioapic driver='kvm'/> rules out a virtual IOMMU; for one set driver='qemu' "
+           "with 'virsh edit'";
+  const pugi::xml_node iommu = domain.child("devices").child("iommu");
   if (iommu && Text(iommu.attribute("model").value()) == "intel" &&
       Text(iommu.child("driver").attribute("intremap").value()) != "on")
-    return Error{EINVAL,
-                 "<iommu model='intel'> has no interrupt remapping; add <driver intremap='on'/> "
-                 "with 'virsh edit'"};
-  if (!iommu) {
-    iommu = child_or_new(domain, "devices").append_child("iommu");
-    iommu.append_attribute("model") = "intel";
-    iommu.append_child("driver").append_attribute("intremap") = "on";
-    shown += printed(iommu);
+    return "<iommu model='intel'> has no interrupt remapping; for it add <driver intremap='on'/> "
+           "with 'virsh edit'";
+  return "";
+}
+
+// The virtual IOMMU, by which the guest's agent gets interrupts. Adds what is missing, or notes why
+// it does not.
+void add_iommu(pugi::xml_node domain, Iommu wanted, Change& change) {
+  const bool has_one = !domain.child("devices").child("iommu").empty();
+  std::string because = no_iommu_because(domain);
+  if (because.empty() && wanted == Iommu::kLeave && !has_one)
+    because = "it has no virtual IOMMU, as --no-iommu says";
+  if (!because.empty()) {
+    change.note = because;
+    return;
   }
-  return {};
+  pugi::xml_node features = child_or_new(domain, "features");
+  if (!features.child("ioapic")) {
+    pugi::xml_node ioapic = features.append_child("ioapic");
+    ioapic.append_attribute("driver") = "qemu";
+    change.shown += "<features>\n  " + printed(ioapic) + "</features>\n";
+  }
+  if (has_one) return;
+  pugi::xml_node iommu = child_or_new(domain, "devices").append_child("iommu");
+  iommu.append_attribute("model") = "intel";
+  iommu.append_child("driver").append_attribute("intremap") = "on";
+  change.shown += printed(iommu);
 }
 
 pugi::xml_node doorbell_of(pugi::xml_node domain) {
@@ -80,20 +100,12 @@ pugi::xml_node doorbell_of(pugi::xml_node domain) {
   return {};
 }
 
-Result<void> is_q35(pugi::xml_node domain) {
-  const std::string machine = domain.child("os").child("type").attribute("machine").value();
-  if (machine.find("q35") == std::string::npos)
-    return Error{EINVAL, "its machine is '" + machine +
-                             "', which has no virtual IOMMU; a vGPU needs machine='q35' in <type>"};
-  return {};
-}
-
 Result<void> can_have_vgpu(pugi::xml_node domain) {
   if (doorbell_of(domain))
     return Error{EEXIST, "it has a vGPU; change it with 'sluicectl set " +
                              std::string(domain.child("name").text().get()) +
                              "', or detach it before"};
-  return is_q35(domain);
+  return {};
 }
 
 pugi::xml_node add_settings(pugi::xml_node parent, const char* name, const Attachment& attachment) {
@@ -162,7 +174,7 @@ Result<Change> attach_vgpu(Text xml, const Attachment& attachment) {
   vgpu.prepend_attribute("xmlns:sluice") = kVgpuXmlNamespace;
   change.shown = "<metadata>\n  " + printed(vgpu) + "</metadata>\n";
 
-  if (auto added = add_iommu(domain, change.shown); !added) return added.error();
+  add_iommu(domain, attachment.iommu, change);
 
   pugi::xml_node shmem = add_shmem(child_or_new(domain, "devices"), name, attachment);
   change.shown += printed(shmem);
@@ -193,14 +205,17 @@ Result<Change> detach_vgpu(Text xml) {
   return change;
 }
 
-Result<Change> reserve_room(Text xml, uint64_t window_bytes) {
+Result<Change> reserve_room(Text xml, uint64_t window_bytes, Iommu iommu) {
   pugi::xml_document doc;
   if (auto loaded = load(xml, doc); !loaded) return loaded.error();
   pugi::xml_node domain = doc.document_element();
-  if (auto q35 = is_q35(domain); !q35) return q35.error();
+  if (!is_q35(domain))
+    return Error{EINVAL,
+                 "live attaching needs a PCI Express root port, which only machine='q35' in <type> "
+                 "has; attach without --live"};
   if (reserved_port(domain)) return Error{EEXIST, "it has room for a vGPU already"};
   Change change;
-  if (auto added = add_iommu(domain, change.shown); !added) return added.error();
+  add_iommu(domain, iommu, change);
   pugi::xml_node port = child_or_new(domain, "devices").append_child("controller");
   port.append_attribute("type") = "pci";
   port.append_attribute("model") = "pcie-root-port";

@@ -17,16 +17,24 @@ namespace sluice::libvirt {
 // The root port that reserve_room() adds. libvirt keeps aliases that begin with "ua-" as they are.
 inline constexpr char kReservedPortAlias[] = "ua-sluice";
 
+// A virtual IOMMU gives the guest's agent interrupts. Without one the agent polls.
+enum class Iommu {
+  kWherePossible,  // added where the domain can have one
+  kLeave           // the domain keeps what it has
+};
+
 struct Attachment {
   // Attributes of <sluice:vgpu>: name and value.
   std::vector<std::pair<std::string, std::string>> settings;
   std::string socket_folder;  // the vGPU's socket is FOLDER/DOMAIN.sock
   unsigned slots = 16;        // programs at once
+  Iommu iommu = Iommu::kWherePossible;
 };
 
 struct Change {
   std::string xml;    // the whole domain, for libvirt
   std::string shown;  // what was added or removed, for people
+  std::string note;   // why the guest will poll; empty: it has interrupts
 };
 
 // A vGPU for a domain that runs.
@@ -42,7 +50,8 @@ Result<Change> detach_vgpu(std::string_view xml);
 
 // A running domain can get the device only on a PCIe root port whose window of addresses was made
 // when the domain started. This adds one, with an alias by which the others know it.
-Result<Change> reserve_room(std::string_view xml, uint64_t window_bytes);
+Result<Change> reserve_room(std::string_view xml, uint64_t window_bytes,
+                            Iommu iommu = Iommu::kWherePossible);
 // These two are of the XML that the domain runs with.
 Result<LiveAttachment> attach_live(std::string_view xml, const Attachment& attachment);
 // The <shmem> to detach.

@@ -48,6 +48,38 @@ TEST(Attachment, AnIommuThatIsThereIsUsed) {
   EXPECT_EQ(change->xml.find("<iommu"), change->xml.rfind("<iommu"));
 }
 
+TEST(Attachment, WhereThereCanBeNoIommuTheGuestPolls) {
+  Attachment without = settings();
+  without.iommu = Iommu::kLeave;
+  const struct {
+    Result<Change> change;
+    const char* note;
+  } cases[] = {
+      {attach_vgpu(domain("", "", "pc-i440fx-7.2"), settings()), "machine='q35'"},
+      {attach_vgpu(domain("<features><ioapic driver='kvm'/></features>"), settings()),
+       "driver='qemu'"},
+      {attach_vgpu(domain("", "<iommu model='intel'/>"), settings()), "intremap='on'"},
+      {attach_vgpu(domain(""), without), "--no-iommu"},
+      {reserve_room(domain(""), 1u << 28, Iommu::kLeave), "--no-iommu"},
+  };
+  for (const auto& c : cases) {
+    ASSERT_TRUE(c.change.ok()) << c.change.error().message;
+    EXPECT_NE(c.change->note.find(c.note), std::string::npos) << c.change->note;
+    EXPECT_EQ(c.change->shown.find("<iommu"), std::string::npos) << c.change->shown;
+    EXPECT_EQ(c.change->shown.find("<ioapic"), std::string::npos) << c.change->shown;
+  }
+  EXPECT_TRUE(parse_domain_xml(cases[0].change->xml).ok());
+  // One that is there is used, whatever was asked for.
+  auto used = attach_vgpu(domain("<features><ioapic driver='qemu'/></features>",
+                                 "<iommu model='intel'><driver intremap='on'/></iommu>"),
+                          without);
+  ASSERT_TRUE(used.ok()) << used.error().message;
+  EXPECT_EQ(used->note, "");
+  auto added = attach_vgpu(domain(""), settings());
+  ASSERT_TRUE(added.ok()) << added.error().message;
+  EXPECT_EQ(added->note, "");
+}
+
 TEST(Attachment, DetachingTakesOutWhatAttachingPutIn) {
   const std::string other = "<shmem name='own'><model type='ivshmem-plain'/></shmem>";
   auto attached =
@@ -100,11 +132,7 @@ TEST(Attachment, RefusalsSayWhatToDo) {
     Result<Change> result;
     const char* words;
   } const cases[] = {
-      {attach_vgpu(domain("", "", "pc-i440fx-7.2"), settings()), "machine='q35'"},
       {attach_vgpu(attached->xml, settings()), "it has a vGPU"},
-      {attach_vgpu(domain("<features><ioapic driver='kvm'/></features>"), settings()),
-       "driver='qemu'"},
-      {attach_vgpu(domain("", "<iommu model='intel'/>"), settings()), "intremap='on'"},
       {attach_vgpu(domain(""), wrong), "<sluice:vgpu>: memory"},
       {attach_vgpu("<domain", settings()), "cannot be read"},
       {attach_vgpu("<network/>", settings()), "no <domain>"},
