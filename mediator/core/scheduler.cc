@@ -119,6 +119,16 @@ void Scheduler::set_share(uint64_t now_ns, VgpuId v, const policy::VgpuShare& sh
   m.finish(now_ns, out);
 }
 
+void Scheduler::set_paused(uint64_t now_ns, VgpuId v, bool paused, ActionQueue& out) {
+  Impl& m = *impl_;
+  VgpuState* g = m.vgpu(v);
+  if (!g || g->paused == paused) return;
+  g->paused = paused;
+  // Alone its sessions do not ring: what was last reported may be old.
+  for (SessionId s : g->sessions) m.reports.read(s, out);
+  m.finish(now_ns, out);
+}
+
 void Scheduler::set_group(uint64_t now_ns, policy::GroupId group, const policy::GroupShare& share,
                           ActionQueue& out) {
   Impl& m = *impl_;
@@ -206,7 +216,8 @@ void Scheduler::on_report(uint64_t now_ns, SessionId s, const ReportSnapshot& re
   m.reports.answered(s);
   m.reports.accept(s, report, out);
   m.launches.accept(s, report.guest_hints);
-  m.reports.set_backlogged(s, x->report.guest_demand > 0 || x->report.guest_in_flight > 0);
+  m.reports.set_backlogged(
+      s, !m.vgpus[v].paused && (x->report.guest_demand > 0 || x->report.guest_in_flight > 0));
   if (m.vgpus[v].holds()) m.charging.clock(v).on_look(now_ns, m.vgpus[v].backlogged());
   m.strategy->on_report(now_ns, s, out);
   m.check_drained(now_ns, s, out);

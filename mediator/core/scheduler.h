@@ -241,6 +241,9 @@ class Scheduler {
   // nullopt: max_vgpus reached. share is bounded (operator's input that the caller has checked).
   std::optional<VgpuId> add_vgpu(uint64_t now_ns, const policy::VgpuShare& share, ActionQueue& out);
   void set_share(uint64_t now_ns, VgpuId vgpu, const policy::VgpuShare& share, ActionQueue& out);
+  // Its virtual machine is paused, or goes on. A paused vGPU counts as idle: it gives way at once
+  // to any other, and gets no turn. Alone on the GPU, what it has queued runs on.
+  void set_paused(uint64_t now_ns, VgpuId vgpu, bool paused, ActionQueue& out);
   // A group of vGPUs is new or has changed (policy::Policy::on_group).
   void set_group(uint64_t now_ns, policy::GroupId group, const policy::GroupShare& share,
                  ActionQueue& out);

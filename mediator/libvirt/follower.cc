@@ -78,6 +78,12 @@ Result<void> Follower::follow(RunningDomains& domains, const std::vector<Vgpu>& 
            "the domain");
     return {};
   }
+  if (vgpu->paused != (*domain)->paused) {
+    auto set = vgpus_.set({{"name", vgpu->name}, {"paused", (*domain)->paused ? 1 : 0}});
+    if (!set && !refused(set.error())) return set;
+    if (!set) report(uuid, d.domain, set.error().message);
+    if (set) log::info("domain {}: {}", clean(d.domain), (*domain)->paused ? "paused" : "goes on");
+  }
   auto wanted = settings(d);
   if (!wanted) return wanted.error();
   const auto before = applied_.find(uuid);

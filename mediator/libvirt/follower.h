@@ -4,6 +4,7 @@
 //   metadata changed    what changed in <sluice:vgpu> is set on the vGPU; settings that are gone
 //                       fall back to the defaults. What cannot be read or is refused is reported
 //                       once, and changes nothing.
+//   domain paused       its vGPU gets no turn until the domain goes on
 //   domain ended        a vGPU that it owns and that no virtual machine is connected to is deleted,
 //                       when two looks that are `grace_ns` apart find it so: the hook does it
 //                       earlier, and a domain that is about to start has no connection yet

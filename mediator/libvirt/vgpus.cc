@@ -16,6 +16,11 @@ std::string text(const json::value& from, const char* name) {
   return v && v->is_string() ? std::string(v->get_string()) : std::string();
 }
 
+bool flag(const json::value& from, const char* name) {
+  const json::value* v = from.is_object() ? from.get_object().if_contains(name) : nullptr;
+  return v && v->is_bool() && v->get_bool();
+}
+
 Result<void> without_value(Result<json::value> answer) {
   return answer ? Result<void>() : Result<void>(answer.error());
 }
@@ -41,7 +46,8 @@ Result<std::vector<Vgpu>> AdminVgpus::list() {
   std::vector<Vgpu> all;
   if (answer->is_array())
     for (const json::value& v : answer->get_array())
-      all.push_back({text(v, "name"), text(v, "state"), text(v, "socket"), text(v, "owner")});
+      all.push_back({text(v, "name"), text(v, "state"), text(v, "socket"), text(v, "owner"),
+                     flag(v, "paused")});
   return all;
 }
 

@@ -18,6 +18,7 @@ namespace sluice::libvirt {
 
 struct Vgpu {
   std::string name, state, socket, owner;
+  bool paused = false;                                 // sluiced gives it no turn
   bool waiting() const { return state == "waiting"; }  // no virtual machine has its socket
 };
 struct VgpuDefaults {

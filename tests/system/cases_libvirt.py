@@ -317,7 +317,24 @@ class Domain(support.WithSluiced):
         says("there again")
         metadata("weight='40'")
         wait_until(lambda: weight() == 40)
+        self.suspended(libvirt)
         self.assertIsNone(service.poll(), (self.work / "events.log").read_text())
+
+    def suspended(self, libvirt):
+        """A suspended domain's vGPU gets no turn; a domain with a vGPU is not saved."""
+        def paused():
+            return self.sluiced.ctl("show", "vm1")["paused"]
+        self.assertFalse(paused())
+        libvirt.virsh("suspend", "vm1")
+        wait_until(paused)
+        libvirt.virsh("resume", "vm1")
+        wait_until(lambda: not paused())
+        for command in (["managedsave", "vm1"], ["save", "vm1", str(self.work / "vm1.saved")]):
+            refused = libvirt.virsh(*command, check=False)
+            self.assertNotEqual(refused.returncode, 0, command)
+            self.assertIn("shmem", refused.stderr)
+        self.assertTrue(libvirt.running("vm1"))
+        self.assertFalse(paused())
 
     def ctl(self, libvirt, command, name, *arguments):
         return self.sluiced.run(command, name, "--connect", libvirt.uri, *arguments,

@@ -58,7 +58,8 @@ struct VgpuState {
   policy::VgpuShare share;
   std::vector<SessionId> sessions;
   uint32_t backlogged_sessions = 0;
-  bool busy = false;  // as the policy knows it
+  bool busy = false;    // as the policy knows it
+  bool paused = false;  // its virtual machine is: it counts as idle, whatever its sessions report
   News news = News::kNone;
   uint32_t draining_sessions = 0;
   bool had_in_flight = false;  // while it drained, a session had launches in flight

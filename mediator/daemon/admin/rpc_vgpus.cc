@@ -34,6 +34,7 @@ json::object describe(Daemon& d, VgpuServer& v) {
           {"state", v.closing()         ? "deleting"
                     : v.has_live_peer() ? "connected"
                                         : "waiting"},
+          {"paused", v.paused()},
           {"weight", s.share.weight},
           {"priority", s.share.priority},
           {"latency", latency_name(s.share.latency)},
@@ -216,6 +217,7 @@ void vgpu_set(Daemon& d, RpcParams& p, const RpcReply& reply) {
   auto weight = p.number("weight", limits::kMinWeight, limits::kMaxWeight);
   auto priority = p.number("priority", limits::kMinPriority, limits::kMaxPriority);
   auto memory = p.size("memory_bytes");
+  const auto paused = p.number("paused", 0, 1);
   policy::VgpuShare said;
   VgpuServer* v = d.find(name);
   if (v) said = v->spec().share;
@@ -230,6 +232,7 @@ void vgpu_set(Daemon& d, RpcParams& p, const RpcReply& reply) {
     return reply.error(Error{EINVAL, why});
   if (weight || priority || *limited) v->set_share(share);
   if (memory) v->set_memory_limit(*memory);
+  if (paused) v->set_paused(*paused != 0);
   reply.value(describe(d, *v));
 }
 

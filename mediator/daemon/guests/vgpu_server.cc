@@ -102,6 +102,11 @@ void VgpuServer::set_memory_limit(uint64_t bytes) {
   services_.memory.set_limit(id_, limit_of(bytes));
 }
 
+void VgpuServer::set_paused(bool paused) {
+  paused_ = paused;
+  executor_.set_paused(id_, paused);
+}
+
 void VgpuServer::beat(uint64_t count) {
   channel_->beat(count);
   agent_->look();  // a new agent epoch without a ring is found here
@@ -382,6 +387,7 @@ Result<io::IvshmemMemory> VgpuServer::on_peer_connected(const PeerCredentials& p
 void VgpuServer::on_peer_gone() {
   log::info("vgpu {}: the virtual machine is gone", spec_.name);
   end_guest_sessions("the virtual machine is gone", true);
+  set_paused(false);
   // The next guest gets memory that this one has never seen. Local programs have regions of their
   // own.
   if (closing()) return;

@@ -49,6 +49,9 @@ class VgpuServer final : private io::IvshmemServer::Owner,
 
   void set_share(const policy::VgpuShare& share);
   void set_memory_limit(uint64_t bytes);
+  // Its virtual machine is paused, or goes on. Ends when another one connects.
+  void set_paused(bool paused);
+  bool paused() const { return paused_; }
   // Ends every session, tells the guest, and calls `gone` when the last worker is reaped; then it
   // may be destroyed. No new sessions from now on.
   void close(const std::string& reason, std::function<void()> gone);
@@ -123,6 +126,7 @@ class VgpuServer final : private io::IvshmemServer::Owner,
   std::map<io::LocalServer::ConnectionId, std::shared_ptr<Channel>> local_channels_;
   std::unique_ptr<AgentLink> agent_;
   std::vector<std::unique_ptr<GuestSession>> sessions_;
+  bool paused_ = false;
   uint64_t sessions_started_ = 0;
   uint64_t host_epoch_;
 

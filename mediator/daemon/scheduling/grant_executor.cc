@@ -93,6 +93,11 @@ void GrantExecutor::set_share(core::VgpuId vgpu, const policy::VgpuShare& share)
   run();
 }
 
+void GrantExecutor::set_paused(core::VgpuId vgpu, bool paused) {
+  scheduler_->set_paused(monotonic_ns(), vgpu, paused, actions_);
+  run();
+}
+
 void GrantExecutor::set_group(policy::GroupId group, const policy::GroupShare& share) {
   scheduler_->set_group(monotonic_ns(), group, share, actions_);
   run();

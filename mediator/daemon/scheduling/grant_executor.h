@@ -50,6 +50,7 @@ class GrantExecutor {
 
   Result<core::VgpuId> add_vgpu(const std::string& name, const policy::VgpuShare& share);
   void set_share(core::VgpuId vgpu, const policy::VgpuShare& share);
+  void set_paused(core::VgpuId vgpu, bool paused);
   void set_group(policy::GroupId group, const policy::GroupShare& share);
   const core::Scheduler& scheduler() const { return *scheduler_; }
   void remove_vgpu(core::VgpuId vgpu);

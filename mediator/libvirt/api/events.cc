@@ -96,7 +96,10 @@ Result<std::optional<RunningDomain>> DomainEvents::find(const std::string& uuid)
   char* xml = lib_->virDomainGetXMLDesc(domain, 0);
   // It may have ended meanwhile; then the next look has it.
   if (!xml) return lib_->error("read the XML of domain " + uuid);
-  RunningDomain d{lib_->virDomainGetName(domain), xml};
+  int state = 0, reason = 0;
+  const bool known = lib_->virDomainGetState(domain, &state, &reason, 0) == 0;
+  const bool paused = known && (state == virt::kStatePaused || state == virt::kStatePmSuspended);
+  RunningDomain d{lib_->virDomainGetName(domain), xml, paused};
   ::free(xml);
   return std::optional<RunningDomain>(std::move(d));
 }

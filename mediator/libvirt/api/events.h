@@ -19,6 +19,7 @@ struct Library;
 
 struct RunningDomain {
   std::string name, xml;  // the XML that it runs with
+  bool paused = false;    // by 'virsh suspend', or by its guest
 };
 
 // What the follower (mediator/libvirt/follower.h) asks of libvirt.

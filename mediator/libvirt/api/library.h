@@ -59,6 +59,7 @@ inline constexpr unsigned kAffectLive = 1;                   // virDomainModific
 inline constexpr unsigned kListActive = 1;                   // virConnectListAllDomainsFlags
 inline constexpr int kMetadataElement = 2;                   // virDomainMetadataType
 inline constexpr int kErrorNoDomain = 42;                    // virErrorNumber
+inline constexpr int kStatePaused = 3, kStatePmSuspended = 7;
 inline constexpr int kEventLifecycle = 0, kEventDeviceRemoved = 15, kEventDeviceAdded = 19,
                      kEventMetadata = 23;  // virDomainEventID
 inline constexpr size_t kUuidBytes = 37;   // VIR_UUID_STRING_BUFLEN

@@ -55,6 +55,37 @@ TEST(Scheduler, AnIdleHolderGivesWayWithoutWaiting) {
   EXPECT_EQ(h.scheduler->eviction_latency(0).count(), 0u);
 }
 
+TEST(Scheduler, APausedVgpuGivesWayAtOnceAndGetsNoTurn) {
+  Host h;
+  const auto v = h.vgpu(), w = h.vgpu();
+  const auto a = h.session(v), b = h.session(w);
+  const auto pause = [&](bool paused) {
+    h.scheduler->set_paused(h.now, v, paused, h.queue);
+    h.drain();
+  };
+  h.report(a, 2, 1);
+  h.report(b, 1, 0);
+  h.take();
+  h.quietly(a, 2, 1);
+  pause(true);
+  h.report(a, 2, 0, 1);
+  EXPECT_TRUE(h.page(b).grant & SLUICE_GRANT_OPEN) << h.take();
+  EXPECT_FALSE(h.page(a).grant & SLUICE_GRANT_OPEN);
+  h.take();
+  // Whatever it reports and however long it waits, the other one stays.
+  h.quietly(b, 1, 1);
+  for (int i = 1; i < 50; ++i) {
+    h.report(a, 3, 0, 1);
+    h.time(h.now + 20 * kMs);
+    EXPECT_FALSE(h.page(a).grant & SLUICE_GRANT_OPEN);
+  }
+  // It goes on: the two share again.
+  pause(false);
+  h.time(h.now + 500 * kMs);
+  h.report(b, 1, 0, SLUICE_GRANT_GENERATION(h.page(b).grant));
+  EXPECT_TRUE(h.page(a).grant & SLUICE_GRANT_OPEN) << h.take();
+}
+
 TEST(Scheduler, ALaterContenderClearsTheFlagWhenItGoes) {
   Host h;
   const auto a = h.session(h.vgpu()), b = h.session(h.vgpu());

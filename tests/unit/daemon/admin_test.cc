@@ -66,6 +66,9 @@ TEST_F(AdminTest, CreatesListsSetsShowsAndDeletes) {
   EXPECT_EQ(made.at("result").at("memory_bytes").to_number<uint64_t>(), 8ull << 30);
   EXPECT_EQ(call("vgpu.list").at("result").as_array().size(), 1u);
   EXPECT_EQ(code(call("vgpu.set", R"({"name":"a","weight":7})")), 0);
+  EXPECT_FALSE(made.at("result").at("paused").as_bool());
+  auto paused = call("vgpu.set", R"({"name":"a","paused":1})");
+  EXPECT_TRUE(paused.at("result").at("paused").as_bool());
   auto shown = call("vgpu.show", R"({"name":"a"})");
   EXPECT_EQ(shown.at("result").at("weight").as_int64(), 7);
   EXPECT_EQ(daemon_->executor().stats(daemon_->find("a")->id()).share.weight, 7u);
@@ -236,6 +239,7 @@ TEST_F(AdminTest, WrongParametersAreRefusedByName) {
       {"vgpu.set", R"({"name":"a","latency":"soon"})", "low, normal or batch"},
       {"vgpu.set", R"({"name":"a","min_permille":300,"max_permille":200})", "above the maximum"},
       {"vgpu.set", R"({"name":"a","max_permille":1001})", "max_permille"},
+      {"vgpu.set", R"({"name":"a","paused":2})", "paused"},
       {"vgpu.set", R"({"name":"a","group":"nobody"})", "there is no group 'nobody'"},
       {"vgpu.set", R"({"name":"a","latency":"low","target_p99_us":1})", "cannot be kept"},
       {"group.set", R"({"name":"g","parent":"nobody"})", "there is no group 'nobody'"},

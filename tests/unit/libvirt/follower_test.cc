@@ -67,19 +67,20 @@ class FollowerTest : public ::testing::Test {
     log::init("test", log::Level::kInfo);
     log::set_observer([this](log::Level, std::string_view line) { lines_.emplace_back(line); });
     domain("weight='300'");
-    vgpus_.vgpus = {{"vm1", "connected", "/run/sluice/vgpu/vm1.sock", owner_of(kUuid)}};
+    vgpus_.vgpus = {{"vm1", "connected", "/run/sluice/vgpu/vm1.sock", owner_of(kUuid), false}};
   }
   ~FollowerTest() override { log::set_observer(nullptr); }
 
   void domain(const std::string& settings, bool shmem = true, const std::string& name = "vm1") {
-    domains_.running[kUuid] = {
-        name, "<domain><name>" + name + "</name><uuid>" + kUuid +
-                  "</uuid><metadata><sluice:vgpu xmlns:sluice='" + kVgpuXmlNamespace + "' " +
-                  settings + "/></metadata><devices>" +
-                  (shmem ? "<shmem name='vgpu0'><model type='ivshmem-doorbell'/>"
-                           "<server path='/run/sluice/vgpu/vm1.sock'/></shmem>"
-                         : "") +
-                  "</devices></domain>"};
+    domains_.running[kUuid] = {name,
+                               "<domain><name>" + name + "</name><uuid>" + kUuid +
+                                   "</uuid><metadata><sluice:vgpu xmlns:sluice='" +
+                                   kVgpuXmlNamespace + "' " + settings + "/></metadata><devices>" +
+                                   (shmem ? "<shmem name='vgpu0'><model type='ivshmem-doorbell'/>"
+                                            "<server path='/run/sluice/vgpu/vm1.sock'/></shmem>"
+                                          : "") +
+                                   "</devices></domain>",
+                               false};
   }
   void change(const std::string& settings) {
     domain(settings);
@@ -103,6 +104,26 @@ TEST_F(FollowerTest, SetsWhatChangedAndNothingElse) {
   change("memory='2G'");
   ASSERT_EQ(vgpus_.sets.size(), 2u);
   EXPECT_EQ(vgpus_.sets[1], R"({"weight":100,"name":"vm1"})") << "what is gone is the default";
+}
+
+TEST_F(FollowerTest, APausedDomainsVgpuIsPaused) {
+  // Found paused: the service may have been stopped meanwhile.
+  domains_.running[kUuid].paused = true;
+  ASSERT_TRUE(follower_.all(domains_).ok());
+  ASSERT_EQ(vgpus_.sets.size(), 1u);
+  EXPECT_EQ(vgpus_.sets[0], R"({"name":"vm1","paused":1})");
+  vgpus_.vgpus[0].paused = true;
+  ASSERT_TRUE(follower_.all(domains_).ok());
+  EXPECT_EQ(vgpus_.sets.size(), 1u) << "it is";
+  domains_.running[kUuid].paused = false;
+  EXPECT_TRUE(follower_.changed(domains_, {kUuid}).ok());
+  ASSERT_EQ(vgpus_.sets.size(), 2u);
+  EXPECT_EQ(vgpus_.sets[1], R"({"name":"vm1","paused":0})");
+  // A sluiced that does not know it: the rest is followed.
+  vgpus_.vgpus[0].paused = true;
+  vgpus_.refusal = "unknown parameter 'paused'";
+  EXPECT_TRUE(follower_.changed(domains_, {kUuid}).ok());
+  EXPECT_NE(lines_.back().find("unknown parameter"), std::string::npos);
 }
 
 TEST_F(FollowerTest, AChangeBeforeTheFirstLookAtANewDomainIsNotLost) {
