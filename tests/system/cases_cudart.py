@@ -94,7 +94,9 @@ class Cudart(WithSluiced):
         self.assert_all_free("a")
 
     def test_cases_of_each_function_are_right(self):
-        self.run_program("a", support.BUILD / "tests/cudart/cudart_cases_test")
+        for name in ("cudart_cases_test", "cudart_cases_12_test"):
+            with self.subTest(name):
+                self.run_program("a", support.BUILD / "tests/cudart" / name)
         self.assert_all_free("a")
 
     def right_both_ways(self, name, *args):

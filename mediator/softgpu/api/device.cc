@@ -194,8 +194,9 @@ CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice device) {
   return with_device(device, [&](State& s) {
     const std::optional<int> known = attribute(s, which);
-    if (value != nullptr) *value = known.value_or(0);
-    return value != nullptr && known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (value == nullptr || !known) return CUDA_ERROR_INVALID_VALUE;
+    *value = *known;
+    return CUDA_SUCCESS;
   });
 }
 

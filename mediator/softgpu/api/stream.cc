@@ -142,8 +142,9 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext* out) {
   });
 }
 
-CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int) {
+CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int flags) {
   return with_stream(handle, [&](State& s, Context&, Stream& stream) {
+    if (flags > CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
     const std::shared_ptr<Event> event = s.events.find(event_handle);
     if (!event) return CUDA_ERROR_INVALID_HANDLE;
     const OperationRef before = recorded(*event);

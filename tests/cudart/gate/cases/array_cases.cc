@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrays, textures, surfaces: what they report, copies of rows and boxes into, out of and between
 // them, kernels that read and write through them, descriptions that cannot be.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <numeric>
 #include <vector>
 
@@ -267,6 +270,32 @@ TEST_F(ArrayCases, KernelsReadAndWriteThroughThem) {
   OK(cudaDestroyTextureObject(texture));
   OK(cudaDestroySurfaceObject(surface));
   OK(cudaFreeArray(out));
+}
+
+// Handles of before a fork are the parent's: a child ends none of them.
+TEST_F(ArrayCases, ChildrenEndNothing) {
+  const cudaResourceDesc array = resource();
+  const cudaTextureDesc description = {};
+  cudaTextureObject_t texture = 0;
+  cudaSurfaceObject_t surface = 0;
+  OK(cudaCreateTextureObject(&texture, &array, &description, nullptr));
+  OK(cudaCreateSurfaceObject(&surface, &array));
+  Stream one, other;
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool refused = cudaDestroyTextureObject(texture) == cudaErrorInitializationError &&
+                         cudaDestroySurfaceObject(surface) == cudaErrorInitializationError &&
+                         cudaFreeArray(array_) == cudaErrorInitializationError &&
+                         cudaFreeMipmappedArray(nullptr) == cudaErrorInitializationError &&
+                         cudaStreamCopyAttributes(one, other) == cudaErrorInitializationError;
+    _exit(refused ? 0 : 1);
+  }
+  int status = 1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  OK(cudaDestroyTextureObject(texture));
+  OK(cudaDestroySurfaceObject(surface));
+  EXPECT_EQ(contents(array_), from_);
 }
 
 // Nothing of these was asked for when the array was made.

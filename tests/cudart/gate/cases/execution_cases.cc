@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels: launches in all forms, attributes, occupancy, libraries that are loaded at run time, and
 // what compiled programs call by themselves.
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -244,6 +246,17 @@ TEST_F(ExecutionCases, Registration) {
            cudaGetSymbolAddress(&address, &variable_absent)));
   REFUSED((__cudaRegisterManagedVar(handle, &managed_absent, absent, absent, 0, 4, 0, 0),
            cudaGetSymbolAddress(&address, &managed_absent)));
+  static char host_broken;
+  std::string broken_image = image;
+  broken_image[16 + 64 + 2] = '#';  // in the text's first word
+  FatBinaryWrapper broken{kWrapperMagic, 1, broken_image.data(), nullptr};
+  void** broken_handle = nullptr;
+  REFUSED((broken_handle = __cudaRegisterFatBinary(&broken),
+           __cudaRegisterFunction(broken_handle, &host_broken, there, there, -1, nullptr, nullptr,
+                                  nullptr, nullptr, nullptr),
+           __cudaRegisterFatBinaryEnd(broken_handle),
+           cudaFuncGetAttributes(&attributes, &host_broken)));
+  __cudaUnregisterFatBinary(broken_handle);
   REFUSED((__cudaUnregisterFatBinary(handle), cudaFuncGetAttributes(&attributes, &host_there)));
 }
 
