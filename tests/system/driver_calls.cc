@@ -95,6 +95,34 @@ void devices() {
   ANSWERS(kInvalid, cuDeviceGetExecAffinitySupport(nullptr, static_cast<CUexecAffinityType>(0), 0));
 }
 
+// What needs a current context, in a thread that has none.
+void without_context() {
+  CUdevice device = 9;
+  CUstream stream = nullptr;
+  CUevent event = nullptr;
+  CUdeviceptr memory = 0;
+  CUmodule loaded = nullptr;
+  void* host = nullptr;
+  size_t bytes = 0, total = 0;
+  int least = 0, greatest = 0;
+  ANSWERS(CUDA_ERROR_INVALID_CONTEXT, cuCtxGetDevice(&device));
+  ANSWERS(CUDA_ERROR_INVALID_CONTEXT, cuCtxGetLimit(&bytes, CU_LIMIT_STACK_SIZE));
+  ANSWERS(CUDA_ERROR_INVALID_CONTEXT, cuCtxGetStreamPriorityRange(&least, &greatest));
+  ANSWERS(CUDA_ERROR_INVALID_CONTEXT, cuStreamCreate(&stream, 0));
+  ANSWERS(CUDA_ERROR_INVALID_CONTEXT, cuStreamCreateWithPriority(&stream, 0, 0));
+  ANSWERS(CUDA_ERROR_INVALID_CONTEXT, cuEventCreate(&event, 0));
+  ANSWERS(CUDA_ERROR_INVALID_CONTEXT, cuMemGetInfo(&bytes, &total));
+  ANSWERS(CUDA_ERROR_INVALID_CONTEXT, cuMemAllocPitch(&memory, &bytes, 64, 4, 4));
+  ANSWERS(CUDA_ERROR_INVALID_CONTEXT, cuMemAllocHost(&host, 64));
+  ANSWERS(CUDA_ERROR_INVALID_CONTEXT, cuMemHostAlloc(&host, 64, 0));
+  ANSWERS(CUDA_ERROR_INVALID_CONTEXT, cuMemAllocAsync(&memory, 64, nullptr));
+  ANSWERS(CUDA_ERROR_INVALID_CONTEXT, cuModuleLoadFatBinary(&loaded, kPtx));
+  ANSWERS(CUDA_ERROR_INVALID_CONTEXT, cuProfilerStart());
+  ANSWERS(CUDA_ERROR_INVALID_CONTEXT, cuProfilerStop());
+  EXPECT(device == 9 && stream == nullptr && event == nullptr && memory == 0);
+  EXPECT(host == nullptr && loaded == nullptr);
+}
+
 void contexts() {
   unsigned flags = 77, version = 0;
   unsigned long long id = 0;
@@ -124,6 +152,7 @@ void contexts() {
           cuCtxSetSharedMemConfig(CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE));
   ANSWERS(CUDA_ERROR_INVALID_CONTEXT, cuCtxResetPersistingL2Cache());
   ANSWERS(CUDA_ERROR_INVALID_CONTEXT, cuCtxPopCurrent(&none));
+  without_context();
   OK(cuCtxPushCurrent(context));
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   OK(cuThreadExchangeStreamCaptureMode(&mode));
