@@ -14,6 +14,7 @@
 
 #include "mediator/spawner/cgroups.h"
 #include "mediator/spawner/limits.h"
+#include "mediator/spawner/send_kill.h"
 
 namespace sluice::spawner {
 namespace {
@@ -52,7 +53,7 @@ End end_process(int proc, const ProcessMark& mark) {
   if (!pidfd || !same_process(proc, mark)) return End::kNone;
   pollfd exit{pidfd.get(), POLLIN, 0};
   if (::poll(&exit, 1, 0) == 1) return End::kNone;  // dead, and not yet waited for
-  ::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
+  if (!send_kill(proc, static_cast<pid_t>(mark.pid), pidfd.get())) return End::kStuck;
   return ::poll(&exit, 1, limits::kEndMs) == 1 ? End::kEnded : End::kStuck;
 }
 

@@ -17,6 +17,7 @@
 #include "mediator/base/log.h"
 #include "mediator/spawner/limits.h"
 #include "mediator/spawner/receive.h"
+#include "mediator/spawner/send_kill.h"
 
 namespace sluice::spawner {
 
@@ -181,7 +182,7 @@ Result<void> Spawner::on_packet() {
   if (h.type == Type::kKill && in->fds.empty()) {
     // One that is not there has ended just now: its Exited is on the way.
     for (auto& [pid, worker] : workers_)
-      if (worker.id == h.id) kill(worker);
+      if (worker.id == h.id) kill(pid, worker);
     return {};
   }
   return Error{EPROTO, "sluiced sent a message of no known kind"};
@@ -231,9 +232,11 @@ Result<void> Spawner::spawn(uint64_t id, int control, int output) {
   return {};
 }
 
-void Spawner::kill(Worker& worker) {
+void Spawner::kill(pid_t pid, Worker& worker) {
   if (cgroups_) cgroups_->kill(cgroup_name(worker.slot));
-  ::syscall(SYS_pidfd_send_signal, worker.process.pidfd.get(), SIGKILL, nullptr, 0);
+  if (!send_kill(proc_.get(), pid, worker.process.pidfd.get()) && !cgroups_)
+    log::error("spawner: worker {} may not be signalled: it takes CAP_KILL, CAP_SETUID or a cgroup",
+               pid);
 }
 
 Result<void> Spawner::reap() {
@@ -268,7 +271,7 @@ Result<void> Spawner::reap() {
 }
 
 void Spawner::end_all() {
-  for (auto& [pid, worker] : workers_) kill(worker);
+  for (auto& [pid, worker] : workers_) kill(pid, worker);
   for (auto& [pid, worker] : workers_) {
     pollfd exit{worker.process.pidfd.get(), POLLIN, 0};
     if (::poll(&exit, 1, limits::kEndMs) != 1) continue;  // its mark stays in the file

@@ -43,7 +43,7 @@ class Spawner {
   Result<void> serve();
   Result<void> on_packet();
   Result<void> spawn(uint64_t id, int control, int output);
-  void kill(Worker& worker);
+  void kill(pid_t pid, Worker& worker);
   Result<void> reap();
   Result<void> read_kernel_log();
   void end_all();

@@ -522,9 +522,73 @@ TEST_F(SpawnerWithAmbient, ItsWorkersHaveNone) {
     if (set != "CapBnd") {  // what is not there any more is not gained again: no_new_privs
       EXPECT_EQ(value, 0u) << set;
     }
-  // The spawner may not signal another uid's process without CAP_KILL; this test may.
-  ::kill(static_cast<pid_t>(spawned->header.pid), SIGKILL);
-  EXPECT_TRUE(answer());
+}
+
+// Without CAP_KILL nobody there may signal a process of another uid, and the kernel's signal at a
+// parent's end takes the same permission. `yes` reads nothing: it ends when it is killed only.
+class SpawnerWithoutKill : public SpawnerWithAmbient {
+ protected:
+  void SetUp() override {
+    SpawnerWithAmbient::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    set_up("/usr/bin/yes");
+    int pair[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    output_.reset(pair[0]);  // kept, and never read: `yes` blocks in a write
+    Fd theirs(pair[1]);
+    Packet p;
+    p.header.type = Type::kSpawn;
+    p.header.id = 3;
+    send(p, {theirs.get(), theirs.get()});
+    auto spawned = answer();
+    ASSERT_TRUE(spawned);
+    ASSERT_EQ(spawned->header.type, Type::kSpawned);
+    ASSERT_EQ(fds_.size(), 1u);
+    worker_ = std::move(fds_[0]);
+    pid_of_worker_ = static_cast<pid_t>(spawned->header.pid);
+    ASSERT_TRUE(becomes(pid_of_worker_, "yes"));
+    struct stat st;
+    ASSERT_EQ(::stat(("/proc/" + std::to_string(pid_of_worker_)).c_str(), &st), 0);
+    ASSERT_NE(st.st_uid, kService) << "it has no uid of its own: nothing is tested";
+  }
+  void TearDown() override {
+    // This test may: so that a failure leaves nothing behind.
+    if (worker_) ::syscall(SYS_pidfd_send_signal, worker_.get(), SIGKILL, nullptr, 0);
+    SpawnerWithAmbient::TearDown();
+  }
+  void expect_worker_ends() {
+    pollfd gone{worker_.get(), POLLIN, 0};
+    ASSERT_EQ(::poll(&gone, 1, 60'000), 1) << "a worker of another uid was not ended";
+  }
+
+  Fd output_, worker_;
+  pid_t pid_of_worker_ = -1;
+};
+
+TEST_F(SpawnerWithoutKill, AWorkerIsKilled) {
+  Packet kill;
+  kill.header.type = Type::kKill;
+  kill.header.id = 3;
+  send(kill);
+  ASSERT_NO_FATAL_FAILURE(expect_worker_ends());
+  auto exited = answer();
+  ASSERT_TRUE(exited);
+  EXPECT_EQ(exited->header.type, Type::kExited);
+  EXPECT_EQ(exited->header.id, 3u);
+  EXPECT_EQ(exited->header.code, SIGKILL);
+}
+
+TEST_F(SpawnerWithoutKill, WorkersEndWithSluiced) {
+  ours_.reset();
+  expect_worker_ends();
+}
+
+TEST_F(SpawnerWithoutKill, TheNextSpawnerEndsWhatIsLeft) {
+  ::kill(spawner_, SIGKILL);
+  EXPECT_FALSE(answer());
+  launch();
+  expect_hello();
+  expect_worker_ends();
 }
 
 enum class Gone { kSpawner, kKeeper, kSluiced };
