@@ -65,13 +65,21 @@ class AdversaryFaults(WithVictim):
         with self.attack():
             began = self.sluiced.stats()["now_ns"]
             attacker = self.adversary("fault-again", "unmapped", 12, 12)
-            self.eventually(lambda: self.show()["back_off"]["state"] == "barred",
-                            "it has used up its minute")
-            self.eventually(lambda: self.vgpu("a")["sessions"] == 0, "all its sessions are ended")
-            # Those that were on the GPU when it was barred have done it already.
-            self.assertLessEqual(self.vgpu("a")["fault_stall_ms"], self.most_ms(began, over=3))
+            barred = lambda: self.show()["back_off"]["state"] == "barred"
+            gone = lambda: attacker.poll() is not None and self.vgpu("a")["sessions"] == 0
+            # Once it has gone, nothing more can bar it: that is a failure, with the reason below.
+            self.eventually(lambda: barred() or gone(), "it has used up its minute, or has gone")
+            was_barred = barred()  # it stays so for a minute
             text = attacker.communicate(timeout=support.TIMEOUT_S)[0]
-            self.assertIn("got 46", text, "who was ended for the others reads why")
+            self.eventually(lambda: self.vgpu("a")["sessions"] == 0, "all its sessions are ended")
+            a, back_off, most = self.vgpu("a"), self.show()["back_off"], self.most_ms(began, over=3)
+            why = (f"{a['faults']} faults, {a['fault_stall_ms']} of at most {most:.0f} ms, "
+                   f"{a['forced_ends']} forced ends, {back_off}; it printed {text.split(chr(10))}")
+            print(why, flush=True)  # while it runs: a report at the end may be lost
+            self.assertTrue(was_barred, f"it has not used up its minute: {why}")
+            # Those that were on the GPU when it was barred have done it already.
+            self.assertLessEqual(a["fault_stall_ms"], most, why)
+            self.assertIn("got 46", text, f"who was ended for the others reads why: {why}")
 
     def test_a_fault_that_is_hidden_by_leaving_counts(self):
         with self.attack():
