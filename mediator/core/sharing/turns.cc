@@ -126,15 +126,19 @@ uint32_t Turns::turn_level(VgpuId v) const {
 }
 
 // The deadline of who leaves stands still while the holder is above it.
-void Turns::settle_excuse(uint64_t now_ns) {
-  const uint64_t since_ns = std::exchange(excuse_since_ns_, now_ns);
-  if (excusing_ && !leaving_.empty())
-    sharing_.deadlines.excuse(leaving_.front(), now_ns, now_ns - since_ns);
-  excusing_ = false;
-  if (leaving_.empty() || sharing_.holders.empty()) return;
+void Turns::settle_leaver(uint64_t now_ns) {
+  const uint64_t ns = now_ns - std::exchange(leaver_since_ns_, now_ns);
+  const Leaver was = std::exchange(leaver_, Leaver::kLate);
+  if (leaving_.empty()) return;
+  if (was == Leaver::kBelowTheHolder) sharing_.deadlines.excuse(leaving_.front(), now_ns, ns);
+  if (was == Leaver::kInItsNextTurn) own_turns_ns_ += ns;
+  if (sharing_.holders.empty()) return;
   const VgpuId holder = sharing_.holders.front();
-  excusing_ =
-      sharing_.vgpus[holder].backlogged() && vgpus_[holder].level > vgpus_[leaving_.front()].level;
+  if (holder == leaving_.front())
+    leaver_ = Leaver::kInItsNextTurn;
+  else if (sharing_.vgpus[holder].backlogged() &&
+           vgpus_[holder].level > vgpus_[leaving_.front()].level)
+    leaver_ = Leaver::kBelowTheHolder;
 }
 
 // ---- leaving ---------------------------------------------------------------------------------
@@ -143,21 +147,28 @@ void Turns::begin_leaving(uint64_t now_ns, VgpuId v) {
   // It may not have drained since the last time: its deadline runs on.
   if (std::find(leaving_.begin(), leaving_.end(), v) != leaving_.end()) return;
   leaving_.push_back(v);
-  if (leaving_.size() == 1) sharing_.deadlines.start(now_ns, v);
+  if (leaving_.size() == 1) start_deadline(now_ns);
 }
 
 void Turns::end_leaving(uint64_t now_ns, VgpuId v) {
   const bool first = !leaving_.empty() && leaving_.front() == v;
-  settle_excuse(now_ns);
+  settle_leaver(now_ns);
   if (first) {
-    const uint64_t since_ns = sharing_.deadlines.evicted_at_ns(v);
-    const uint64_t late_ns = now_ns - since_ns - sharing_.deadlines.excused_ns(v);
+    const uint64_t ns = now_ns - sharing_.deadlines.evicted_at_ns(v);
+    const uint64_t late_ns = ns - std::min(ns, sharing_.deadlines.excused_ns(v) + own_turns_ns_);
     sharing_.deadlines.stop(v);
     if (late_ns > sharing_.config.leave_grace_ns)
       holds_.charge_stall(now_ns, v, late_ns - sharing_.config.leave_grace_ns);
   }
   std::erase(leaving_, v);
-  if (first && !leaving_.empty()) sharing_.deadlines.start(now_ns, leaving_.front());
+  if (first && !leaving_.empty()) start_deadline(now_ns);
+}
+
+void Turns::start_deadline(uint64_t now_ns) {
+  leaver_ = Leaver::kLate;
+  leaver_since_ns_ = now_ns;
+  own_turns_ns_ = 0;
+  sharing_.deadlines.start(now_ns, leaving_.front());
 }
 
 void Turns::on_drained(uint64_t now_ns, VgpuId v, ActionQueue& out) {
@@ -199,7 +210,7 @@ void Turns::release(uint64_t now_ns, VgpuId v, ActionQueue& out) {
 }
 
 bool Turns::advance(uint64_t now_ns, ActionQueue& out) {
-  settle_excuse(now_ns);
+  settle_leaver(now_ns);
   // So that the policy hears what its sessions have reported last.
   if (released_ != policy::kNoVgpu && !sharing_.reports.outstanding()) {
     release(now_ns, std::exchange(released_, policy::kNoVgpu), out);

@@ -30,7 +30,8 @@
 // Who leaves has a deadline, one after the other in the order in which their gates closed: who
 // waits behind a kernel that does not leave is not ended for it. Time in which the holder was above
 // it and had work does not count. Who needs longer than leave_grace_ns pays for that time, and
-// those who had the turn meanwhile do not. The clock charges the turn's holder for the whole GPU.
+// those who had the turn meanwhile do not; turns of its own in between it has paid for already. The
+// clock charges the turn's holder for the whole GPU.
 // Lingering is not charged: it uses what the holder leaves idle, for linger_ns a turn at most.
 //
 // Owned by Sharing as its strategy, one thread.
@@ -67,6 +68,8 @@ class Turns final : public SharingStrategy {
  private:
   static constexpr uint32_t kVisit = 2;
   enum class TurnState : uint8_t { kOut, kTurn, kLingering, kLeaving };
+  // Why the first of those that leave has not left yet.
+  enum class Leaver : uint8_t { kLate, kBelowTheHolder, kInItsNextTurn };
   struct Turn {
     TurnState state = TurnState::kOut;
     uint32_t level = 0;      // of its newest grant
@@ -80,9 +83,10 @@ class Turns final : public SharingStrategy {
   void go_down(VgpuId v, ActionQueue& out);
   void release(uint64_t now_ns, VgpuId v, ActionQueue& out);
   uint32_t turn_level(VgpuId v) const;
-  void settle_excuse(uint64_t now_ns);
+  void settle_leaver(uint64_t now_ns);
   void begin_leaving(uint64_t now_ns, VgpuId v);
   void end_leaving(uint64_t now_ns, VgpuId v);
+  void start_deadline(uint64_t now_ns);
 
   Sharing& sharing_;
   HoldTimes holds_{sharing_};
@@ -91,8 +95,10 @@ class Turns final : public SharingStrategy {
   uint64_t linger_until_ns_ = 0;       // of all of them
   std::vector<VgpuId> leaving_;        // in the order in which their gates closed
   VgpuId released_ = policy::kNoVgpu;  // its turn is over, and the policy has to hear of it
-  uint64_t excuse_since_ns_ = 0;
-  bool excusing_ = false;  // since then the holder is above the first in leaving_
+  // Of the first in leaving_.
+  Leaver leaver_ = Leaver::kLate;
+  uint64_t leaver_since_ns_ = 0;
+  uint64_t own_turns_ns_ = 0;  // it has had the turn for so long since its gates closed
 };
 
 }  // namespace sluice::core

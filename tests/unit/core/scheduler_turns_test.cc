@@ -151,6 +151,33 @@ TEST_F(TurnsTest, WhoRunsOnAboveTheHolderPaysForIt) {
   EXPECT_LE(charged(b) - of_b, late + kMs);
 }
 
+// A launch of a outlasts b's turn, a's next one and b's after that. a has paid for its own.
+TEST_F(TurnsTest, TurnsOfItsOwnAreNotChargedAgain) {
+  const uint64_t linger = SchedulerConfig{}.linger_ns;
+  const auto charged = [&](VgpuId v) { return h.scheduler->stats(h.now, v).charged_sm_ns; };
+  to_b();
+  h.quietly(t, 3, 1);
+  h.time(h.now + linger);
+  ASSERT_FALSE(open_gate(h, s));
+  h.report(t, 0, 0, granted(h, t));
+  ASSERT_TRUE(h.scheduler->stats(h.now, a).holds);
+  const uint64_t of_a = charged(a), of_b = charged(b), begin = h.now;
+  h.quietly(s, 4, 2);
+  h.report(t, 1, 0);
+  to_b();
+  const uint64_t held = h.now - begin;
+  ASSERT_GE(held, kMs);
+  h.quietly(t, 3, 1);
+  h.time(h.now + linger);
+  ASSERT_FALSE(open_gate(h, s));
+  h.now += 5 * kMs;
+  h.report(s, 4, 0, granted(h, s));
+  EXPECT_GE(charged(a) - of_a, held - kMs / 2);
+  EXPECT_LE(charged(a) - of_a, held + kMs / 2);
+  h.time(h.now + 1);
+  EXPECT_GE(charged(b) - of_b, 5 * kMs);
+}
+
 TEST_F(TurnsTest, SessionsThatGoLeaveNothingBehind) {
   to_b();
   h.remove(s);  // lingering
