@@ -23,6 +23,10 @@ inline constexpr uint64_t kMostVariableAlign = 4096;
 // need a larger limit.
 inline constexpr uint64_t kModuleHostBytes = 64u << 10;
 inline constexpr uint64_t kModuleHostFactor = 24;
+// One of machine code: so many times its image. NVIDIA's driver keeps the image and tables of its
+// own, the worker a copy while it loads. Less: as above. More: PyTorch, which loads hundreds of
+// megabytes of machine code, needs a larger limit.
+inline constexpr uint64_t kCubinHostFactor = 3;
 
 // --- bounded ---
 // Priorities of the driver's streams between two levels of grants (SLUICE_GRANT_LEVEL): so many

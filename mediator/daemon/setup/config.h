@@ -85,7 +85,7 @@ struct Config {
   // [vgpu]: of vGPUs that do not say otherwise
   uint64_t region_bytes = 256ull << 20;
   uint64_t staging_bytes = 8ull << 20;
-  uint64_t host_memory_bytes = 1ull << 30;
+  uint64_t host_memory_bytes = 4ull << 30;
   uint32_t slots = 16;
   uint32_t weight = 100;
   policy::LatencyClass latency = policy::LatencyClass::kNormal;

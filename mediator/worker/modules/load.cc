@@ -168,7 +168,8 @@ void load_module(WorkerSession& s, const Call& call, std::string text, uint32_t 
     return s.answer(call, static_cast<CUresult>(bytes.error().code),
                     std::as_bytes(std::span(why.substr(0, log_bytes))));
   }
-  const uint64_t once = QuotaLease::charge_for(*bytes), host = module_host_bytes(text);
+  const uint64_t once = QuotaLease::charge_for(*bytes),
+                 host = machine ? cubin_host_bytes(text) : module_host_bytes(text);
   if (once == 0 || once > UINT64_MAX / 2) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
   const bool clones = !machine && !find_clones(text).empty();
   const auto ptx = std::make_shared<std::string>(std::move(text));

@@ -245,4 +245,8 @@ uint64_t module_host_bytes(std::string_view ptx) {
   return kModuleHostBytes + ptx.size() * kModuleHostFactor;
 }
 
+uint64_t cubin_host_bytes(std::string_view image) {
+  return kModuleHostBytes + image.size() * kCubinHostFactor;
+}
+
 }  // namespace sluice::worker

@@ -24,4 +24,7 @@ std::optional<uint64_t> module_device_bytes(std::string_view ptx);
 // software GPU, whose decoded programs are the larger ones.
 uint64_t module_host_bytes(std::string_view ptx);
 
+// The same for machine code.
+uint64_t cubin_host_bytes(std::string_view image);
+
 }  // namespace sluice::worker
