@@ -105,7 +105,8 @@ class Checks {
       return wrong("runtime", "no libcudart.so.13 or .12",
                    "install sluice-guest-agent; ldconfig" + build);
     return wrong("runtime", refused + " finds no GPU: it is NVIDIA's",
-                 "ldconfig; take NVIDIA's out of LD_LIBRARY_PATH" + build);
+                 "ldconfig; take NVIDIA's out of LD_LIBRARY_PATH, or run programs by sluice-run" +
+                     build);
   }
 
   bool run() {

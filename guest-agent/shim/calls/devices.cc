@@ -129,8 +129,8 @@ CUresult cuGetExportTable(const void** table, const CUuuid*) {
   if (table != nullptr) *table = nullptr;
   return static_cast<CUresult>(not_supported(
       "cuGetExportTable",
-      "what needs private tables of NVIDIA's driver, as its runtime library (libcudart) does, does "
-      "not run; programs for the driver API do"));
+      "NVIDIA's own libraries (libcudart, cuBLAS, cuDNN and others) need private tables of its "
+      "driver; a program that brings its own libcudart.so runs by `sluice-run PROGRAM`"));
 }
 
 CUresult cuProfilerStart() { return enter_context().status; }
