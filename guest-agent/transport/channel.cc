@@ -152,14 +152,16 @@ SessionEnd Channel::end_reason() const {
   return end;
 }
 
-void Channel::wait(int timeout_ms) {
+void Channel::wait(uint64_t timeout_ns) {
   // The socket says nothing after joining: anything readable there is its end.
   pollfd fds[2] = {{socket_.get(), POLLIN | POLLRDHUP, 0}, {wake_.get(), POLLIN, 0}};
   if (!can_wait_) {
     ::usleep(kNapUs);
-    timeout_ms = 0;
+    timeout_ns = 0;
   }
-  const int n = ::poll(fds, can_wait_ ? 2 : 1, timeout_ms);
+  const timespec timeout{static_cast<time_t>(timeout_ns / 1'000'000'000),
+                         static_cast<long>(timeout_ns % 1'000'000'000)};
+  const int n = ::ppoll(fds, can_wait_ ? 2 : 1, &timeout, nullptr);
   if (n <= 0) return;  // time, or a signal: the caller polls again
   if (fds[0].revents != 0) hung_up_ = true;
   if (can_wait_ && (fds[1].revents & POLLIN) != 0) drain_eventfd(wake_.get());

@@ -58,9 +58,9 @@ class Channel {
   // What ended it, once ended() or wait() said so.
   SessionEnd end_reason() const;
 
-  // Sleeps until the worker rings, the peer hangs up (hung_up() from then on), or `timeout_ms` has
+  // Sleeps until the worker rings, the peer hangs up (hung_up() from then on), or `timeout_ns` have
   // passed. Takes the wake descriptor's count. Where nothing can ring, it naps for a short time.
-  void wait(int timeout_ms);
+  void wait(uint64_t timeout_ns);
   bool hung_up() const { return hung_up_; }
   // Looks for the hang-up now, without sleeping.
   bool look_for_hang_up();

@@ -36,7 +36,11 @@ class Spinner {
   // For waits as long as a launch: as long as a hypervisor polls for a halted processor, where
   // there are processors to spare. Longer: idle waiters cost more; shorter: the end of a launch of
   // 100 us is found by a sleeper, 30 to 90 us late (a virtual machine's timer and wake-up).
-  static uint32_t longest_us() { return ::sysconf(_SC_NPROCESSORS_ONLN) > 2 ? 200 : 50; }
+  static uint32_t longest_us() { return may_spin_for_long() ? 200 : 50; }
+  static bool may_spin_for_long() {
+    static const bool may = ::sysconf(_SC_NPROCESSORS_ONLN) > 2;
+    return may;
+  }
 
   // Spins until ready() or until the present budget is spent; returns the last ready().
   template <class Ready>

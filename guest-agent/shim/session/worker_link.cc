@@ -21,7 +21,7 @@ std::atomic<bool> lost_in_fork{false};
 
 // How long a sleeper trusts that it would be woken before it reads the slot's state itself: when
 // its worker and sluiced have both died, nobody rings.
-constexpr int kLookMs = 1000;
+constexpr uint64_t kLookNs = 1'000'000'000;
 // Spinning before sleeping, unless SLUICE_SPIN_US says otherwise.
 uint32_t spin_us() {
   const char* env = ::getenv("SLUICE_SPIN_US");
@@ -215,21 +215,45 @@ void WorkerLink::poll() {
 void WorkerLink::lead(bool may_sleep) {
   if (take_completions()) return;
   if (!may_sleep) return;
+  const uint64_t began_ns = monotonic_ns();
   if (spinner_.spin([this] { return completions_.readable(); })) {
     take_completions();
     return;
   }
-  if (completions_.arm()) {
-    const uint64_t before = monotonic_ns();
-    if (!channel_->ended()) channel_->wait(kLookMs);
-    completions_.disarm();
-    spinner_.slept(monotonic_ns() - before);
-  }
+  sleep_for_completion(began_ns);
   take_completions();
   check_end();
   // The bell may have meant room in the submit ring; its waiter is one of the sleepers.
   std::lock_guard lock(complete_mutex_);
   for (Sleeper* s = sleepers_; s != nullptr; s = s->next) s->wake->notify_one();
+}
+
+// After a spin in vain. Where the end is due at a known time, it is polled for.
+void WorkerLink::sleep_for_completion(uint64_t began_ns) {
+  const uint64_t spun_ns = monotonic_ns() - began_ns;
+  const auto plan = Spinner::may_spin_for_long() ? forecast_.plan(spun_ns) : WaitForecast::Plan{};
+  bool found = false;
+  if (plan.sleep_ns != 0) {
+    sleep(plan.sleep_ns);
+    const uint64_t until_ns = monotonic_ns() + plan.poll_ns;
+    while (!(found = completions_.readable()) && !channel_->ended() && monotonic_ns() < until_ns)
+      cpu_relax();
+  }
+  if (!found) found = !sleep(kLookNs);
+  const uint64_t waited_ns = monotonic_ns() - began_ns;
+  if (found)
+    spinner_.found_after(waited_ns - spun_ns);
+  else
+    spinner_.slept(waited_ns - spun_ns);
+  forecast_.took(waited_ns);
+}
+
+// Until the bell rings, which may mean something else. False: something has come already.
+bool WorkerLink::sleep(uint64_t longest_ns) {
+  if (!completions_.arm()) return false;
+  if (!channel_->ended()) channel_->wait(longest_ns);
+  completions_.disarm();
+  return true;
 }
 
 bool WorkerLink::take_completions() {

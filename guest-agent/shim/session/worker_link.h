@@ -32,6 +32,7 @@
 #include "guest-agent/transport/channel.h"
 #include "mediator/ring/ring.h"
 #include "mediator/ring/wait.h"
+#include "mediator/ring/wait_forecast.h"
 
 namespace sluice::guest {
 
@@ -193,6 +194,8 @@ class WorkerLink {
   void wait_until_locked(std::unique_lock<std::mutex>& lock, std::condition_variable& wake,
                          const std::function<bool()>& ready);
   void lead(bool may_sleep);  // one step of the leader's work, without a lock
+  void sleep_for_completion(uint64_t began_ns);
+  bool sleep(uint64_t longest_ns);
   bool take_completions();    // leader; true: there was something
   void complete(const RecordBuffer& record);
   void fail(SessionEnd end);
@@ -222,6 +225,7 @@ class WorkerLink {
   RingConsumer completions_;  // this and below: the leader's
   RecordBuffer buffer_;
   Spinner spinner_;
+  WaitForecast forecast_;
 };
 
 }  // namespace sluice::guest

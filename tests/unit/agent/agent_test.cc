@@ -35,7 +35,7 @@ TEST_F(AgentTest, HandsOutASlotAndReportsTheEnd) {
   // What the host writes is what the program sees; its vector wakes it.
   region_[SLUICE_SLOT_OFFSET] = std::byte{SLUICE_SLOT_OPEN};
   Bell::for_eventfd(device_.vectors[3].get()).ring();
-  channel.wait(60000);
+  channel.wait(60'000'000'000);
   EXPECT_FALSE(channel.hung_up());
   EXPECT_TRUE(silent());
   program->channel.reset();
@@ -161,7 +161,7 @@ TEST_F(AgentTest, ANewLifeOfTheVgpuEndsEverything) {
   store_shared<uint64_t>(header().host_epoch, 2);
   EXPECT_TRUE(eventually([&] { return load_shared(header().agent_epoch) != before; }));
   EXPECT_TRUE(eventually([&] {
-    program->channel->wait(100);
+    program->channel->wait(100'000'000);
     return program->channel->hung_up();
   }));
   program->channel.reset();  // the window is free for the next

@@ -70,7 +70,7 @@ TEST_F(SysfsAgentTest, ProgramsRingAndPollWithoutInterrupts) {
   region_[kRegion - 1] = std::byte{7};
   EXPECT_EQ(channel.region()[kRegion - 1], std::byte{7});
   // Nothing rings: a wait is a pause, and still sees the end of the agent.
-  channel.wait(60000);
+  channel.wait(60'000'000'000);
   EXPECT_FALSE(channel.hung_up());
   program->channel.reset();
   EXPECT_EQ(receive(SLUICE_CONTROL_CLOSE).slot, 2u);

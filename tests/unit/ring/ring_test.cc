@@ -14,6 +14,7 @@
 
 #include "mediator/base/fd.h"
 #include "mediator/ring/wait.h"
+#include "mediator/ring/wait_forecast.h"
 
 namespace sluice {
 namespace {
@@ -266,6 +267,33 @@ TEST(HostileRing, RecordsThatChangeWhileTheyAreRead) {
 }  // namespace
 
 // How often a wait of `spinner` polls, if nothing comes until it sleeps, and then after `slept_ns`.
+// ---- forecasts of waits ----
+
+TEST(WaitForecast, PollsAroundTheEndOfWaitsThatTakeTheSame) {
+  WaitForecast forecast;
+  EXPECT_EQ(forecast.plan(0).sleep_ns, 0u) << "nothing is known";
+  forecast.took(5'000'000);
+  EXPECT_EQ(forecast.plan(0).sleep_ns, 0u) << "one may be chance";
+  forecast.took(5'100'000);
+  const auto plan = forecast.plan(200'000);
+  EXPECT_EQ(plan.sleep_ns, 5'100'000u - 300'000 - 200'000);
+  EXPECT_EQ(plan.poll_ns, 600'000u);
+  EXPECT_EQ(forecast.plan(4'900'000).sleep_ns, 0u) << "it is too late to sleep";
+  forecast.took(9'000'000);
+  EXPECT_EQ(forecast.plan(0).sleep_ns, 0u) << "they differ again";
+}
+
+TEST(WaitForecast, NeverPollsForMoreThanAQuarterOfAWait) {
+  for (uint64_t ns = 1; ns < UINT64_C(1) << 40; ns = ns * 3 + 1) {
+    WaitForecast forecast;
+    forecast.took(ns), forecast.took(ns);
+    const auto plan = forecast.plan(0);
+    EXPECT_LE(plan.poll_ns, ns / 4) << ns;
+    EXPECT_LT(plan.sleep_ns, ns) << ns;
+    EXPECT_EQ(plan.sleep_ns == 0, plan.poll_ns == 0) << ns;
+  }
+}
+
 int looks_in_vain(Spinner& spinner, uint64_t slept_ns) {
   int polls = 0;
   EXPECT_FALSE(spinner.spin([&] {
