@@ -99,7 +99,7 @@ uint64_t CudaStreams::issued_ns(const Work& work) const {
   return launch_of(work).submission.issued_ns;
 }
 void CudaStreams::opaque_ended(Work& work, bool contended, uint64_t now_ns) {
-  launcher_.planner.forget_late(launch_of(work), contended, now_ns);
+  launcher_.planner.original_ended(launch_of(work), contended, now_ns);
 }
 
 // ---- everything else ---------------------------------------------------------------------------

@@ -72,7 +72,11 @@ void LaunchPlanner::plan(LaunchWork& w, bool contended) {
   // Where parts may be granted the other forms are for those that the hardware confines: known when
   // it is issued (fit_to).
   const auto sms = static_cast<uint32_t>(f.module->context->multiprocessors);
-  if (turns_ && runs_whole(w, v)) return;
+  if (turns_ && runs_whole(w, v)) {
+    all_.take_record(w, true);  // so that sluiced knows a visit when it comes
+    if (w.record >= 0) all_.records.set_opaque(w.record);
+    return;
+  }
   const WindowPlan windows = parts_   ? WindowPlan{}
                              : turns_ ? take_turn_form(w, v)
                                       : take_form(w, v, sms, !contended);
@@ -132,10 +136,13 @@ WindowPlan LaunchPlanner::take_turn_form(LaunchWork& w, const LaunchVariant& v) 
 }
 
 // An original that took much longer than its kernel did before: the next one is timed again. While
-// others have turns that says little.
-void LaunchPlanner::forget_late(LaunchWork& w, bool contended, uint64_t now_ns) {
+// others have turns that says little. sluiced hears how long one took, unless it may have waited
+// for others' blocks.
+void LaunchPlanner::original_ended(LaunchWork& w, bool contended, uint64_t now_ns) {
   if (w.plan.expected_ns == 0 || w.plan.variant >= w.request.function->variants.size()) return;
   const uint64_t took_ns = now_ns - std::min(now_ns, w.submission.issued_ns);
+  if (w.record >= 0 && (!contended || took_ns < w.plan.expected_ns))
+    all_.records.set_ran(w.record, w.submission.issued_ns, now_ns);
   if (took_ns < (contended ? kForgetContendedNs : kForgetAfterNs) ||
       took_ns < kForgetFactor * w.plan.expected_ns)
     return;

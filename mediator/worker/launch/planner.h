@@ -3,10 +3,10 @@
 // task a block, windows) and with what geometry; and what the launches that ended say about the
 // next.
 //
-//   plan()         when the program asks for the launch: for the whole GPU
-//   fit_to()       when it is first issued on a green context: for that many SMs
-//   observe()      when it is done: its time, for the next plans
-//   forget_late()  an original that took much longer than expected: its kernel is timed again
+//   plan()            when the program asks for the launch: for the whole GPU
+//   fit_to()          when it is first issued on a green context: for that many SMs
+//   observe()         when it is done: its time, for the next plans
+//   original_ended()  its time for sluiced; one that took much longer than expected is timed again
 //
 // A launch whose plan is not evictable runs as the original.
 //
@@ -38,7 +38,7 @@ class LaunchPlanner {
   bool may_confine_original(LaunchWork& w, uint32_t sms);
 
   void observe(LaunchWork& w, uint64_t ns);
-  void forget_late(LaunchWork& w, bool contended, uint64_t now_ns);
+  void original_ended(LaunchWork& w, bool contended, uint64_t now_ns);
 
   // Its blocks stay on their SMs until they are evicted, where turns are priorities.
   bool stays_on_sms(const LaunchWork& w) const { return turns_ && w.plan.form == FormKind::kLoop; }

@@ -19,9 +19,9 @@ class RecordPool {
     for (int i = 0; i < SLUICE_REPORT_RECORDS; ++i) free_.push_back(i);
   }
 
-  // Index of a record of an evictable launch, set to PREP; -1 if all are in use. `kernel`: the same
-  // for all launches of a kernel; its lowest bit is not kept. `early`: the launch may wait for
-  // long; half of the records are kept for those that run.
+  // Index of a record of a launch whose length can be predicted, set to PREP; -1 if all are in use.
+  // `kernel`: the same for all launches of a kernel; its lowest bit is not kept. `early`: the
+  // launch may wait for long; half of the records are kept for those that run.
   int take(uint64_t launch_id, uint32_t tasks_total, uint32_t kernel, uint64_t ready_ns,
            bool early) {
     if (free_.size() <= (early ? SLUICE_REPORT_RECORDS / 2 : 0)) return -1;
@@ -55,6 +55,18 @@ class RecordPool {
     store32(area_->records[index].state, state);
   }
   void set_evictions(int index, uint32_t n) { store32(area_->records[index].evictions, n); }
+
+  // It runs as the program's own kernel.
+  void set_opaque(int index) {
+    store32(area_->records[index].opaque, load32(area_->records[index].opaque) | 1);
+  }
+  // Of an original that has ended: when it ran, by the host's clock. Its blocks write nothing.
+  void set_ran(int index, uint64_t start_ns, uint64_t end_ns) {
+    sluice_launch_record& r = area_->records[index];
+    store64(r.start_ns, start_ns);
+    store64(r.left_ns, end_ns);
+    set_state(index, SLUICE_LAUNCH_DONE);
+  }
 
   // Of a launch in windows: tasks up to the newest mark, or to the end of the newest window that
   // has ended.

@@ -309,6 +309,41 @@ TEST(Wfq, AVgpuAnnouncedAsAWholeToBeShortGoesFirst) {
   }
 }
 
+// What a program used at its start, when nobody else wanted the GPU, is forgotten within a few
+// turns: short work goes first again.
+TEST(Wfq, ALongStartDoesNotMakeShortWorkWaitForSeconds) {
+  for (const char* name : {"wfq", "wfq-srt"}) {
+    Config c;
+    c.machine.handover_ns = 40'000;
+    WholeDriver d(name, c);
+    for (VgpuId v = 0; v < 4; ++v) d.add(v);
+    const auto ends = [&](VgpuId v) {
+      d.idle(v);
+      if (d.holder == v) d.left(v, LeftReason::kIdle);
+    };
+    d.arrive(1), d.pass(200 * kMs), ends(1);
+    d.arrive(0), d.pass(200 * kMs);
+    int late = 0;
+    for (int i = 0; i < 50; ++i) {
+      d.pass(2 * kMs);
+      if (d.evicted != kNoVgpu) d.left(d.evicted);
+      const uint64_t since = d.now;
+      const Launch l{.vgpu = 1, .predicted_sm_ns = 100'000, .run_predicted_sm_ns = 100'000};
+      d.call([&] {
+        d.policy->on_arrival(d.now, 1, d.out);
+        d.policy->on_launch_queued(d.now, l, d.out);
+      });
+      while (d.evicted == kNoVgpu && d.holder != 1 && d.now - since < 100 * kMs) d.pass(20'000);
+      if (d.evicted != kNoVgpu) d.left(d.evicted);
+      late += d.now - since > 500'000;
+      ASSERT_EQ(d.holder, 1u);
+      d.pass(100'000), ends(1);
+      ASSERT_EQ(d.holder, 0u);
+    }
+    EXPECT_LE(late, 3) << name;
+  }
+}
+
 // A holder with less left than a hand-over takes may end it.
 TEST(Wfq, WhatEndsSoonerThanItCouldBeEvictedEnds) {
   WholeDriver d("wfq");
