@@ -155,7 +155,6 @@ Result<Cfg> Cfg::build(const Function& function) {
       cfg.blocks_[next].predecessors.push_back(b);
 
   cfg.reachable_ = flood(cfg.blocks_, {cfg.entry()}, true);
-  cfg.reaches_exit_ = flood(cfg.blocks_, {exit}, false);
   std::vector<std::uint32_t> ends{exit};
   for (std::uint32_t b = 0; b < exit; ++b)
     if (cfg.blocks_[b].traps) ends.push_back(b);

@@ -37,8 +37,6 @@ class Cfg {
   std::uint32_t exit() const { return static_cast<std::uint32_t>(blocks_.size() - 1); }
   std::uint32_t block_of(std::uint32_t statement) const { return block_of_[statement]; }
   bool reachable(std::uint32_t block) const { return reachable_[block]; }
-  // Whether some path leads from here to the exit.
-  bool reaches_exit(std::uint32_t block) const { return reaches_exit_[block]; }
   // A reachable block from which neither the exit nor a trap can be reached: an endless loop.
   bool has_endless_loop() const { return endless_; }
 
@@ -46,7 +44,7 @@ class Cfg {
   const Function* function_ = nullptr;
   std::vector<Block> blocks_;
   std::vector<std::uint32_t> block_of_;
-  std::vector<bool> reachable_, reaches_exit_;
+  std::vector<bool> reachable_;
   bool endless_ = false;
 };
 

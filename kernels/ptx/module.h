@@ -163,8 +163,6 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   const std::string& text() const { return *text_; }
-  // All string_views of this module stay valid as long as this pointer is held.
-  std::shared_ptr<const std::string> shared_text() const { return text_; }
   std::string_view text_of(Range range) const {
     return std::string_view(*text_).substr(range.begin, range.size());
   }

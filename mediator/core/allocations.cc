@@ -59,12 +59,6 @@ bool AllocationMap::contains(uint64_t guest_address, uint64_t guest_bytes) const
   return a && guest_bytes <= a->bytes - (guest_address - a->address);
 }
 
-bool AllocationMap::contains_rows(uint64_t guest_address, uint64_t guest_width,
-                                  uint64_t guest_pitch, uint64_t guest_rows) const {
-  auto span = rows_span(guest_width, guest_pitch, guest_rows);
-  return span && contains(guest_address, *span);
-}
-
 std::vector<Allocation> AllocationMap::remove_owner(uint64_t owner) {
   std::vector<Allocation> out;
   for (auto it = by_address_.begin(); it != by_address_.end();) {

@@ -35,9 +35,6 @@ class AllocationMap {
   const Allocation* find(uint64_t guest_address) const;
   // Whether [address, address + bytes) lies in one allocation. Zero bytes: the address does.
   bool contains(uint64_t guest_address, uint64_t guest_bytes) const;
-  // `rows` rows of `width` bytes, `pitch` bytes apart (ignored for one row). Overflow is no.
-  bool contains_rows(uint64_t guest_address, uint64_t guest_width, uint64_t guest_pitch,
-                     uint64_t guest_rows) const;
 
   // Takes out everything that belongs to `owner`.
   std::vector<Allocation> remove_owner(uint64_t owner);

@@ -56,7 +56,6 @@ class IvshmemServer {
   ~IvshmemServer();
 
   bool has_live_peer() const { return live_ != nullptr; }
-  size_t refused_peers() const { return refused_.size(); }
   const std::string& path() const { return listener_->path(); }
   const FileId& file() const { return listener_->file(); }
 

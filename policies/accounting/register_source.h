@@ -140,7 +140,6 @@ class RegisterSource {
     uint64_t unknown_ns = 0;             // a first phase's pause
     uint64_t phase_ns = 0, phase_error_ns = 0;
     double last_share = 0;          // in the phase before
-    bool last_read = false;         // the read before found it running
     double load = 0, round_ns = 0;  // for take_change()
     Runs runs;
     std::array<uint64_t, kCycles> cycles{}, cycle_begins{};  // the last ones

@@ -215,7 +215,6 @@ class Simulation {
   void try_host(uint32_t p);
   void host(uint32_t p);
   void make_head(uint32_t p);
-  void queue_launch(uint32_t p, ProgramState::Queued launch);
   void run_ended(uint32_t p);
   uint64_t predicted(uint32_t p, const Head& h);
 

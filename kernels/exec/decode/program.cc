@@ -13,7 +13,6 @@ Program::Program(std::unique_ptr<detail::ProgramData> data) : data_(std::move(da
 Program::~Program() = default;
 std::span<const EntryInfo> Program::entries() const { return data_->entries; }
 std::span<const SymbolInfo> Program::symbols() const { return data_->symbols; }
-size_t Program::instruction_count() const { return data_->code.code.size(); }
 const EntryInfo* Program::find_entry(std::string_view name) const {
   const auto found = data_->entry_index.find(std::string(name));
   return found == data_->entry_index.end() ? nullptr : &data_->entries[found->second];

@@ -27,11 +27,6 @@ bool DeviceHeap::resize(uint64_t bytes) {
   return true;
 }
 
-uint64_t DeviceHeap::capacity() const {
-  const std::lock_guard lock(mutex_);
-  return capacity_;
-}
-
 uint64_t DeviceHeap::allocate(uint64_t bytes) {
   if (bytes > kMaxHeapBytes) return 0;
   const uint64_t size = bytes == 0 ? kGranule : (bytes + kGranule - 1) / kGranule * kGranule;

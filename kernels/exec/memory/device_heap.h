@@ -31,7 +31,6 @@ class DeviceHeap {
 
   // False: memory has been handed out already, the size stays.
   bool resize(uint64_t bytes);
-  uint64_t capacity() const;
   // The address of `bytes` bytes, a multiple of 16; 0: there is no such piece.
   uint64_t allocate(uint64_t bytes);
   // False: `address` is not what allocate() gave, or has been freed.

@@ -57,7 +57,6 @@ enum Mod : uint16_t {
   kModNan = 1 << 5,      // min/max.NaN
   kModXorSign = 1 << 6,  // min/max.xorsign.abs
   kModRelu = 1 << 7,
-  kModApprox = 1 << 8,
   kModSetCc = 1 << 9,   // add.cc
   kModUseCc = 1 << 10,  // addc
   kModRint = 1 << 11,   // cvt: round to an integer (also float to float)

@@ -90,7 +90,6 @@ class Program {
   const EntryInfo* find_entry(std::string_view name) const;
   std::span<const SymbolInfo> symbols() const;
   const SymbolInfo* find_symbol(std::string_view name) const;
-  size_t instruction_count() const;
   const detail::ProgramData& data() const { return *data_; }
 
  private:

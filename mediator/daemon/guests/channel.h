@@ -86,7 +86,6 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // All programs have gone, and (`region_too`) nobody of this region is left but workers: its
   // memory is punched out as a whole with the channel, because somebody may still have it mapped.
   void all_programs_gone(bool region_too = false);
-  SlotState slot_state(uint32_t slot) const { return slots_[slot].state; }
   uint32_t slots_in(SlotState state) const;
   uint32_t slots_in_use() const { return geometry_.slots - slots_in(SlotState::kFree); }
 

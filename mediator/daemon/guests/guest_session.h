@@ -159,7 +159,6 @@ class GuestSession final : private io::WorkerProcess::Owner {
   uint64_t leased_bytes() const { return services_.memory.held_by_session(ledger_id_); }
   // Of those, by kind as the worker says: a hint. They never add up to more than is leased.
   std::array<uint64_t, kChargeKinds> leased_by_kind() const;
-  uint64_t host_leased_bytes() const { return services_.host_memory.held_by_session(ledger_id_); }
   const Channel& channel() const { return *request_.channel; }
   uint64_t started_ns() const { return started_ns_; }
   // Some of the vGPU's shared memory became free: requests that wait for it are tried again.

@@ -153,7 +153,6 @@ uint64_t GpuSources::read_log(uint64_t now_ns, std::vector<gpu::SoftGpu::SwitchR
     const auto& r = records[i];
     if (r.time_ns > monotonic_ns() + kFutureNs || r.time_ns + kDisorderNs < last_record_ns_) {
       lost = true;
-      ++impossible_;
       ++noise_;
       continue;
     }

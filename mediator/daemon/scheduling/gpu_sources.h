@@ -58,7 +58,6 @@ class GpuSources {
   // order are dropped and counted as lost. `lost`: some were. Returns up to when all records are
   // known (0: not).
   uint64_t read_log(uint64_t now_ns, std::vector<gpu::SoftGpu::SwitchRecord>& records, bool& lost);
-  uint64_t impossible_records() const { return impossible_; }
 
  private:
   void open_soft(uint64_t now_ns);
@@ -75,7 +74,6 @@ class GpuSources {
   uint64_t retry_ns_ = 0;
   std::unique_ptr<gpu::RegisterReader> early_;  // opened while sluiced was root
   uint64_t last_record_ns_ = 0;
-  uint64_t impossible_ = 0;
   uint64_t noisy_since_ns_ = 0, noise_ = 0;  // impossible records in the second that began then
 };
 

@@ -347,12 +347,7 @@ void handle_copy_box(WorkerSession& s, const Call& call, const sluice_copy_box& 
   work->arrays = {dst.array, src.array};
   for (const auto& array : work->arrays)
     if (array) array->uses.fetch_add(1);
-  const bool wait = c.wait != 0;
-  const uint64_t token =
-      wait ? s.waiting.add([&s, call](CUresult status) { s.answer(call, status); }) : 0;
-  s.engine.submit(stream->id, OpKind::kWork, std::move(work), token, monotonic_ns());
-  s.after_engine();
-  if (!wait) s.answer(call, CUDA_SUCCESS);
+  s.submit_work(call, *stream, std::move(work), c.wait != 0);
 }
 
 }  // namespace sluice::worker

@@ -18,6 +18,16 @@ bool GenericCalls::open_or_park() {
   return false;
 }
 
+// The call is answered when all that was queued in the context has ended.
+CUresult GenericCalls::close_after_sync(std::shared_ptr<ContextObject> c) {
+  s.post_after_sync(c, [&session = s, c, answered = call] {
+    session.close_context(c);
+    session.answer(answered, CUDA_SUCCESS);
+  });
+  s.after_engine();
+  return kParked;
+}
+
 CUresult GenericCalls::cuDevicePrimaryCtxRetain(ContextHandle* out, CUdevice dev) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   {
@@ -55,12 +65,7 @@ CUresult GenericCalls::cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
   if (--it->second->retained != 0) return CUDA_SUCCESS;
   c = it->second;
   s.contexts.primary.erase(it);
-  s.post_after_sync(c, [&session = s, c, answered = call] {
-    session.close_context(c);
-    session.answer(answered, CUDA_SUCCESS);
-  });
-  s.after_engine();
-  return kParked;
+  return close_after_sync(std::move(c));
 }
 
 CUresult GenericCalls::cuDevicePrimaryCtxReset_v2(CUdevice dev) {
@@ -69,12 +74,7 @@ CUresult GenericCalls::cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   if (it == s.contexts.primary.end()) return CUDA_SUCCESS;  // nothing there to reset
   auto c = it->second;
   s.contexts.primary.erase(it);
-  s.post_after_sync(c, [&session = s, c, answered = call] {
-    session.close_context(c);
-    session.answer(answered, CUDA_SUCCESS);
-  });
-  s.after_engine();
-  return kParked;
+  return close_after_sync(std::move(c));
 }
 
 CUresult GenericCalls::cuCtxCreate_v2(ContextHandle* out, unsigned flags, CUdevice dev) {
@@ -107,12 +107,7 @@ CUresult GenericCalls::cuCtxDestroy_v2(ContextHandle context) {
   std::lock_guard lock(s.mutex);
   auto c = s.handles.find<ContextObject>(SLUICE_HANDLE_CONTEXT, context.value);
   if (!c || c->primary) return CUDA_ERROR_INVALID_CONTEXT;
-  s.post_after_sync(c, [&session = s, c, answered = call] {
-    session.close_context(c);
-    session.answer(answered, CUDA_SUCCESS);
-  });
-  s.after_engine();
-  return kParked;
+  return close_after_sync(std::move(c));
 }
 
 // A context that was charged and not made.

@@ -111,6 +111,7 @@ struct GenericCalls {
   bool charge_or_park(uint64_t charge, ChargeKind kind = ChargeKind::kAllocations);
   // The same for a context: leave to open one, and its memory.
   bool open_or_park();
+  CUresult close_after_sync(std::shared_ptr<ContextObject> c);
   void park(worker_protocol::Resource resource, uint64_t lacking);
   void drop_if_unused(const std::shared_ptr<MemoryObject>& memory);
   std::shared_ptr<MemoryObject> memory(CUmemGenericAllocationHandle guest_handle);

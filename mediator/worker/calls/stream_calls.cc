@@ -110,12 +110,7 @@ void handle_copy(WorkerSession& s, const Call& call, const sluice_copy& c,
   };
   if (!side(c.dst_kind, c.dst, c.dst_pitch, false) || !side(c.src_kind, c.src, c.src_pitch, true))
     return s.answer(call, CUDA_ERROR_INVALID_VALUE);
-  const bool wait = c.wait != 0;
-  const uint64_t token =
-      wait ? s.waiting.add([&s, call](CUresult status) { s.answer(call, status); }) : 0;
-  s.engine.submit(stream->id, OpKind::kWork, std::move(work), token, monotonic_ns());
-  s.after_engine();
-  if (!wait) s.answer(call, CUDA_SUCCESS);
+  s.submit_work(call, *stream, std::move(work), c.wait != 0);
 }
 
 void handle_memset(WorkerSession& s, const Call& call, const sluice_memset& m,
@@ -135,12 +130,7 @@ void handle_memset(WorkerSession& s, const Call& call, const sluice_memset& m,
   }
   auto work = std::make_shared<MemsetWork>();
   work->args = m;
-  const bool wait = m.wait != 0;
-  const uint64_t token =
-      wait ? s.waiting.add([&s, call](CUresult status) { s.answer(call, status); }) : 0;
-  s.engine.submit(stream->id, OpKind::kWork, std::move(work), token, monotonic_ns());
-  s.after_engine();
-  if (!wait) s.answer(call, CUDA_SUCCESS);
+  s.submit_work(call, *stream, std::move(work), m.wait != 0);
 }
 
 void handle_synchronize(WorkerSession& s, const Call& call, const sluice_synchronize& request,

@@ -140,6 +140,15 @@ void WorkerSession::answer(const Call& call, CUresult status, std::span<const st
   if (const char* why = replies.failure()) violation(why);
 }
 
+void WorkerSession::submit_work(const Call& call, const StreamObject& stream,
+                                std::shared_ptr<Work> work, bool wait) {
+  const uint64_t token =
+      wait ? waiting.add([this, call](CUresult status) { answer(call, status); }) : 0;
+  engine.submit(stream.id, OpKind::kWork, std::move(work), token, monotonic_ns());
+  after_engine();
+  if (!wait) answer(call, CUDA_SUCCESS);
+}
+
 void WorkerSession::post_after_sync(const std::shared_ptr<ContextObject>& context,
                                     std::function<void()> job) {
   // Also after a fault: then nothing runs any more.

@@ -128,6 +128,9 @@ class WorkerSession {
   // With `mutex` held, after the engine was given something: publishes its state, notices a fault,
   // and wakes whoever sleeps too long for what is now under way.
   void after_engine();
+  // Queues work that needs no grant, and answers the call: with `wait` when it is complete.
+  void submit_work(const Call& call, const StreamObject& stream, std::shared_ptr<Work> work,
+                   bool wait);
   // With `mutex` held. 0 and 1: the legacy stream of the call's context, 2: its per-thread stream.
   std::shared_ptr<StreamObject> find_stream(const Call& call, uint64_t guest_stream,
                                             CUresult* error) const;

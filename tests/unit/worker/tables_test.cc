@@ -15,6 +15,7 @@
 #include "mediator/core/handles.h"
 #include "mediator/core/quota_lease.h"
 #include "mediator/worker/launch/geometry.h"
+#include "mediator/worker/session/memory_table.h"
 
 namespace sluice {
 namespace {
@@ -120,16 +121,16 @@ TEST(AllocationMap, VariablesBelongToTheirModule) {
 }
 
 TEST(AllocationMap, RowsDoNotOverflow) {
-  AllocationMap m;
-  m.add({0x10000, 0x1000, 1, 0x1000});
-  EXPECT_TRUE(m.contains_rows(0x10000, 0x80, 0x100, 16));
-  EXPECT_TRUE(m.contains_rows(0x10080, 0x80, 0x100, 16));
-  EXPECT_FALSE(m.contains_rows(0x10081, 0x80, 0x100, 16));
-  EXPECT_FALSE(m.contains_rows(0x10000, 0x80, 0x100, 17));
-  EXPECT_FALSE(m.contains_rows(0x10000, 0x101, 0x100, 2)) << "rows overlap";
-  EXPECT_FALSE(m.contains_rows(0x10000, 1, ~0ull / 2, 4));
-  EXPECT_FALSE(m.contains_rows(0x10000, 1, 1, ~0ull));
-  EXPECT_TRUE(m.contains_rows(0x10000, 0x1000, 0, 1)) << "one row has no pitch";
+  worker::MemoryTable m;
+  m.allocations.add({0x10000, 0x1000, 1, 0x1000});
+  EXPECT_TRUE(m.owns_rows(0x10000, 0x80, 0x100, 16));
+  EXPECT_TRUE(m.owns_rows(0x10080, 0x80, 0x100, 16));
+  EXPECT_FALSE(m.owns_rows(0x10081, 0x80, 0x100, 16));
+  EXPECT_FALSE(m.owns_rows(0x10000, 0x80, 0x100, 17));
+  EXPECT_FALSE(m.owns_rows(0x10000, 0x101, 0x100, 2)) << "rows overlap";
+  EXPECT_FALSE(m.owns_rows(0x10000, 1, ~0ull / 2, 4));
+  EXPECT_FALSE(m.owns_rows(0x10000, 1, 1, ~0ull));
+  EXPECT_TRUE(m.owns_rows(0x10000, 0x1000, 0, 1)) << "one row has no pitch";
 }
 
 TEST(AllocationMap, AgreesWithALinearSearch) {
