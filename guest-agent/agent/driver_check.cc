@@ -104,9 +104,9 @@ class Checks {
     if (refused.empty())
       return wrong("runtime", "no libcudart.so.13 or .12",
                    "install sluice-guest-agent; ldconfig" + build);
-    return wrong("runtime", refused + " finds no GPU: it is NVIDIA's",
-                 "ldconfig; take NVIDIA's out of LD_LIBRARY_PATH, or run programs by sluice-run" +
-                     build);
+    return wrong(
+        "runtime", refused + " finds no GPU: it is NVIDIA's",
+        "ldconfig; take NVIDIA's out of LD_LIBRARY_PATH, or run programs by sluice-run" + build);
   }
 
   bool run() {

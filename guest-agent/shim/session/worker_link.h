@@ -196,7 +196,7 @@ class WorkerLink {
   void lead(bool may_sleep);  // one step of the leader's work, without a lock
   void sleep_for_completion(uint64_t began_ns);
   bool sleep(uint64_t longest_ns);
-  bool take_completions();    // leader; true: there was something
+  bool take_completions();  // leader; true: there was something
   void complete(const RecordBuffer& record);
   void fail(SessionEnd end);
   void check_end();
