@@ -28,6 +28,7 @@ bool AllocationMap::add(const Allocation& a) {
     const Allocation& before = std::prev(next)->second;
     if (before.address + before.bytes > a.address) return false;
   }
+  if (by_address_.size() >= kMost) return false;
   by_address_.emplace_hint(next, a.address, a);
   charged_ += a.charged_bytes;
   return true;

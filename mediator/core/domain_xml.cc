@@ -15,6 +15,10 @@ namespace {
 
 // A domain XML is some kilobytes; more than this is not one.
 constexpr size_t kMaxXmlBytes = 4u << 20;
+// Attributes of the elements above whatever may be ours: each of <metadata>'s children is looked up
+// there. libvirt writes a handful. More: 3 MB of XML keep whoever reads it for minutes, and all
+// other domains wait.
+constexpr auto kMostAttributes = 64;
 
 std::string_view local_name(std::string_view name) {
   const size_t colon = name.find(':');
@@ -136,7 +140,12 @@ Result<pugi::xml_node> load_domain(std::string_view xml, pugi::xml_document& doc
   const pugi::xml_node root = doc.document_element();
   if (std::string_view(root.name()) != "domain")
     return Error{EINVAL, "not a libvirt domain: no <domain> element"};
-
+  for (pugi::xml_node n : {root, root.child("metadata")}) {
+    const auto all = n.attributes();
+    if (std::distance(all.begin(), all.end()) > kMostAttributes)
+      return Error{E2BIG, "<" + std::string(n.name()) + "> has more than " +
+                              std::to_string(kMostAttributes) + " attributes"};
+  }
   return root;
 }
 

@@ -49,6 +49,10 @@ struct SchedulerConfig {
   // kernels or coarse tasks lose their session; longer: a runaway kernel stops everybody for so
   // long.
   uint64_t evict_end_ns = 2'000'000'000;
+  // Where one vGPU has the whole GPU and another one is backlogged: so many of its sessions may
+  // launch at once. More: each may have a fault under way when the vGPU is barred for one. Fewer:
+  // the GPU idles between short launches of one vGPU's programs.
+  uint32_t sessions_at_once = 4;
   // Turns are priorities of the GPU's streams (sharing/turns.h). Contexts must run side by side.
   bool turns_by_priority = false;
   // There: a vGPU whose turn was taken may go on below the next one for so long before its gates

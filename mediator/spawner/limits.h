@@ -18,6 +18,13 @@ inline constexpr size_t kWorkers = 4096;
 inline constexpr int kKernelLogBurst = 256;
 // A worker's own /tmp and /dev/shm, in memory.
 inline constexpr const char* kTmpSize = "64m";
+// Files and folders there. Each costs a kilobyte of the kernel's memory, which the size does not
+// count; by default there may be one for every second page of the host's memory. Fewer: NVIDIA's
+// driver cannot keep its temporary files.
+inline constexpr const char* kTmpFiles = "16k";
+// A worker's place among those that the kernel ends when memory is short: first, whatever it has.
+// Lower: one that takes all memory has a virtual machine ended in its place.
+inline constexpr const char* kOomScore = "1000";
 // How long a process of an earlier sluiced may take to die of SIGKILL, and an earlier spawner to
 // end by itself. What is stuck in the kernel for longer is logged and left.
 inline constexpr int kEndMs = 10000;

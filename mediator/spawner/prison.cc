@@ -167,6 +167,9 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& give
 
 Prison Prison::prepare(PrisonSpec spec, const std::string& no_cgroups) {
   Prison p(std::move(spec));
+  p.proc_.reset(::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (const int code = in_child([&]() -> int { return p.be_ended_first() ? 0 : errno; }); code != 0)
+    log::warning("spawner: when memory is short, workers are not ended first: {}", reason(code));
   if (!no_cgroups.empty()) p.lacks(Wall::kCgroup, no_cgroups);
   const bool mps = p.spec_.nvidia && !p.spec_.mps.empty();
   if (mps) p.lacks(Wall::kIpc, "clients of MPS share its IPC namespace");
@@ -365,12 +368,23 @@ void Prison::mount_own_folders(uid_t id, const Fail& fail) const {
     fail(Wall::kProc, "mount /proc");
   const std::string owner =
       has(Wall::kUser) ? ",uid=" + std::to_string(id) + ",gid=" + std::to_string(id) : "";
-  const std::string options = std::string("mode=0700,size=") + limits::kTmpSize + owner;
+  const std::string options =
+      std::string("mode=0700,size=") + limits::kTmpSize + ",nr_inodes=" + limits::kTmpFiles + owner;
   if (::mount("tmp", kOwnFolder, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options.c_str()) != 0)
     fail(Wall::kRoot, "mount its own folder");
 }
 
+// Before capabilities go: then it cannot take that back. It would have inherited the place of
+// sluiced's service, which is the last.
+bool Prison::be_ended_first() const {
+  Fd score(::openat(proc_.get(), "self/oom_score_adj", O_WRONLY | O_CLOEXEC));
+  const std::string_view most = limits::kOomScore;
+  return score &&
+         ::write(score.get(), most.data(), most.size()) == static_cast<ssize_t>(most.size());
+}
+
 void Prison::limit_resources() const {
+  if (!be_ended_first()) errno = 0;  // prepare() has logged it
   if (::setpriority(PRIO_PROCESS, 0, 0) != 0) errno = 0;
   set_limit(RLIMIT_CORE, 0);
   set_limit(RLIMIT_NOFILE, limits::kDescriptors);

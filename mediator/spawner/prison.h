@@ -83,6 +83,7 @@ class Prison {
   [[noreturn]] void become_worker(uint32_t n, int control, int output, int go, int failed,
                                   bool rehearsal);
   void mount_own_folders(uid_t id, const Fail& fail) const;
+  bool be_ended_first() const;
   void limit_resources() const;
   void become_user(uid_t id, const Fail& fail) const;
   void check_files(bool rehearsal, const Fail& fail) const;
@@ -92,6 +93,7 @@ class Prison {
 
   PrisonSpec spec_;
   LandlockPaths landlock_;
+  Fd proc_;  // the host's /proc, opened before any wall
   Fd self_;  // a pidfd of the spawner: its children see by it whether it has gone
   std::map<Wall, std::string> missing_;
   bool in_user_namespace_ = false;

@@ -172,6 +172,7 @@ class EachWall(WithSluiced):
             fields = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
             self.assertEqual(fields["Seccomp"], "2")
             self.assertEqual(fields["NoNewPrivs"], "1")
+            self.assertEqual((proc / "oom_score_adj").read_text().strip(), "1000")
             self.assertEqual(int(fields["CapEff"], 16) | int(fields["CapPrm"], 16), 0)
             if "user" not in missing:
                 self.assertEqual(len(set(fields["Uid"].split() + fields["Gid"].split())), 1)

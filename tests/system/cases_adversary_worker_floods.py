@@ -9,7 +9,7 @@ import support
 from host import Sluiced
 from support import WithVictim
 
-FLOODS = ("lines", "endless", "descriptors", "asks", "requests")
+FLOODS = ("lines", "endless", "descriptors", "asks", "requests", "rings")
 LAUNCHES = 300          # of the victim, beside each flood
 MOST_MEMORY = 64 << 20
 MOST_LINES = 1000       # of sluiced's log: base/limits.h allows a worker far fewer
@@ -40,15 +40,16 @@ class WorkerFloods(WithVictim):
         cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         return len(os.listdir(proc / "fd")), resident, cpu_s
 
-    def flood(self, name):
+    def flood(self, name, sessions=1, launches=LAUNCHES):
         with self.attack():
             descriptors, resident, cpu_s = self.of_sluiced()
             opened = len(self.sluiced.log())
-            guest = self.program(name, "triad", "--seconds", 100000)
-            self.eventually(lambda: "is on (worker" in self.sluiced.log()[opened:], "it floods")
+            guests = [self.program(name, "triad", "--seconds", 100000) for _ in range(sessions)]
+            self.eventually(
+                lambda: self.sluiced.log()[opened:].count("is on (worker") >= sessions, "it floods")
             done = self.vgpu("b")["launches_done"]
             began_ns = self.sluiced.stats()["now_ns"]
-            self.eventually(lambda: self.vgpu("b")["launches_done"] > done + LAUNCHES,
+            self.eventually(lambda: self.vgpu("b")["launches_done"] > done + launches,
                             "the victim works", timeout=support.TIMEOUT_S)
             elapsed_s = (self.sluiced.stats()["now_ns"] - began_ns) / 1e9
             now = self.of_sluiced()
@@ -58,17 +59,21 @@ class WorkerFloods(WithVictim):
             # At most some 8 %. A busy machine gives it less, never more; a line without end took
             # 36 % when it was read as it came.
             self.assertLess(now[2] - cpu_s, 0.25 * elapsed_s + 0.3)
-            # Its own session: some 20 descriptors and a region.
-            self.assertLess(now[0], descriptors + 64)
+            # Its own sessions: some 20 descriptors each, and a region.
+            self.assertLess(now[0], descriptors + 64 * sessions)
             self.assertLess(now[1], resident + MOST_MEMORY)
             lines = self.sluiced.log()[opened:].splitlines()
             self.assertLess(len(lines), MOST_LINES)
             self.assertLess(max(len(line) for line in lines), MOST_LINE_BYTES)
-            guest.kill()
+            for guest in guests:
+                guest.kill()
             self.assert_all_free(name)
             self.eventually(lambda: self.of_sluiced()[0] <= descriptors,
                             "its descriptors are closed")
         return lines
+
+    def test_rings_of_many_sessions(self):
+        self.flood("rings", sessions=2, launches=50)
 
     def test_lines(self):
         self.assertTrue(any("were dropped" in line for line in self.flood("lines")))

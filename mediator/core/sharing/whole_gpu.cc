@@ -15,8 +15,12 @@ void WholeGpu::open(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   VgpuState& g = sharing_.vgpus[v];
   sharing_.begin_hold(now_ns, v);
   on_opened(now_ns, v);
-  for (const SessionId s : g.sessions) sharing_.grant_session(s, out);
-  sharing_.log(out, LogEvent::kGranted, v, sharing_.sessions[g.sessions.front()].generation);
+  open_gates(v, out);
+  sharing_.log(out, LogEvent::kGranted, v, sharing_.sessions[g.sessions.back()].generation);
+}
+
+void WholeGpu::open_gates(VgpuId v, ActionQueue& out) {
+  for (const SessionId s : sharing_.vgpus[v].sessions) sharing_.grant_session(s, out);
 }
 
 void WholeGpu::close(uint64_t now_ns, VgpuId v, ActionQueue& out) {
@@ -31,7 +35,8 @@ void WholeGpu::close(uint64_t now_ns, VgpuId v, ActionQueue& out) {
 
 void WholeGpu::on_drained(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   VgpuState& g = sharing_.vgpus[v];
-  const bool evicted = g.leaving();  // else its last session is gone
+  const bool evicted = g.leaving();             // else its last session is gone
+  if (!evicted && !g.sessions.empty()) return;  // single sessions gave way to others of v
   const uint64_t evicted_at_ns = sharing_.deadlines.evicted_at_ns(v);
   const uint64_t took_ns = evicted ? now_ns - evicted_at_ns : 0;
   sharing_.log(out, LogEvent::kLeft, v, took_ns);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// WholeGpu: what Exclusive and Slices have in common. A vGPU holds the GPU or does not; all its
-// gates open and close together (HoldState in state.h).
-// Owned by Sharing as its strategy, one thread.
+// WholeGpu: what Exclusive and Slices have in common. A vGPU holds the GPU or does not (HoldState
+// in state.h). All its gates close together; which ones open is the strategy's. Owned by Sharing as
+// its strategy, one thread.
 #pragma once
 
 #include "mediator/core/sharing/strategy.h"
@@ -20,6 +20,8 @@ class WholeGpu : public SharingStrategy {
   void open(uint64_t now_ns, VgpuId v, ActionQueue& out);
   void close(uint64_t now_ns, VgpuId v, ActionQueue& out);
 
+  // v holds from now on.
+  virtual void open_gates(VgpuId v, ActionQueue& out);
   // The holder has changed.
   virtual void on_opened(uint64_t now_ns, VgpuId v) = 0;
   virtual void on_evicted_running(uint64_t /*evicted_at_ns*/) {}  // it had launches in flight

@@ -77,8 +77,29 @@ CUresult GenericCalls::cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   return close_after_sync(std::move(c));
 }
 
+// At a fault the driver would halt the GPU and write down what is on it, for as long as that takes.
+static bool dumps_at_faults(unsigned flags) {
+  return (flags & (CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE)) != 0;
+}
+
+CUresult GenericCalls::cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned flags) {
+  return dumps_at_faults(flags) ? CUDA_ERROR_NOT_SUPPORTED
+                                : s.api.cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+}
+
+CUresult GenericCalls::cuCtxSetFlags(unsigned flags) {
+  return dumps_at_faults(flags) ? CUDA_ERROR_NOT_SUPPORTED : s.api.cuCtxSetFlags(flags);
+}
+
+// The cache is the whole GPU's, and what neighbours have in it would go. A guest has nothing set
+// aside there.
+CUresult GenericCalls::cuCtxResetPersistingL2Cache() {
+  return call.context && !call.context->closed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
 CUresult GenericCalls::cuCtxCreate_v2(ContextHandle* out, unsigned flags, CUdevice dev) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (dumps_at_faults(flags)) return CUDA_ERROR_NOT_SUPPORTED;
   {
     std::lock_guard lock(s.mutex);
     if (s.contexts.open >= s.limits.contexts) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -130,6 +151,8 @@ CUresult GenericCalls::cuCtxSetLimit(CUlimit limit, size_t value) {
     if (r != CUDA_SUCCESS) return r;
     return value > now ? CUDA_ERROR_OUT_OF_MEMORY : s.api.cuCtxSetLimit(limit, value);
   }
+  // Set aside in the cache of the whole GPU, it would be every neighbour's loss.
+  if (limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE && value != 0) return CUDA_ERROR_UNSUPPORTED_LIMIT;
   if (!c.limits.count(limit)) return s.api.cuCtxSetLimit(limit, value);
   uint64_t& charged = c.limits[limit].charged;
   uint64_t wanted = 0;

@@ -361,7 +361,7 @@ Result<CUresult> run_row(Session& session, std::span<const std::byte> body, Repl
     // Only addresses are checked for it; handles are its own business.
     std::apply(
         [&](auto&... arg) {
-          auto check = [&](auto& one) {
+          [[maybe_unused]] const auto check = [&](auto& one) {
             if constexpr (std::is_same_v<std::remove_cvref_t<decltype(one)>,
                                          HostArg<CUdeviceptr, Dev>>) {
               if (status == CUDA_SUCCESS) status = one.resolve(session);

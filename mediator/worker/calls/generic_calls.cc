@@ -61,6 +61,17 @@ void GenericCalls::park(worker_protocol::Resource resource, uint64_t lacking) {
       resource);
 }
 
+// A program that goes by them sets nothing of the cache aside (cuCtxSetLimit).
+CUresult GenericCalls::cuDeviceGetAttribute(int* value, CUdevice_attribute attribute,
+                                            CUdevice dev) {
+  int real = 0;
+  const CUresult r = s.api.cuDeviceGetAttribute(&real, attribute, dev);
+  const bool of_all_contexts = attribute == CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE ||
+                               attribute == CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE;
+  if (r == CUDA_SUCCESS && value) *value = of_all_contexts ? 0 : real;
+  return value ? r : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult GenericCalls::cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
   size_t real = 0;
   CUresult r = s.api.cuDeviceTotalMem(&real, dev);

@@ -45,10 +45,14 @@ struct GenericCalls {
 
   // devices (calls/generic_calls.cc)
   CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev);
+  CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice dev);
   // contexts (calls/context_calls.cc)
   CUresult cuDevicePrimaryCtxRetain(ContextHandle* out, CUdevice dev);
   CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev);
   CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev);
+  CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned flags);
+  CUresult cuCtxSetFlags(unsigned flags);
+  CUresult cuCtxResetPersistingL2Cache();
   CUresult cuCtxCreate_v2(ContextHandle* out, unsigned flags, CUdevice dev);
   CUresult cuCtxDestroy_v2(ContextHandle context);
   CUresult cuCtxSetLimit(CUlimit limit, size_t value);

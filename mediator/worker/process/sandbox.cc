@@ -22,7 +22,7 @@ namespace {
 // conditions on their arguments are in `allow_in_part`.
 constexpr const char* kAllowed[] = {
     // memory
-    "munmap", "mremap", "madvise", "mincore", "brk", "membarrier",
+    "munmap", "mremap", "mincore", "brk", "membarrier",
     // threads and their ends
     "set_robust_list", "rseq", "exit", "exit_group", "futex", "sched_yield", "sched_getaffinity",
     "gettid", "getpid", "set_tid_address",
@@ -40,8 +40,7 @@ constexpr const char* kDeadly[] = {"execve", "execveat", "ptrace", "process_vm_r
 // What NVIDIA's driver (CUDA 13, traced) and the C library under it need besides.
 constexpr const char* kAllowedBesideNvidia[] = {
     // memory: code that it compiles, its libraries, places on NUMA nodes
-    "mmap", "mprotect", "mlock", "mlock2", "munlock", "mbind", "get_mempolicy", "set_mempolicy",
-    "memfd_create", "msync",
+    "mprotect", "mlock", "mlock2", "munlock", "mbind", "get_mempolicy", "set_mempolicy", "msync",
     // files: device nodes, libraries, /proc and /sys, its cache of compiled kernels
     "open", "openat", "creat", "stat", "lstat", "statx", "statfs", "fstatfs", "access", "faccessat",
     "faccessat2", "readlink", "readlinkat", "getcwd", "getdents", "getdents64", "mkdir", "mkdirat",
@@ -77,6 +76,14 @@ struct IoctlRange {
 };
 constexpr IoctlRange kIoctlsOfNvidia[] = {
     {0x0000'ff00, 'F' << 8}, {0xffff'ff00, 0}, {0xffff'fff0, 0x3000'0000}};
+
+// Advice on memory that may be given: what there is today, up to MADV_COLLAPSE, but nothing of
+// merged pages. By the time that a store to one takes, a worker would learn what is in the memory
+// of a virtual machine.
+constexpr int kLastAdvice = 25;
+constexpr bool may_advise(int advice) {
+  return advice != MADV_MERGEABLE && advice != MADV_UNMERGEABLE;
+}
 
 // glibc names its maps by it.
 constexpr uint64_t kSetVma = 0x53564d41;
@@ -118,9 +125,18 @@ void allow_in_part(Filter& f, bool nvidia) {
     f.add(SCMP_ACT_ALLOW, name, conditions);
     allowed_in_part(name);
   };
-  if (!nvidia)
-    for (const char* name : {"mmap", "mprotect"})
-      allow(name, {{2, SCMP_CMP_MASKED_EQ, PROT_EXEC, 0}});
+  // Nothing of the host's pool of huge pages, which are set aside for virtual machines.
+  constexpr scmp_arg_cmp kOrdinaryPages{3, SCMP_CMP_MASKED_EQ, MAP_HUGETLB, 0};
+  constexpr scmp_arg_cmp kNoCode{2, SCMP_CMP_MASKED_EQ, PROT_EXEC, 0};
+  if (nvidia) {
+    allow("mmap", {kOrdinaryPages});
+    allow("memfd_create", {{1, SCMP_CMP_MASKED_EQ, MFD_HUGETLB, 0}});
+  } else {
+    allow("mmap", {kNoCode, kOrdinaryPages});
+    allow("mprotect", {kNoCode});
+  }
+  for (int advice = 0; advice <= kLastAdvice; ++advice)
+    if (may_advise(advice)) allow("madvise", {equal32(2, static_cast<uint64_t>(advice))});
   allow("clone", {{0, SCMP_CMP_MASKED_EQ, kThreadMask, CLONE_THREAD}});
   allow("tgkill", {equal32(0, self)});
   for (uint64_t option : {PR_SET_NAME, PR_SET_TIMERSLACK}) allow("prctl", {equal32(0, option)});

@@ -172,6 +172,34 @@ void sockets() {
   call("a netlink socket", ::socket(AF_NETLINK, SOCK_RAW, 0));
 }
 
+// Whether the filter refused it, and not the kernel because this host has none of it.
+void only_the_filter(const char* name, long result) {
+  say(name, result >= 0 || errno != EPERM, result < 0 ? ::strerror(errno) : "it worked");
+}
+
+// The host's memory beyond what is counted as its own.
+void memory(bool nvidia) {
+  constexpr size_t kHuge = 2u << 20;
+  only_the_filter("huge pages", ::syscall(SYS_mmap, nullptr, kHuge, PROT_READ | PROT_WRITE,
+                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0));
+  only_the_filter("a file of huge pages", ::syscall(SYS_memfd_create, "x", MFD_HUGETLB));
+  void* own = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  only_the_filter("pages merged with others'", ::syscall(SYS_madvise, own, 4096, MADV_MERGEABLE));
+  // The kernel reads the lower half of the register only.
+  only_the_filter("the same, hidden",
+                  ::syscall(SYS_madvise, own, 4096, (1ul << 32) | MADV_MERGEABLE));
+  call("be ended last", ::open("/proc/self/oom_score_adj", O_WRONLY));
+  if (!nvidia) return;
+  int made = 0;
+  for (; made < 20'000; ++made) {
+    const std::string path = variable("HOME") + "/.sluice-evil-" + std::to_string(made);
+    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0600);
+    if (file < 0) break;
+    ::close(file);
+  }
+  say("files without end", made == 20'000, std::to_string(made));
+}
+
 // What only a list of what is allowed is sure to refuse: each call of the kernel that no part of a
 // worker makes. Arguments with which most would succeed, or fail otherwise, without the filter.
 void rarely_called(char* buffer) {
@@ -311,6 +339,7 @@ int main() {
   processes(victim);
   files(victim);
   sockets();
+  memory(nvidia);
   kernel(nvidia);
   say("END", false, std::to_string(attempts) + " attempts");
   // Deadly where it is refused.

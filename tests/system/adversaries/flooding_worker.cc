@@ -7,11 +7,13 @@
 //   descriptors  descriptors over each socket that it has, as many at once as the kernel takes
 //   asks         requests over the control link, whose answers it reads
 //   requests     the same, and reads nothing
+//   rings        rings, with a report that says each time that it has work, or none
 //
 // Workers of vGPUs of other names become the real program (SLUICE_EVIL_REAL).
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,6 +22,8 @@
 #include <string>
 #include <vector>
 
+#include "abi/stub.h"
+#include "mediator/base/peer_socket.h"
 #include "mediator/base/unix_socket.h"
 #include "mediator/core/worker_protocol.h"
 #include "mediator/worker/process/sandbox.h"
@@ -72,6 +76,13 @@ void pass_many(int socket, int fd) {
   }
 }
 
+[[noreturn]] void ring_without_end(const std::vector<Fd>& start_fds, sluice_report_header& report) {
+  for (uint32_t i = 0;; ++i) {
+    __atomic_store_n(&report.demand, i & 1, __ATOMIC_SEQ_CST);
+    ring_wake(start_fds[kRingFd].get());
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -87,6 +98,9 @@ int main() {
   }
   auto start = receive_with_fds(kControlFd, &packet, sizeof packet);
   if (!start || start->fds.size() < kStartFdCount) return 92;
+  void* report = ::mmap(nullptr, SLUICE_REPORT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+                        start->fds[kReportFd].get(), 0);
+  if (report == MAP_FAILED) return 95;
   if (auto r = worker::enter_sandbox(false); !r) return 93;
   Message ready{};
   ready.type = Type::kReady;
@@ -97,5 +111,6 @@ int main() {
   for (size_t i = 0; what == "lines" && i + 1 < text.size(); i += 16) text[i] = '\xff';
   if (what == "lines" || what == "endless") write_without_end(text);
   if (what == "descriptors") pass_without_end(start->fds);
+  if (what == "rings") ring_without_end(start->fds, *static_cast<sluice_report_header*>(report));
   ask_without_end(what == "asks");
 }

@@ -169,6 +169,18 @@ TEST(DomainXml, HostileXmlCostsNothing) {
   EXPECT_FALSE(parse_domain_xml(deep).ok());
   for (int i = 0; i < 500'000; ++i) deep += "</a>";
   EXPECT_FALSE(parse_domain_xml(deep).ok());
+  // Children, each of which is looked up in the attributes of those above.
+  std::string attributes, children;
+  for (int i = 0; i < 100'000; ++i) {
+    attributes += " a" + std::to_string(i) + "=''";
+    children += "<b:c/>";
+  }
+  for (const std::string& xml :
+       {"<domain" + attributes + "><name>a</name><metadata>" + children + "</metadata></domain>",
+        "<domain><name>a</name><metadata" + attributes + ">" + children + "</metadata></domain>"}) {
+    EXPECT_EQ(parse_domain_xml(xml).error().code, E2BIG);
+    EXPECT_EQ(find_vgpu(xml, "/run/sluice/vgpu").error().code, E2BIG);
+  }
   std::string whole = domain(vgpu("weight='300'"), kShmem);
   for (size_t cut = 0; cut < whole.size(); ++cut)
     EXPECT_FALSE(parse_domain_xml(whole.substr(0, cut)).ok());

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A driver library for forwarder_test.cc: the software GPU, but the second cuStreamCreate fails, as
 // where memory has run out, and whoever makes a context current that has been destroyed is ended.
+// So is who would have the driver do what concerns the whole GPU: dump it at a fault, set a part of
+// its cache aside, or reset what is.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -27,6 +29,53 @@ CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
   (void)cuCtxGetCurrent(&current);
   failed = current;
   return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+namespace {
+void refuse(bool asked, const char* what) {
+  if (!asked) return;
+  std::fprintf(stderr, "it asks the driver for %s\n", what);
+  std::abort();
+}
+constexpr unsigned kDumps = CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE;
+}  // namespace
+
+CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) {
+  static auto* const real = next<decltype(cuCtxCreate_v2)>("cuCtxCreate_v2");
+  refuse(flags & kDumps, "a dump");
+  return real(context, flags, device);
+}
+
+CUresult cuCtxSetFlags(unsigned flags) {
+  static auto* const real = next<decltype(cuCtxSetFlags)>("cuCtxSetFlags");
+  refuse(flags & kDumps, "a dump");
+  return real(flags);
+}
+
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) {
+  static auto* const real =
+      next<decltype(cuDevicePrimaryCtxSetFlags_v2)>("cuDevicePrimaryCtxSetFlags_v2");
+  refuse(flags & kDumps, "a dump");
+  return real(device, flags);
+}
+
+CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
+  static auto* const real = next<decltype(cuCtxSetLimit)>("cuCtxSetLimit");
+  refuse(limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE && value != 0, "a part of the cache");
+  return real(limit, value);
+}
+
+CUresult cuCtxResetPersistingL2Cache() {
+  refuse(true, "the cache");
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
+  static auto* const real = next<decltype(cuDeviceGetAttribute)>("cuDeviceGetAttribute");
+  if (attribute != CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE)
+    return real(value, attribute, device);
+  *value = 1 << 20;
+  return CUDA_SUCCESS;
 }
 
 CUresult cuCtxDestroy_v2(CUcontext context) {

@@ -42,5 +42,32 @@ TEST_F(WorkerProcess, AContextThatCouldNotBeOpenedIsNotSentEvictions) {
   }
 }
 
+TEST_F(WorkerProcess, NoGuestHasTheDriverDoWhatConcernsTheWholeGpu) {
+  if (kNvidia) GTEST_SKIP() << "the failing driver stands before the software GPU";
+  start(WorkerBench::Options());
+  make_context();
+  const auto status = [&](auto opcode, std::initializer_list<std::vector<std::byte>> arguments) {
+    return generic(opcode, arguments, context).status;
+  };
+  for (const unsigned flags : {CU_CTX_COREDUMP_ENABLE, CU_CTX_USER_COREDUMP_ENABLE}) {
+    EXPECT_EQ(status(kOpcode_cuCtxCreate_v2, {raw<uint8_t>(1), raw(flags), raw<int>(0)}),
+              CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(status(kOpcode_cuCtxSetFlags, {raw(flags)}), CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(status(kOpcode_cuDevicePrimaryCtxSetFlags_v2, {raw<int>(0), raw(flags)}),
+              CUDA_ERROR_NOT_SUPPORTED);
+  }
+  EXPECT_EQ(status(kOpcode_cuCtxSetFlags, {raw<unsigned>(CU_CTX_SCHED_SPIN)}), CUDA_SUCCESS);
+  EXPECT_EQ(status(kOpcode_cuCtxSetLimit,
+                   {raw<int>(CU_LIMIT_PERSISTING_L2_CACHE_SIZE), raw<uint64_t>(1)}),
+            CUDA_ERROR_UNSUPPORTED_LIMIT);
+  EXPECT_EQ(status(kOpcode_cuCtxResetPersistingL2Cache, {}), CUDA_SUCCESS);
+  const Answer most = generic(
+      kOpcode_cuDeviceGetAttribute,
+      {raw<uint8_t>(1), raw<int>(CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE), raw<int>(0)},
+      context);
+  EXPECT_EQ(most.status, CUDA_SUCCESS);
+  EXPECT_EQ(most.as<int>(), 0);
+}
+
 }  // namespace
 }  // namespace sluice::test

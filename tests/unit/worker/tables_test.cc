@@ -120,6 +120,16 @@ TEST(AllocationMap, VariablesBelongToTheirModule) {
   EXPECT_FALSE(m.contains(0x2000, 1));
 }
 
+TEST(AllocationMap, IsBounded) {
+  AllocationMap m;
+  for (uint64_t i = 0; i < AllocationMap::kMost; ++i)
+    ASSERT_TRUE(m.add({(i + 1) * 512, 1, 1, 512}));
+  EXPECT_FALSE(m.add({1, 1, 1, 512}));
+  EXPECT_EQ(m.charged_bytes(), AllocationMap::kMost * 512);
+  EXPECT_TRUE(m.remove(512));
+  EXPECT_TRUE(m.add({1, 1, 1, 512}));
+}
+
 TEST(AllocationMap, RowsDoNotOverflow) {
   worker::MemoryTable m;
   m.allocations.add({0x10000, 0x1000, 1, 0x1000});
