@@ -56,8 +56,9 @@ class Guest:
         self._ready = threading.Event()
         self._gone = threading.Event()
 
-    def connect(self, timeout=60, alive=lambda: True):
-        """Waits until the guest's job server says that it is ready."""
+    def connect(self, timeout=60, alive=lambda: True, booted=False):
+        """Waits until the guest's job server says that it is ready. `booted`: it did so before, to
+        somebody who has hung up; it is asked again."""
         end = time.monotonic() + timeout
         while self._sock is None:
             try:
@@ -69,6 +70,8 @@ class Guest:
                     raise GuestError(f"{self.name}: no serial line at {self._path}: {e}") from e
                 time.sleep(0.05)
         threading.Thread(target=self._read, daemon=True).start()
+        if booted:
+            self._sock.sendall(b"hello\n")
         while not self._ready.wait(0.2):
             if time.monotonic() > end or not alive() or self._gone.is_set():
                 raise GuestError(f"{self.name}: did not boot within {timeout} s")

@@ -63,7 +63,7 @@ def _fetch(package, cache):
     return folder
 
 
-def _unpack_vmlinux(vmlinuz, vmlinux):
+def unpack_vmlinux(vmlinuz, vmlinux):
     """The ELF image inside a bzImage with an XZ payload."""
     data = vmlinuz.read_bytes()
     at = data.find(b"\xfd7zXZ\x00")
@@ -81,7 +81,7 @@ def kernel(cache):
     vmlinux = folder / "vmlinux"
     if not vmlinux.exists():
         part = folder / "vmlinux.part"
-        _unpack_vmlinux(next((folder / "boot").glob("vmlinuz-*")), part)
+        unpack_vmlinux(next((folder / "boot").glob("vmlinuz-*")), part)
         part.rename(vmlinux)
     return vmlinux, next((folder / "lib/modules").iterdir()) / "kernel"
 
@@ -103,7 +103,7 @@ def build(cache, out, deb, programs):
     cache.mkdir(parents=True, exist_ok=True)
     out.mkdir(parents=True, exist_ok=True)
     vmlinux, modules = kernel(cache)
-    inputs = [pathlib.Path(deb), ROOT / "scripts/guest/init", pathlib.Path(__file__),
+    inputs = [pathlib.Path(deb), ROOT / "scripts/guest/init", ROOT / "scripts/guest/jobs", pathlib.Path(__file__),
               *map(pathlib.Path, programs)]
     stamp = hashlib.sha256(str(vmlinux).encode())
     for f in inputs:
@@ -143,6 +143,7 @@ def build(cache, out, deb, programs):
     for p in programs:
         shutil.copy(p, root / "usr/bin" / pathlib.Path(p).name)
         os.chmod(root / "usr/bin" / pathlib.Path(p).name, 0o755)
+    shutil.copy(ROOT / "scripts/guest/jobs", root / "usr/bin/guest-jobs")
     shutil.copy(ROOT / "scripts/guest/init", root / "init")
     os.chmod(root / "init", 0o755)
     files = sorted(p.relative_to(root) for p in root.rglob("*"))

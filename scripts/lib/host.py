@@ -13,11 +13,39 @@ class HostError(Exception):
     pass
 
 
-class Sluiced:
-    """A running mediator. `build` is a meson build folder; everything it writes is below `work`."""
+class Built:
+    """Where the host's programs are in a meson build folder."""
 
-    def __init__(self, build, work, device="soft", soft_sms=4, extra="", env=None):
+    def __init__(self, build):
+        self.sluiced = build / "mediator/daemon/sluiced"
+        self.sluicectl = build / "mediator/cli/sluicectl"
+        self.worker = build / "mediator/worker/sluice-worker"
+        self.spawner = build / "mediator/spawner/sluice-spawner"
+        self.hook = build / "mediator/libvirt/sluice-libvirt-hook"
+        self.events = build / "mediator/libvirt/sluice-libvirt-events"
+        self.soft_library = build / "mediator/softgpu/libsluice-softcuda.so"
+
+
+class Installed:
+    """Where they are below `root`, a folder in which the packages are unpacked."""
+
+    def __init__(self, root):
+        self.sluiced = root / "usr/sbin/sluiced"
+        self.sluicectl = root / "usr/bin/sluicectl"
+        self.worker = root / "usr/libexec/sluice/sluice-worker"
+        self.spawner = root / "usr/libexec/sluice/sluice-spawner"
+        self.hook = root / "usr/libexec/sluice/sluice-libvirt-hook"
+        self.events = root / "usr/libexec/sluice/sluice-libvirt-events"
+        self.soft_library = next(root.glob("usr/lib/*/sluice/libsluice-softcuda.so"))
+
+
+class Sluiced:
+    """A running mediator. `build` is a meson build folder, whose programs run unless `programs`
+    (Built, Installed) are others; everything it writes is below `work`."""
+
+    def __init__(self, build, work, device="soft", soft_sms=4, extra="", env=None, programs=None):
         self.build = pathlib.Path(build).resolve()
+        self.programs = programs or Built(self.build)
         self.work = pathlib.Path(work).resolve()
         self.run_dir = self.work / "run"
         self.run_dir.mkdir(parents=True, exist_ok=True)
@@ -30,17 +58,17 @@ class Sluiced:
         self.config.write_text(
             f'runtime_dir = "{self.run_dir}"\n'
             f'state_dir = "{self.work}/state"\n'
-            f'worker = "{self.build}/mediator/worker/sluice-worker"\n'
-            f'[workers]\nspawner = "{self.build}/mediator/spawner/sluice-spawner"\n'
+            f'worker = "{self.programs.worker}"\n'
+            f'[workers]\nspawner = "{self.programs.spawner}"\n'
             f'[admin]\nsocket = "{self.admin}"\n'
             f'[device]\nkind = "{device}"\n'
-            f'soft_library = "{self.build}/mediator/softgpu/libsluice-softcuda.so"\n'
+            f'soft_library = "{self.programs.soft_library}"\n'
             f'soft_sms = {soft_sms}\n' + extra)
 
     def start(self):
         log = open(self.log_path, "ab")
         self.process = subprocess.Popen(
-            [self.build / "mediator/daemon/sluiced", "--config", self.config],
+            [self.programs.sluiced, "--config", self.config],
             stdout=log, stderr=log, env=self.env, start_new_session=True)
         end = time.monotonic() + 30
         while True:
@@ -58,9 +86,8 @@ class Sluiced:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def _ctl(self, *args, env=None):
-        return subprocess.run([self.build / "mediator/cli/sluicectl", "--socket", self.admin,
-                               *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              text=True, env=env)
+        return subprocess.run([self.programs.sluicectl, "--socket", self.admin, *map(str, args)],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
 
     def run(self, *args, env=None):
         """sluicectl ARGS; returns what it prints, HostError with its message otherwise."""

@@ -67,7 +67,7 @@ class Libvirt:
         if sluiced and self.root:
             self.hook_env = {"SLUICE_ADMIN_SOCKET": sluiced.admin,
                              "SLUICE_VGPU_SOCKETS": sluiced.run_dir / "vgpu"}
-            self.hook = sluiced.build / "mediator/libvirt/sluice-libvirt-hook"
+            self.hook = sluiced.programs.hook
         self._daemon = None
         self._domains = []
 
@@ -126,14 +126,14 @@ class Libvirt:
             xml.write_text(self.virsh("dumpxml", name).stdout)
             sluiced.run("create", "--domain-xml", xml)
 
-    def boot(self, name, job_socket):
+    def boot(self, name, job_socket, timeout=BOOT_TIMEOUT_S):
         """Starts a defined domain and waits for its job server; returns the Guest."""
         self._domains.append(name)
         for attempt in range(1, BOOT_TRIES + 1):
             self.virsh("start", name)
             guest = Guest(name, job_socket)
             try:
-                guest.connect(BOOT_TIMEOUT_S, lambda: self.running(name))
+                guest.connect(timeout, lambda: self.running(name))
                 return guest
             except GuestError:
                 self.destroy(name)

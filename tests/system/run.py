@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the system tests: whole programs, real guests under TCG, faults. No GPU is needed.
 
-    run.py --build DIR [--junit FILE] [-k TEXT] [--device nvidia]
+    run.py --build DIR [--cases DIR] [--junit FILE] [-k TEXT] [--device nvidia]
 
 With `--device nvidia` sluiced uses the GPU of this machine; meant for `-k Adversary` and `-k
 Local`.
 
-Each module cases_*.py holds unittest cases; they find the build through `support.BUILD`. Nothing
-here asserts on time; time-outs are generous, a guest's boot may be retried, a wrong result never.
+Each module cases_*.py of the folder --cases (default: this one) holds unittest cases; they find the
+build through `support.BUILD`. Nothing here asserts on time; time-outs are generous, a guest's boot
+may be retried, a wrong result never.
 """
 import argparse
 import os
@@ -57,7 +58,7 @@ class JUnitResult(unittest.TextTestResult):
 
     def write(self, path):
         with open(path, "w", encoding="utf-8") as f:
-            f.write('<?xml version="1.0" encoding="utf-8"?>\n<testsuite name="system">\n')
+            f.write(f'<?xml version="1.0" encoding="utf-8"?>\n<testsuite name="{path.stem}">\n')
             for name, seconds, kind, text in self.rows:
                 cls, _, case = name.rpartition(".")
                 f.write(f"<testcase classname={saxutils.quoteattr(cls)} "
@@ -72,19 +73,21 @@ class JUnitResult(unittest.TextTestResult):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--build", required=True, type=pathlib.Path)
-    p.add_argument("--junit")
+    p.add_argument("--cases", default=HERE, type=pathlib.Path)
+    p.add_argument("--junit", type=pathlib.Path)
     p.add_argument("-k", dest="pattern", action="append")
     p.add_argument("--device", choices=("soft", "nvidia"), default="soft")
     a = p.parse_args()
     support.BUILD = a.build.resolve()
     support.DEVICE = a.device
+    sys.path.insert(0, str(a.cases.resolve()))
     if os.geteuid() == 0:
         import virt
         virt.enter_private_namespace()
     loader = unittest.TestLoader()
     if a.pattern:
         loader.testNamePatterns = [f"*{p}*" for p in a.pattern]
-    suite = loader.discover(str(HERE), pattern="cases_*.py")
+    suite = loader.discover(str(a.cases), pattern="cases_*.py")
     result = unittest.TextTestRunner(verbosity=2, resultclass=JUnitResult).run(suite)
     support.clean_up()
     if a.junit:

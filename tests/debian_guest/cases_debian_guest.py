@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A guest like users have: Debian 12 with systemd, our package installed in it with apt, attached
+with sluicectl to a libvirt domain, CUDA programs on the software GPU. The host's programs are those
+of the host's packages, unpacked in a folder.
+
+One domain for all cases, which come in the order of their names. Each begins with `programs_run`,
+which brings the domain to where a program is right.
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import time
+import unittest
+
+import debian_image
+import support
+import virt
+from guest import Guest
+from host import HostError, Installed, Sluiced
+
+# A boot takes 20 s here; a machine may be busy.
+BOOT_TIMEOUT_S = 900
+TIMEOUT_S = 100
+NAME = "debian"
+OLD, NEW = "0.1.0", "0.1.1"
+HOST_PACKAGES = ("sluice", "sluice-softgpu")
+# C++ with kernels that are registered as nvcc registers them.
+CASES = "sluice-cudart-cases --gtest_filter='MemoryCases.BytesInAllDirections:MemoryCases.Symbols'"
+KERNEL_ARGUMENTS = "console=ttyS0 root=/dev/vda rw intel_iommu=on"
+
+
+def say(text):
+    print(f"\n{time.strftime('%H:%M:%S')}  {text}", flush=True)
+
+
+def packages(work):
+    """Folders with the packages as they are, and as a later version: only the version differs."""
+    subprocess.run([support.ROOT / "scripts/build-packages", support.BUILD, work / OLD],
+                   check=True, stdout=subprocess.DEVNULL)
+    (work / NEW).mkdir()
+    for deb in (work / OLD).glob("*.deb"):
+        tree = work / "tree"
+        subprocess.run(["dpkg-deb", "-R", deb, tree], check=True)
+        control = tree / "DEBIAN/control"
+        control.write_text(control.read_text().replace(f"Version: {OLD}", f"Version: {NEW}"))
+        subprocess.run(["dpkg-deb", "--root-owner-group", "-Zgzip", "-z1", "-b", tree,
+                        work / NEW / deb.name.replace(OLD, NEW)], check=True,
+                       stdout=subprocess.DEVNULL)
+        shutil.rmtree(tree)
+    return work / OLD, work / NEW
+
+
+def unpack(folder, root):
+    """What dpkg does with the files of the host's packages: each is replaced by a new one."""
+    for name in HOST_PACKAGES:
+        deb, = folder.glob(f"{name}_*.deb")
+        subprocess.run(["dpkg-deb", "-x", deb, root], check=True)
+
+
+def cuda_programs(folder):
+    """The guest's programs: of the driver's API, of the runtime's, and compiled by nvcc where it
+    is."""
+    for name in ("probe", "md5", "triad"):
+        shutil.copy(support.BUILD / f"kernels/suite/sluice-suite-{name}", folder)
+    shutil.copy(support.BUILD / "tests/cudart/cudart_cases_test", folder / "sluice-cudart-cases")
+    nvcc = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin/nvcc"
+    if not nvcc.exists():
+        return False
+    subprocess.run([nvcc, "-std=c++17", "-O1", "-cudart", "shared", "-gencode",
+                    "arch=compute_75,code=compute_75", "-Xcompiler",
+                    "-static-libstdc++,-static-libgcc",
+                    support.ROOT / "tests/cudart/programs/vector_add.cu", "-o",
+                    folder / "vector_add"], check=True)
+    return True
+
+
+def domain_xml(image, disk, media, jobs, console):
+    """An owner's domain before `sluicectl attach`: one disk, and one with packages and programs."""
+    xml = virt.domain_xml(NAME, image[0], image[1], jobs, console, guest_mib=512)
+    xml = xml.replace(virt.KERNEL_ARGUMENTS, KERNEL_ARGUMENTS)
+    disks = "".join(
+        f"<disk type='file' device='disk'><driver name='qemu' type='raw' cache='unsafe'/>"
+        f"<source file='{file}'/><target dev='{device}' bus='virtio'/></disk>"
+        for file, device in ((disk, "vda"), (media, "vdb")))
+    return xml.replace("</emulator>", "</emulator>" + disks)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "libvirt runs hooks for qemu:///system")
+@unittest.skipUnless(shutil.which("mmdebstrap"), "needs mmdebstrap")
+class DebianGuest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.began = time.monotonic()
+        cls.work = support.folder()
+        say("the image")
+        image = debian_image.make(support.BUILD / "guest-cache")
+        say("the packages")
+        cls.old, cls.new = packages(cls.work)
+        media = cls.work / "media"
+        media.mkdir()
+        for folder in (cls.old, cls.new):
+            shutil.copy(next(folder.glob("sluice-guest-agent_*.deb")), media)
+        cls.has_nvcc = cuda_programs(media)
+        debian_image.filesystem(cls.work / "media.ext4", media, 256 << 20)
+        subprocess.run(["cp", "--sparse=always", image[2], cls.work / "disk"], check=True)
+        cls.jobs, cls.console = cls.work / "jobs", cls.work / "console"
+
+        say("the host")
+        cls.host = cls.work / "host"
+        cls.host.mkdir()
+        unpack(cls.old, cls.host)
+        cls.sluiced = Sluiced(support.BUILD, cls.work, programs=Installed(cls.host))
+        cls.addClassCleanup(cls.sluiced.stop)
+        cls.sluiced.start()
+        cls.libvirt = virt.Libvirt(cls.work / "libvirt", cls.sluiced)
+        cls.addClassCleanup(cls.libvirt.stop)
+        cls.libvirt.start()
+        cls.events = subprocess.Popen(
+            [cls.sluiced.programs.events], stdin=subprocess.DEVNULL,
+            stderr=open(cls.work / "events.log", "ab"),
+            env={**cls.libvirt.env, **{k: str(v) for k, v in cls.libvirt.hook_env.items()}})
+        cls.addClassCleanup(cls.events.wait, TIMEOUT_S)
+        cls.addClassCleanup(cls.events.kill)
+        (cls.work / "domain.xml").write_text(
+            domain_xml(image, cls.work / "disk", cls.work / "media.ext4", cls.jobs, cls.console))
+        cls.libvirt.define(cls.work / "domain.xml")
+        cls.ctl("reserve", NAME)
+        cls.ctl("attach", NAME, "--weight", 300, "--memory", "1G")
+        cls.guest = None
+
+    # What a case is made of.
+
+    @classmethod
+    def ctl(cls, command, *arguments):
+        return cls.sluiced.run(command, *arguments, "--connect", cls.libvirt.uri,
+                               env=cls.libvirt.env)
+
+    def context(self):
+        console = self.console.read_text(errors="replace") if self.console.exists() else ""
+        return f"--- console:\n{console[-2000:]}\n--- sluiced:\n{self.sluiced.log()[-2000:]}"
+
+    def right(self, command, timeout=TIMEOUT_S):
+        """Runs a command in the guest; its text."""
+        status, text = self.guest.run(command, timeout)
+        self.assertEqual(status, 0, f"{command}: {text}\n{self.context()}")
+        return text
+
+    def eventually(self, condition, what):
+        end = time.monotonic() + TIMEOUT_S
+        while not condition():
+            if time.monotonic() > end:
+                self.fail(f"never: {what}\n{self.context()}")
+            time.sleep(0.2)
+
+    def state(self):
+        return self.libvirt.virsh("domstate", NAME).stdout.strip()
+
+    def vgpus(self):
+        return {v["name"]: v for v in self.sluiced.ctl("list")}
+
+    def connected(self):
+        """The host has an agent in the guest."""
+        return NAME in self.vgpus() and self.sluiced.ctl("show", NAME)["agent"]["epoch"] != 0
+
+    def has_booted(self):
+        """Systemd has started everything, and nothing of it failed."""
+        self.guest.run("systemctl is-system-running --wait", TIMEOUT_S)
+        failed = self.right("systemctl --failed --no-legend --plain")
+        self.assertEqual(failed, "")
+        type(self).boot_id = self.right("cat /proc/sys/kernel/random/boot_id")
+
+    def hear_again(self, **how):
+        """The serial line of a QEMU or a kernel that is new."""
+        if self.guest:
+            self.guest.close()
+        type(self).guest = Guest(NAME, self.jobs)
+        self.guest.connect(BOOT_TIMEOUT_S, lambda: self.state() == "running", **how)
+
+    def start(self):
+        began = time.monotonic()
+        type(self).guest = self.libvirt.boot(NAME, self.jobs, BOOT_TIMEOUT_S)
+        self.has_booted()
+        say(f"booted in {time.monotonic() - began:.0f} s")
+        self.right("mkdir -p /media/programs && mount -o ro /dev/vdb /media/programs")
+
+    def programs_run(self):
+        """Cold or live, the domain runs with a vGPU and the guest's package is there."""
+        if self.state() != "running":
+            self.start()
+        if self.guest.run("dpkg -s sluice-guest-agent")[0] != 0:
+            self.install(OLD)
+        if NAME not in self.vgpus():
+            self.ctl("attach", NAME, "--live", "--memory", "1G")
+        self.eventually(self.connected, "the agent has the vGPU")
+        self.results_are_right()
+
+    def install(self, version):
+        deb = f"/media/programs/sluice-guest-agent_{version}_amd64.deb"
+        text = self.right(f"DEBIAN_FRONTEND=noninteractive apt-get install -y -q {deb}")
+        self.assertEqual(self.right("dpkg-query -W -f '${Version}\\n' sluice-guest-agent"), version)
+        return text
+
+    def results_are_right(self):
+        program = f"/media/programs/{CASES}"
+        text = self.right(program)
+        self.assertIn("PASSED  ] 2 tests", text)
+        if self.has_nvcc:
+            self.right("/media/programs/vector_add")
+
+    def long_program(self):
+        """A program that launches until it is told to end; it has launched when this returns."""
+        done = self.sluiced.stats()["vgpus"][NAME]["launches_done"]
+        job = self.guest.start("/media/programs/sluice-suite-md5 --seconds 100000 --json")
+        self.eventually(lambda: job.done() or
+                        self.sluiced.stats()["vgpus"][NAME]["launches_done"] > done,
+                        "the program launches")
+        self.assertFalse(job.done(), job.lines)
+        return job
+
+    def goes_on(self, job):
+        done = self.sluiced.stats()["vgpus"][NAME]["launches_done"]
+        self.eventually(lambda: job.done() or
+                        self.sluiced.stats()["vgpus"][NAME]["launches_done"] > done + 2,
+                        "the program goes on")
+        self.assertFalse(job.done(), job.lines)
+
+    def ends_right(self, job):
+        self.guest.run("kill -INT $(pidof sluice-suite-md5)")
+        status = job.wait(TIMEOUT_S)
+        result = support.last_json(job.lines)
+        self.assertEqual((status, result and result["wrong"]), (0, 0), job.lines)
+        self.assertGreater(result["right"], 0)
+
+    # The cases.
+
+    def test_01_apt_installs_the_package_and_programs_run(self):
+        self.start()
+        self.install(OLD)
+        # At once: what apt has started is ready.
+        self.results_are_right()
+        say(f"first half done after {time.monotonic() - self.began:.0f} s")
+        text = self.right("sluice-agent doctor --json")
+        checks = {c["name"]: c for c in support.last_json(text.splitlines())["checks"]}
+        self.assertEqual(checks["launch"]["state"], "right", text)
+        self.assertEqual(self.right("systemctl is-enabled sluice-guest-agent"), "enabled")
+        self.assertEqual(self.vgpus()[NAME]["weight"], 300)
+
+    def test_02_a_reboot_during_a_program(self):
+        self.programs_run()
+        self.long_program()
+        before = self.boot_id
+        self.guest.start("systemctl reboot")
+        self.hear_again()
+        self.has_booted()
+        self.assertNotEqual(self.boot_id, before)
+        self.right("mkdir -p /media/programs && mount -o ro /dev/vdb /media/programs")
+        self.results_are_right()
+
+    def test_03_libvirtd_restarts_during_a_program(self):
+        self.programs_run()
+        job = self.long_program()
+        self.libvirt.restart()
+        self.goes_on(job)
+        self.ends_right(job)
+        self.assertEqual(self.state(), "running")
+
+    def test_04_live_detach_and_attach(self):
+        self.programs_run()
+        for _ in range(2):
+            self.ctl("detach", NAME, "--live")
+            self.eventually(lambda: NAME not in self.vgpus(), "the vGPU is gone")
+            self.eventually(lambda: self.guest.run("lspci -n | grep 1af4:1110")[0] != 0,
+                            "the guest's device is gone")
+            status, text = self.guest.run(f"/media/programs/{CASES}", TIMEOUT_S)
+            self.assertNotEqual(status, 0, text)
+            self.ctl("attach", NAME, "--live", "--weight", 70, "--memory", "1G")
+            # The udev rule starts the agent.
+            self.eventually(self.connected, "the agent has the vGPU")
+            self.results_are_right()
+        self.assertEqual(self.vgpus()[NAME]["weight"], 70)
+
+    def test_05_managed_save_while_detached(self):
+        self.programs_run()
+        for verb in ("managedsave", "migrate"):
+            refused = self.refused(verb)
+            say(f"virsh {verb} with a vGPU: {refused}")
+        self.assertEqual(self.state(), "running")
+        self.results_are_right()
+        self.ctl("detach", NAME, "--live")
+        self.libvirt.virsh("managedsave", NAME)
+        self.assertEqual(self.state(), "shut off")
+        self.assertEqual(self.vgpus(), {})
+        self.libvirt.virsh("start", NAME)
+        self.hear_again(booted=True)
+        self.assertEqual(self.right("cat /proc/sys/kernel/random/boot_id"), self.boot_id,
+                         "it goes on where it was saved")
+        self.programs_run()
+
+    def refused(self, verb):
+        more = ["qemu+ssh://elsewhere.invalid/system", "--live"] if verb == "migrate" else []
+        p = self.libvirt.virsh(verb, NAME, *more, check=False)
+        self.assertNotEqual(p.returncode, 0)
+        return p.stderr.strip()
+
+    def test_06_the_guests_package_is_upgraded_during_a_program(self):
+        self.programs_run()
+        job = self.long_program()
+        say(self.install(NEW))
+        say(f"the program beside the upgrade: ended {job.done()}, {job.lines[-3:]}")
+        self.results_are_right()
+
+    def test_07_the_hosts_packages_are_upgraded_during_a_program(self):
+        self.programs_run()
+        job = self.long_program()
+        unpack(self.new, self.host)
+        # Until sluiced is restarted, what runs goes on, and more programs start.
+        self.goes_on(job)
+        self.results_are_right()
+        self.ends_right(job)
+
+    def test_08_sluiced_restarts_during_a_program(self):
+        self.programs_run()
+        job = self.long_program()
+        self.sluiced.stop()
+        self.sluiced.start()
+        status = job.wait(TIMEOUT_S)
+        say(f"the program beside the restart: {status}, {job.lines[-3:]}")
+        say(self.ctl("list"))
+        self.ctl("detach", NAME, "--live")
+        self.programs_run()
+
+    def test_09_shutdown_leaves_nothing(self):
+        self.programs_run()
+        self.long_program()
+        self.libvirt.virsh("shutdown", NAME)
+        self.eventually(lambda: self.state() == "shut off", "the guest shuts down")
+        self.eventually(lambda: not self.vgpus(), "the vGPU is gone")
+        self.assertEqual(list((self.sluiced.run_dir / "vgpu").iterdir()), [])
