@@ -65,7 +65,8 @@ class WorkerBench {
     uint64_t memory_limit = 1u << 30;
     uint64_t lease_limit = 1u << 30;
     uint64_t host_limit = 1u << 30;
-    uint64_t context_bytes = 0;  // that each context is charged
+    uint64_t context_bytes = 0;   // that each context is charged
+    bool refuse_modules = false;  // their loading is paced, and never allowed
     std::string soft_gpu_file;
     std::vector<std::string> environment;
     bool open = true;  // the gate, from the start
@@ -138,6 +139,7 @@ class WorkerBench {
     packet.start.staging_bytes = kStagingBytes;
     packet.start.memory_limit_bytes = options_.memory_limit;
     packet.start.host_memory_bytes = options_.host_limit;
+    if (options_.refuse_modules) packet.start.paced = wp::kPacedModules;
     packet.start.context_bytes = options_.context_bytes;
     std::strncpy(packet.start.library, library, sizeof packet.start.library - 1);
     std::strncpy(packet.start.soft_gpu_file, options_.soft_gpu_file.c_str(),
@@ -249,6 +251,8 @@ class WorkerBench {
   }
   uint64_t leased() const { return leased_; }
   uint64_t host_leased() const { return host_leased_; }
+  // What was leased when leave to load a module was asked for last.
+  uint64_t host_at_leave() const { return host_at_leave_; }
 
   // --- the program ---
   uint64_t post(uint16_t opcode, std::span<const std::byte> body, uint64_t context = 0,
@@ -357,6 +361,11 @@ class WorkerBench {
       switch (m.type) {
         case wp::Type::kLeaseRequest:
           reply.type = wp::Type::kLeaseReply;
+          if (m.code == wp::kModuleLoads) {
+            host_at_leave_ = host_leased_.load();
+            reply.code = ENOMEM;
+            break;
+          }
           if (m.code == wp::kHostMemory) {
             reply.code = host_leased_ + m.bytes <= options_.host_limit ? 0 : ENOMEM;
             if (reply.code == 0) host_leased_ += m.bytes;
@@ -396,7 +405,7 @@ class WorkerBench {
   pid_t pid_ = -1;
   std::thread thread_;
   std::atomic<bool> stop_{false}, beating_{true};
-  std::atomic<uint64_t> leased_{0}, host_leased_{0};
+  std::atomic<uint64_t> leased_{0}, host_leased_{0}, host_at_leave_{0};
   uint64_t next_call_ = 1;
   std::map<uint64_t, Answer> answers_;
 };

@@ -173,8 +173,13 @@ void load_module(WorkerSession& s, const Call& call, std::string text, uint32_t 
   if (once == 0 || once > UINT64_MAX / 2) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
   const bool clones = !machine && !find_clones(text).empty();
   const auto ptx = std::make_shared<std::string>(std::move(text));
-  const auto charge = [=, &s](bool kept) {
-    if (!kept) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
+  const auto load = [=, &s](bool given) {
+    if (!given) {
+      std::unique_lock lock(s.mutex);
+      s.control.release_host(host);
+      lock.unlock();
+      return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
+    }
     const auto load_once = [=, &s](bool charged) {
       load_charged(s, call, *ptx, log_bytes, charged ? once : 0, once, host);
     };
@@ -184,9 +189,10 @@ void load_module(WorkerSession& s, const Call& call, std::string text, uint32_t 
       load_charged(s, call, *ptx, log_bytes, 2 * once, once, host);
     });
   };
-  s.with_leave_to_load([=, &s](bool given) {
-    if (!given) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
-    s.with_host_memory(host, charge);
+  // In this order: what waits for leave, for as long as its vGPU's pace says, holds its text.
+  s.with_host_memory(host, [=, &s](bool kept) {
+    if (!kept) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
+    s.with_leave_to_load(load);
   });
 }
 

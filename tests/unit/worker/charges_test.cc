@@ -105,6 +105,19 @@ TEST_F(WorkerCharges, ModulesThatDoNotLoadAreGivenBack) {
   EXPECT_EQ(alloc(40 * kMiB).status, CUDA_SUCCESS);
 }
 
+TEST_F(WorkerCharges, WhatWaitsForLeaveToBeLoadedIsPaidFor) {
+  start_with(64 * kMiB, [](WorkerBench::Options& o) {
+    o.refuse_modules = true;
+    o.host_limit = 8 * kMiB;
+  });
+  make_context();
+  const std::string text = module_of("//" + std::string(kMiB / 5, ' ') + "\n");
+  for (int i = 0; i < 4; ++i) {  // 4.8 MiB each: what the one before was charged was given back
+    EXPECT_EQ(load(text).status, CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_GE(b->host_at_leave(), 4 * kMiB) << i;
+  }
+}
+
 TEST_F(WorkerCharges, ModulesGoWithTheirContext) {
   start_with(64 * kMiB);
   for (int i = 0; i < 4; ++i) {
