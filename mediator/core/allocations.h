@@ -28,8 +28,8 @@ class AllocationMap {
   static constexpr size_t kMost = 1u << 20;
 
   // False, and nothing changed, if there are too many, or it is empty, wraps around, or overlaps
-  // another one: then the driver or we are confused, and the caller gives the memory back. The very same range with
-  // charge 0 may be added again (a variable looked up twice).
+  // another one: then the driver or we are confused, and the caller gives the memory back. The very
+  // same range with charge 0 may be added again (a variable looked up twice).
   bool add(const Allocation& allocation);
 
   // Takes out the allocation that starts at `guest_address`; variables cannot be taken out so.
