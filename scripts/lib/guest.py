@@ -120,6 +120,18 @@ class Guest:
         status = job.wait(timeout)
         return status, "\n".join(job.lines)
 
+    def reboot(self, timeout):
+        """Has the guest start anew, on the same serial line, and waits for its job server."""
+        self._ready.clear()
+        self.start("systemctl reboot")
+        if not self._ready.wait(timeout):
+            raise GuestError(f"{self.name}: did not start anew within {timeout} s")
+        with self._lock:
+            jobs, self._jobs = self._jobs, {}
+        for job, _ in jobs.values():
+            if not job.done():
+                job._end(None)
+
     def close(self):
         if self._sock:
             try:

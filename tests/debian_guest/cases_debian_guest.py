@@ -62,7 +62,7 @@ def cuda_programs(folder):
     """The guest's programs: of the driver's API, of the runtime's, and compiled by nvcc where it
     is."""
     for name in ("probe", "md5", "triad"):
-        shutil.copy(support.BUILD / f"kernels/suite/sluice-suite-{name}", folder)
+        shutil.copy(support.BUILD / "kernels/suite" / f"sluice-suite-{name}", folder)
     shutil.copy(support.BUILD / "tests/cudart/cudart_cases_test", folder / "sluice-cudart-cases")
     nvcc = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin/nvcc"
     if not nvcc.exists():
@@ -250,8 +250,7 @@ class DebianGuest(unittest.TestCase):
         self.programs_run()
         self.long_program()
         before = self.boot_id
-        self.guest.start("systemctl reboot")
-        self.hear_again()
+        self.guest.reboot(BOOT_TIMEOUT_S)
         self.has_booted()
         self.assertNotEqual(self.boot_id, before)
         self.right("mkdir -p /media/programs && mount -o ro /dev/vdb /media/programs")
