@@ -67,6 +67,44 @@ typedef struct CUmemcpyAttributes_st {
   unsigned int flags;
 } CUmemcpyAttributes;
 
+/* A copy of a batch of boxes. Lengths and offsets are in elements: the array's, or bytes. */
+typedef enum CUmemcpy3DOperandType_enum {
+  CU_MEMCPY_OPERAND_TYPE_POINTER = 1,
+  CU_MEMCPY_OPERAND_TYPE_ARRAY = 2
+} CUmemcpy3DOperandType;
+typedef struct CUoffset3D_st {
+  size_t x;
+  size_t y;
+  size_t z;
+} CUoffset3D;
+typedef struct CUextent3D_st {
+  size_t width;
+  size_t height;
+  size_t depth;
+} CUextent3D;
+typedef struct CUmemcpy3DOperand_st {
+  CUmemcpy3DOperandType type;
+  union {
+    struct {
+      CUdeviceptr ptr;
+      size_t rowLength;   /* 0: as long as the copy is wide */
+      size_t layerHeight; /* 0: as high as the copy */
+      CUmemLocation locHint;
+    } ptr;
+    struct {
+      CUarray array;
+      CUoffset3D offset;
+    } array;
+  } op;
+} CUmemcpy3DOperand;
+typedef struct CUDA_MEMCPY3D_BATCH_OP_st {
+  CUmemcpy3DOperand src;
+  CUmemcpy3DOperand dst;
+  CUextent3D extent;
+  CUmemcpySrcAccessOrder srcAccessOrder;
+  unsigned int flags;
+} CUDA_MEMCPY3D_BATCH_OP;
+
 /* As CUDA_MEMCPY3D (cuda_graph.h), with a context for each end. */
 typedef struct CUDA_MEMCPY3D_PEER_st {
   size_t srcXInBytes;

@@ -18,6 +18,8 @@
   X(cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync, 4000, (const CUDA_MEMCPY3D_PEER* copy, CUstream stream)) \
   X(cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync, 13000, (CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, \
     size_t count, CUmemcpyAttributes* attrs, size_t* attr_indices, size_t attr_count, CUstream stream)) \
+  X(cuMemcpy3DBatchAsync_v2, cuMemcpy3DBatchAsync, 13000, (size_t count, CUDA_MEMCPY3D_BATCH_OP* ops, \
+    unsigned long long flags, CUstream stream)) \
   X(cuMemPoolCreate, cuMemPoolCreate, 11020, (CUmemoryPool* pool, const CUmemPoolProps* props)) \
   X(cuMemPoolDestroy, cuMemPoolDestroy, 11020, (CUmemoryPool pool)) \
   X(cuMemPoolTrimTo, cuMemPoolTrimTo, 11020, (CUmemoryPool pool, size_t bytes_to_keep)) \
@@ -97,7 +99,6 @@
   X(cuMemPoolImportFromShareableHandle) X(cuMemPoolImportPointer) \
   X(cuMemPrefetchBatchAsync) \
   X(cuMemPrefetchBatchAsync_ptsz) \
-  X(cuMemcpy3DBatchAsync_v2) X(cuMemcpy3DBatchAsync_v2_ptsz) \
   X(cuMipmappedArrayCreate) X(cuMipmappedArrayDestroy) X(cuMipmappedArrayGetLevel) \
   X(cuMipmappedArrayGetMemoryRequirements) X(cuMipmappedArrayGetSparseProperties) X(cuModuleGetSurfRef) \
   X(cuModuleGetTexRef) X(cuMulticastAddDevice) X(cuMulticastBindAddr) X(cuMulticastBindMem) X(cuMulticastCreate) \
@@ -135,6 +136,7 @@
   Y("cuMemcpy3DPeerAsync_ptsz", cuMemcpy3DPeerAsync) \
   Y("cuMemcpy3DPeer_ptds", cuMemcpy3DPeer) \
   Y("cuMemcpyBatchAsync_v2_ptsz", cuMemcpyBatchAsync_v2) \
+  Y("cuMemcpy3DBatchAsync_v2_ptsz", cuMemcpy3DBatchAsync_v2) \
   Y("cuMemAllocFromPoolAsync_ptsz", cuMemAllocFromPoolAsync) \
   Y("cuMemPrefetchAsync_v2_ptsz", cuMemPrefetchAsync_v2) \
   Y("cuStreamSetAttribute_ptsz", cuStreamSetAttribute) \

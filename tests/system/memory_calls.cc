@@ -11,30 +11,10 @@
 #include <thread>
 #include <vector>
 
-#include "abi/cuda_graph.h"
+#include "tests/system/memory_calls.h"
 
 namespace {
 
-int failures = 0;
-
-#define EXPECT(condition)                                         \
-  do {                                                            \
-    if (!(condition)) {                                           \
-      std::printf("line %d: not so: %s\n", __LINE__, #condition); \
-      ++failures;                                                 \
-    }                                                             \
-  } while (false)
-#define ANSWERS(expected, call)                                                           \
-  do {                                                                                    \
-    const CUresult answer = (call);                                                       \
-    if (answer != (expected)) {                                                           \
-      std::printf("line %d: %s answers %d\n", __LINE__, #call, static_cast<int>(answer)); \
-      ++failures;                                                                         \
-    }                                                                                     \
-  } while (false)
-#define OK(call) ANSWERS(CUDA_SUCCESS, call)
-
-constexpr CUresult kInvalid = CUDA_ERROR_INVALID_VALUE;
 constexpr unsigned kWords = 1024;
 CUcontext context;
 CUfunction twice;
@@ -487,5 +467,6 @@ int main() {
   old_advice_and_attributes();
   registered_memory();
   boxes_between_contexts();
+  sluice::test::batches_of_boxes();
   return failures == 0 ? 0 : 1;
 }

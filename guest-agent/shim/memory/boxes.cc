@@ -222,10 +222,92 @@ bool valid_attributes(const CUmemcpyAttributes* attrs, const size_t* indices, si
   return true;
 }
 
+// Pageable sources are read before the copy's call returns, all others in the stream's order. So a
+// batch waits when the program may write to one of the others at once.
+bool must_wait(CUmemcpySrcAccessOrder order, uint64_t source) {
+  return order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL &&
+         place_of(source, 1, End::kAny) != Place::kPageable;
+}
+bool must_wait(CUmemcpySrcAccessOrder order, const CUDA_MEMCPY3D& box) {
+  if (box.srcMemoryType != CU_MEMORYTYPE_ARRAY) return must_wait(order, box.srcDevice);
+  return order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+}
+
+// Whether a batch may go into this stream; not into a default stream, nor into a capture.
+CUresult check_batch_stream(CUstream& stream) {
+  if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
+  if (wire(stream) <= wire(CU_STREAM_LEGACY)) return CUDA_ERROR_INVALID_VALUE;
+  return graphs::refuse_in_capture(stream);
+}
+
+// The bytes of an element of an operand; 1 for memory. 0: an operand that is neither, or no array.
+size_t element_bytes(const CUmemcpy3DOperand& operand) {
+  if (operand.type == CU_MEMCPY_OPERAND_TYPE_POINTER) return 1;
+  if (operand.type != CU_MEMCPY_OPERAND_TYPE_ARRAY) return 0;
+  const ArrayInfo* info = state().arrays.find(wire(operand.op.array.array));
+  return info == nullptr ? 0 : info->texel_bytes;
+}
+
+// Where one end of a batch's copy begins. Lengths are in bytes.
+struct OperandPlace {
+  CUmemorytype type = CU_MEMORYTYPE_UNIFIED;
+  CUdeviceptr memory = 0;
+  CUarray array = nullptr;
+  size_t x = 0, y = 0, z = 0, pitch = 0, rows = 0;
+};
+
+bool operand_place(const CUmemcpy3DOperand& operand, const CUextent3D& extent, size_t element,
+                   OperandPlace* to) {
+  if (operand.type == CU_MEMCPY_OPERAND_TYPE_ARRAY) {
+    to->type = CU_MEMORYTYPE_ARRAY;
+    to->array = operand.op.array.array;
+    to->y = operand.op.array.offset.y;
+    to->z = operand.op.array.offset.z;
+    return !__builtin_mul_overflow(operand.op.array.offset.x, element, &to->x);
+  }
+  const auto& memory = operand.op.ptr;
+  if ((memory.rowLength != 0 && memory.rowLength < extent.width) ||
+      (memory.layerHeight != 0 && memory.layerHeight < extent.height))
+    return false;
+  to->memory = memory.ptr;
+  to->rows = memory.layerHeight;
+  return !__builtin_mul_overflow(memory.rowLength, element, &to->pitch);
+}
+
+// The box that one copy of a batch is.
+bool batched_box(const CUDA_MEMCPY3D_BATCH_OP& op, CUDA_MEMCPY3D* box) {
+  const size_t src_element = element_bytes(op.src), dst_element = element_bytes(op.dst);
+  const bool arrays =
+      op.src.type == CU_MEMCPY_OPERAND_TYPE_ARRAY && op.dst.type == CU_MEMCPY_OPERAND_TYPE_ARRAY;
+  if (src_element == 0 || dst_element == 0 || (arrays && src_element != dst_element)) return false;
+  // Memory takes the element of the array at the other end.
+  const size_t element = op.src.type == CU_MEMCPY_OPERAND_TYPE_ARRAY ? src_element : dst_element;
+  OperandPlace src, dst;
+  *box = {};
+  if (op.extent.width == 0 || op.extent.height == 0 || op.extent.depth == 0 ||
+      op.srcAccessOrder < CU_MEMCPY_SRC_ACCESS_ORDER_STREAM ||
+      op.srcAccessOrder > CU_MEMCPY_SRC_ACCESS_ORDER_ANY ||
+      __builtin_mul_overflow(op.extent.width, element, &box->WidthInBytes) ||
+      !operand_place(op.src, op.extent, element, &src) ||
+      !operand_place(op.dst, op.extent, element, &dst))
+    return false;
+  box->Height = op.extent.height;
+  box->Depth = op.extent.depth;
+  box->srcMemoryType = src.type, box->dstMemoryType = dst.type;
+  box->srcDevice = src.memory, box->dstDevice = dst.memory;
+  box->srcArray = src.array, box->dstArray = dst.array;
+  box->srcXInBytes = src.x, box->dstXInBytes = dst.x;
+  box->srcY = src.y, box->dstY = dst.y;
+  box->srcZ = src.z, box->dstZ = dst.z;
+  box->srcPitch = src.pitch, box->dstPitch = dst.pitch;
+  box->srcHeight = src.rows, box->dstHeight = dst.rows;
+  return true;
+}
+
 }  // namespace
 
-// One after the other, where CUDA may copy in any order. Checked before the first is queued.
-// Sources in pageable memory are read before this returns, all others in the stream's order.
+// Batches copy one after the other, where CUDA may in any order. All copies are checked before the
+// first is queued.
 CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
                                CUmemcpyAttributes* attrs, size_t* attr_indices, size_t attr_count,
                                CUstream stream) {
@@ -234,9 +316,7 @@ CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* siz
   if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0 ||
       !valid_attributes(attrs, attr_indices, attr_count, count))
     return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
-  if (wire(stream) <= wire(CU_STREAM_LEGACY)) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult r = graphs::refuse_in_capture(stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult bad = check_batch_stream(stream); bad != CUDA_SUCCESS) return bad;
   const auto copy_at = [&](size_t i) {
     Copy copy;
     copy.dst = dsts[i];
@@ -245,12 +325,37 @@ CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* siz
     copy.stream = stream;
     return copy;
   };
-  for (size_t i = 0; i < count; ++i) {
+  bool wait = false;
+  for (size_t i = 0, attribute = 0; i < count; ++i) {
     const CUresult r = check_copy(copy_at(i), End::kAny, End::kAny);
     if (sizes[i] == 0 || r != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+    if (attribute + 1 < attr_count && attr_indices[attribute + 1] == i) ++attribute;
+    wait = wait || must_wait(attrs[attribute].srcAccessOrder, srcs[i]);
   }
   for (size_t i = 0; i < count; ++i)
     if (const CUresult r = run_copy(e, copy_at(i), End::kAny, End::kAny); r != CUDA_SUCCESS)
       return r;
-  return CUDA_SUCCESS;
+  return wait ? cuStreamSynchronize(stream) : CUDA_SUCCESS;
+}
+
+CUresult cuMemcpy3DBatchAsync_v2(size_t count, CUDA_MEMCPY3D_BATCH_OP* ops,
+                                 unsigned long long flags, CUstream stream) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (count == 0 || ops == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult bad = check_batch_stream(stream); bad != CUDA_SUCCESS) return bad;
+  CUDA_MEMCPY3D box;
+  bool wait = false;
+  for (size_t i = 0; i < count; ++i) {
+    if (!batched_box(ops[i], &box) || check_box(box) != CUDA_SUCCESS)
+      return CUDA_ERROR_INVALID_VALUE;
+    wait = wait || must_wait(ops[i].srcAccessOrder, box);
+  }
+  Copy how;
+  how.stream = stream;
+  for (size_t i = 0; i < count; ++i) {
+    if (!batched_box(ops[i], &box)) return CUDA_ERROR_INVALID_VALUE;
+    if (const CUresult r = run_box(e, box, how); r != CUDA_SUCCESS) return r;
+  }
+  return wait ? cuStreamSynchronize(stream) : CUDA_SUCCESS;
 }
