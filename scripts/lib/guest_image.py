@@ -103,7 +103,8 @@ def build(cache, out, deb, programs):
     cache.mkdir(parents=True, exist_ok=True)
     out.mkdir(parents=True, exist_ok=True)
     vmlinux, modules = kernel(cache)
-    inputs = [pathlib.Path(deb), ROOT / "scripts/guest/init", ROOT / "scripts/guest/jobs", pathlib.Path(__file__),
+    inputs = [pathlib.Path(deb), ROOT / "scripts/guest/init", ROOT / "scripts/guest/jobs",
+              pathlib.Path(__file__),
               *map(pathlib.Path, programs)]
     stamp = hashlib.sha256(str(vmlinux).encode())
     for f in inputs:

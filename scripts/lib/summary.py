@@ -9,7 +9,7 @@ RESULTS holds, as far as the run made them:
   release.json, release.cases/   meson's testlog.json of the release build, and what GoogleTest
                                  wrote of each program's cases; a test counts under its suite
   asan.json, asan.cases/         the same of the sanitizer build; all of it is the suite `asan`
-  system.xml                     JUnit of the system tests; the suite `system`
+  system.xml                     JUnit of the system tests; the suite `system`. So are others.
   again/                         the same of tests that failed and ran once more, alone: what became
                                  of them there counts; UNSTABLE names those that passed
 

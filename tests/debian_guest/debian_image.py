@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Debian 12 guest as users have it: debootstrapped packages, Debian's kernel and initramfs, systemd
-and apt, on an ext4 disk. It is made once and kept in the build folder's guest-cache; a test starts
-from a copy.
+"""A Debian 12 guest as users have it: debootstrapped packages, Debian's kernel and initramfs,
+systemd and apt, on an ext4 disk. It is made once and kept in the build folder's guest-cache; a test
+starts from a copy.
 
 Two things differ from an installation by Debian's installer: there is no boot loader (libvirt gives
-QEMU the kernel, unpacked, which saves its decompressor under TCG), and a unit runs the job server of
-scripts/guest/jobs.
+QEMU the kernel, unpacked, which saves its decompressor under TCG), and a unit runs the job server
+of scripts/guest/jobs.
 """
 import hashlib
 import pathlib
