@@ -23,12 +23,13 @@ inline std::string fat_binary_of(std::string ptx) {
     uint16_t kind = 1, version = 0x101;
     uint32_t header_bytes = sizeof(Entry);
     uint64_t payload_bytes;
-    uint32_t compressed_bytes = 0, options_at = 0;
+    uint32_t compressed_bytes = 0, options_at = 64;
     uint16_t minor = 0, major = 9;
     uint32_t sm = 75;
     uint64_t unknown = 0, flags = 0x11, unknown2 = 0, text_bytes = 0;
+    uint64_t options = 72, no_options = 0;  // NVIDIA's driver reads a string there
   } entry;
-  static_assert(sizeof header == 16 && sizeof entry == 64);
+  static_assert(sizeof header == 16 && sizeof entry == 80);
   ptx.resize((ptx.size() + 8) / 8 * 8);
   entry.payload_bytes = ptx.size();
   header.bytes = sizeof entry + ptx.size();

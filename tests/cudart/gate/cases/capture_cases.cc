@@ -148,10 +148,7 @@ TEST_F(CaptureCases, ModesOfThreads) {
   EXPECT_EQ(mode, kGlobal);
   OK(cudaThreadExchangeStreamCaptureMode(&mode));
   EXPECT_EQ(mode, kRelaxed);
-  mode = 77;
-  REFUSED(cudaThreadExchangeStreamCaptureMode(&mode));
-  EXPECT_EQ(mode, 77);
-  REFUSED(cudaThreadExchangeStreamCaptureMode(nullptr));
+  // NVIDIA's library takes modes that there are not, and ends with a null pointer.
 }
 
 }  // namespace
