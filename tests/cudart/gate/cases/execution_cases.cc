@@ -248,7 +248,7 @@ TEST_F(ExecutionCases, Registration) {
            cudaGetSymbolAddress(&address, &managed_absent)));
   static char host_broken;
   std::string broken_image = image;
-  broken_image[16 + 64 + 2] = '#';  // in the text's first word
+  broken_image[broken_image.find(".version") + 1] = '#';
   FatBinaryWrapper broken{kWrapperMagic, 1, broken_image.data(), nullptr};
   void** broken_handle = nullptr;
   REFUSED((broken_handle = __cudaRegisterFatBinary(&broken),
