@@ -45,7 +45,7 @@ core::SchedulerConfig scheduler_config(const Config& c, bool nvidia, uint32_t sm
   if (c.slices) s.policy_config.machine.preemptor = policy::PreemptorKind::kProportional;
   s.turns_by_priority = c.turns_by_priority;
   if (c.turns_by_priority) s.policy_config.machine.handover_ns = kTurnHandoverNs;
-  s.policy_config.min_quantum_ns = uint64_t{c.quantum_min_us} * 1000;
+  s.policy_config.min_quantum_ns = uint64_t{c.least_quantum_us()} * 1000;
   s.policy_config.max_quantum_ns = uint64_t{c.quantum_max_us} * 1000;
   s.policy_config.latency_target_ns = uint64_t{c.latency_target_us} * 1000;
   s.policy_config.short_gap_ns = uint64_t{c.short_gap_us} * 1000;

@@ -108,7 +108,7 @@ struct Config {
                                     // least; 0: changes cost nothing
   bool slices = false;              // vGPUs by the GPU's own time slices, which the policy sets
   // The policies' own defaults, so that the simulator and sluiced go by the same.
-  uint32_t quantum_min_us = policy::Config{}.min_quantum_ns / 1000;
+  std::optional<uint32_t> quantum_min_us;  // unset: least_quantum_us()
   uint32_t quantum_max_us = policy::Config{}.max_quantum_ns / 1000;
   uint32_t latency_target_us = policy::Config{}.latency_target_ns / 1000;
   uint32_t short_gap_us = policy::Config{}.short_gap_ns / 1000;
@@ -141,6 +141,7 @@ struct Config {
   uint64_t context_bytes_for(bool nvidia) const;
   uint32_t evict_end_for(bool nvidia) const;
   uint32_t spin_processors_for(uint32_t processors) const;
+  uint32_t least_quantum_us() const;
 
   // Contexts of several vGPUs are on the GPU at one time.
   bool side_by_side() const { return spatial || turns_by_priority; }

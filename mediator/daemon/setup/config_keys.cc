@@ -196,7 +196,7 @@ std::string region_too_small(const Config& c) {
 }
 
 std::string quanta_crossed(const Config& c) {
-  if (c.quantum_min_us <= c.quantum_max_us) return "";
+  if (c.least_quantum_us() <= c.quantum_max_us) return "";
   return "scheduler.quantum_min_us is more than scheduler.quantum_max_us";
 }
 

@@ -62,7 +62,7 @@ TEST(Config, TheSampleStatesTheDefaults) {
   EXPECT_EQ(c->spatial, d.spatial);
   EXPECT_EQ(c->green_contexts, d.green_contexts);
   EXPECT_EQ(c->set_change_us, d.set_change_us);
-  EXPECT_EQ(c->quantum_min_us, d.quantum_min_us);
+  EXPECT_EQ(c->least_quantum_us(), d.least_quantum_us());
   EXPECT_EQ(c->quantum_max_us, d.quantum_max_us);
   EXPECT_EQ(c->latency_target_us, d.latency_target_us);
   EXPECT_EQ(c->short_gap_us, d.short_gap_us);
@@ -202,6 +202,17 @@ TEST(Config, MissingFileIsAnError) {
   auto c = load_config("/nonexistent/sluice.toml");
   ASSERT_FALSE(c.ok());
   EXPECT_EQ(c.error().code, ENOENT);
+}
+
+TEST(Config, TheLeastQuantumIsLongerWhereTurnsArePriorities) {
+  Config c;
+  EXPECT_EQ(c.least_quantum_us(), 1000u);
+  c.turns_by_priority = true;
+  EXPECT_EQ(c.least_quantum_us(), 5000u);
+  c.quantum_max_us = 3000;
+  EXPECT_EQ(c.least_quantum_us(), 3000u);
+  c.quantum_min_us = 200;
+  EXPECT_EQ(c.least_quantum_us(), 200u);
 }
 
 }  // namespace
