@@ -143,6 +143,7 @@ class WfqSlices final : public Policy {
     uint64_t wanted_ns = 0;   // in the round that begins
     uint64_t waited_ns = 0;   // when it turned idle last; 0: never
     double left_ns = 0;       // of the turn that it has been given while they have them one by one
+    double lead_ns = 0;       // lead_of() when the last round began
     double order = 0;
     double used_ns = 0,
            burst_ns = 0;  // since it turned busy; what it has used until it turned idle, a mean
@@ -214,10 +215,10 @@ class WfqSlices final : public Policy {
   bool comes_between(uint64_t now_ns, VgpuId v) const {
     return pauses(now_ns, v) && lead_of(v) < -own_[v].burst_ns / 2;
   }
-  // Of those that do not pause: against each other, or all would be ahead where one that pauses is
-  // owed something.
+  // In tick(), of those that do not pause: against each other, or all would be ahead where one that
+  // pauses is owed something.
   double lead_among_rest(VgpuId v) const {
-    return lead_of(v) - clock_[v].share.weight / weight_of_rest_ * lead_of_rest_;
+    return own_[v].lead_ns - clock_[v].share.weight / weight_of_rest_ * lead_of_rest_;
   }
 
   void set(VgpuId v, uint64_t slice_ns, Actions& out) {
@@ -263,20 +264,28 @@ class WfqSlices final : public Policy {
   // Decides who is gated and how long the others' slices are, until the round is over.
   void tick(uint64_t now_ns, Actions& out) {
     if (busy_.empty()) return;
-    top_priority_ = 0;
-    for (const VgpuId v : busy_) top_priority_ = std::max(top_priority_, clock_[v].share.priority);
+    top_priority_ = kPriorityLevels - 1;
+    while (clock_.busy(top_priority_) == 0) --top_priority_;
 
-    double weights = 0, busy = 0, lightest = kMaxWeight;
+    // Lower levels are gated; the rest of a round is about the highest one only.
+    double weights = 0, lightest = kMaxWeight;
+    top_.clear();
     for (const VgpuId v : busy_) {
-      if (clock_[v].share.priority != top_priority_) continue;
-      weights += clock_[v].share.weight, ++busy;
+      if (clock_[v].share.priority != top_priority_) {
+        gate(now_ns, v, true);
+        continue;
+      }
+      top_.push_back(v);
+      own_[v].lead_ns = lead_of(v);
+      weights += clock_[v].share.weight;
       lightest = std::min<double>(lightest, clock_[v].share.weight);
     }
     double for_riders = 0;
-    for (const VgpuId v : busy_)
-      if (rides(now_ns, v) && lead_of(v) > kRoundGrows * shortest_turn_ns())
+    for (const VgpuId v : top_)
+      if (rides(now_ns, v) && own_[v].lead_ns > kRoundGrows * shortest_turn_ns())
         for_riders = std::max(for_riders, shortest_turn_ns() * weights / clock_[v].share.weight);
-    const double round = round_of(busy, weights, lightest, kSpare * for_riders);
+    const double round =
+        round_of(static_cast<double>(top_.size()), weights, lightest, kSpare * for_riders);
     per_weight_ns_ = round / weights;
 
     // Those between whose turns others come, and how long the others' turns together must be at
@@ -285,15 +294,13 @@ class WfqSlices final : public Policy {
     double bursts_ns = 0, least_turn_ns = shortest_turn_ns();
     lead_of_rest_ = weight_of_rest_ = 0;
     rest_.clear();
-    for (const VgpuId v : busy_) {
-      if (clock_[v].share.priority < top_priority_) {
-        gate(now_ns, v, true);
-      } else if (pauses(now_ns, v)) {
+    for (const VgpuId v : top_) {
+      if (pauses(now_ns, v)) {
         some_come_between |= comes_between(now_ns, v);
         bursts_ns += own_[v].burst_ns + handover_ns_;
         least_turn_ns = std::max(least_turn_ns, kLeastOfBurst * own_[v].burst_ns + handover_ns_);
       } else {
-        lead_of_rest_ += lead_of(v);
+        lead_of_rest_ += own_[v].lead_ns;
         weight_of_rest_ += clock_[v].share.weight;
         rest_.push_back(v);
       }
@@ -319,10 +326,9 @@ class WfqSlices final : public Policy {
   double all_in_turn(uint64_t now_ns, double round) {
     VgpuId last = kNoVgpu;  // the one that is owed most, for its weight
     double least = 0, ends_ns = 0;
-    for (const VgpuId v : busy_) {
-      if (clock_[v].share.priority < top_priority_) continue;
+    for (const VgpuId v : top_) {
       const double lead_ns =
-          pauses(now_ns, v) || rest_.size() < 2 ? lead_of(v) : lead_among_rest(v);
+          pauses(now_ns, v) || rest_.size() < 2 ? own_[v].lead_ns : lead_among_rest(v);
       // Who had its turn just now is ahead by half of it, who waits for it behind: neither is
       // anything to mend.
       const double gone = std::min(static_cast<double>(now_ns - own_[v].used_at_ns) / round, 1.0);
@@ -334,7 +340,7 @@ class WfqSlices final : public Policy {
       if (last == kNoVgpu || turns < least) last = v, least = turns;
     }
     gate(now_ns, last, false);
-    for (const VgpuId v : busy_)
+    for (const VgpuId v : top_)
       if (!own_[v].gated) ends_ns += static_cast<double>(own_[v].wanted_ns) + handover_ns_;
     return ends_ns;
   }
@@ -342,10 +348,10 @@ class WfqSlices final : public Policy {
   // The next turn of those that do not pause, or as many as fit into `budget_ns`. Returns how long
   // they take.
   double one_by_one(uint64_t now_ns, double budget_ns, double least_turn_ns) {
-    for (const VgpuId v : busy_) {
-      if (clock_[v].share.priority < top_priority_ || !pauses(now_ns, v)) continue;
-      own_[v].wanted_ns = slice_for(v, lead_of(v));
-      gate(now_ns, v, lead_of(v) > own_[v].burst_ns / 2);
+    for (const VgpuId v : top_) {
+      if (!pauses(now_ns, v)) continue;
+      own_[v].wanted_ns = slice_for(v, own_[v].lead_ns);
+      gate(now_ns, v, own_[v].lead_ns > own_[v].burst_ns / 2);
     }
     for (const VgpuId v : rest_) {
       Own& o = own_[v];
@@ -388,7 +394,8 @@ class WfqSlices final : public Policy {
   uint64_t next_tick_ns_ = 0, wake_ns_ = 0;
   double pause_credit_ns_ = 0;
   uint64_t credit_at_ns_ = 0, pause_since_ns_ = 0;
-  std::vector<VgpuId> rest_;  // those of busy_ that do not pause
+  std::vector<VgpuId> top_;   // those of busy_ of the highest level, as the last round began
+  std::vector<VgpuId> rest_;  // those of them that do not pause
   double lead_of_rest_ = 0, weight_of_rest_ = 0;
   bool one_by_one_ = false;  // the rest have their turns one by one
   bool pausing_ =

@@ -8,9 +8,9 @@
 // with half an SM has turns of milliseconds on one. (McNaughton's wrap-around rule is the same with
 // everything known beforehand.)
 //
-// Terms   frame F      kFrameNs or the latency target if that is less; long enough that hand-overs
-// cost
-//                      at most handover_loss
+// Terms   frame F      kFrameNs or the latency target if that is less; longer where hand-overs
+// would
+//                      cost more than handover_loss
 //         ahead(v, h)  v's vtime one frame from now if it held h SMs: vtime + h * F / weight
 //         short        its known work fits into its entitlement of a frame, and it does not lead V
 //         steady       a change of a set stops all SMs of a vGPU (Machine::change_ns)
@@ -24,10 +24,9 @@
 //                 short or lacks whole SMs of its entitlement
 //   is_short()    counts the end of the work, not a frame. A false claim is charged: the vGPU is
 //                 then ahead and waits like others
-//   room_of()     SMs that launches cannot use are left to others; lag beyond one quantum is
-//   forgotten take_from_below()  a vGPU that will be back, by experience, before its SMs could be
-//                 handed over and back keeps them and pays; with nobody working beside it, only for
-//                 tiny pauses
+//   room_of()     SMs that launches cannot use are left to others; lag beyond one quantum is lost
+//   take_from_below()  a vGPU that will be back, by experience, before its SMs could be handed over
+//                 and back keeps them and pays; with nobody working beside it for tiny pauses only
 //   rests()       steady: F is up to 100 ms, a vGPU changes sets once in a turn, nobody is short,
 //                 SMs return to their last holder, short pauses are hidden (parts/pauses.h)
 //
@@ -37,6 +36,7 @@
 // Priorities are strict. No timer while nobody else could use an SM (disengaged).
 // Cost: O(log n) for each SM that moves, and one row of figures for each holder whose turn is over.
 #include <algorithm>
+#include <bit>
 #include <vector>
 
 #include "mediator/base/check.h"
@@ -226,7 +226,9 @@ class WfqSpatial final : public Policy, Ahead {
       level.remove(v);
   }
   void leave_room(VgpuId v) {
-    if (room(v).contains(v)) room(v).remove(v);
+    if (!room(v).contains(v)) return;
+    room(v).remove(v);
+    if (room(v).empty()) levels_with_room_ &= ~(1u << clock_[v].share.priority);
   }
   void look_at(VgpuId v) {
     if (own_[v].place != kNowhere) write_row(v);
@@ -244,7 +246,7 @@ class WfqSpatial final : public Policy, Ahead {
     if (room(v).contains(v))
       room(v).update(v);
     else
-      room(v).push(v);
+      room(v).push(v), levels_with_room_ |= 1u << clock_[v].share.priority;
   }
   // The one that an SM should go to, kNoVgpu if nobody has room. Keys grow while their owners run
   // and the heap is not notified: the least one is checked again until it is true.
@@ -260,8 +262,9 @@ class WfqSpatial final : public Policy, Ahead {
     return kNoVgpu;
   }
   VgpuId best_of_all() {
-    for (uint32_t i = kPriorityLevels; i-- > 0;) {
-      if (room_[i].empty()) continue;
+    for (uint32_t levels = levels_with_room_; levels != 0;) {
+      const auto i = static_cast<uint32_t>(std::bit_width(levels)) - 1;
+      levels &= ~(1u << i);
       frame_ = frame_ns(i);
       rate_ = rate_of(i);
       if (const VgpuId v = best(i); v != kNoVgpu) return v;
@@ -277,9 +280,7 @@ class WfqSpatial final : public Policy, Ahead {
     o.changed_ns = now_ns;
     if (steady_) had_.note(sm, v, now_ns);
     o.sms.push_back(static_cast<uint16_t>(sm));
-    if (o.place == kNowhere) {
-      o.place = holders_.add(v);
-    }
+    if (o.place == kNowhere) o.place = holders_.add(v);
     write_row(v);
   }
   void lose(VgpuId v, uint32_t sm) {
@@ -474,8 +475,7 @@ class WfqSpatial final : public Policy, Ahead {
     return false;
   }
 
-  std::vector<int64_t>
-      key_;  // of each vGPU, as the heap knows it; never above the true one (see best())
+  std::vector<int64_t> key_;  // of each vGPU, as the heap knows it; never above the true one
   Holders had_;
   std::vector<VgpuId> resting_;
   std::vector<std::pair<uint16_t, VgpuId>> given_;  // scratch of give_free()
@@ -484,7 +484,9 @@ class WfqSpatial final : public Policy, Ahead {
   uint64_t rows_of_frame_ = 0;  // what their rows were written with
   double rows_of_rate_ = 0;
   std::vector<IndexedHeap<Less>> room_;  // by priority: busy and able to use another SM
-  uint32_t unassigned_ = 0;              // SMs that idle ones are leaving, for nobody yet
+  static_assert(kPriorityLevels <= 32);
+  uint32_t levels_with_room_ = 0;  // a bit for each of room_ that is not empty
+  uint32_t unassigned_ = 0;        // SMs that idle ones are leaving, for nobody yet
   uint64_t wake_ns_ = 0;
   Idling idling_;
 };
