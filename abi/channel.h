@@ -126,7 +126,7 @@ struct sluice_control_message { /* 128 bytes, in the control rings behind a slui
   uint64_t request;   /* chosen by the agent, echoed */
   uint64_t epoch;     /* the slot's, see sluice_slot_header.epoch */
   uint32_t guest_pid; /* for logs only */
-  uint32_t reserved;
+  uint32_t flags;     /* OPENED: SLUICE_JOINED_* for the program; else 0 */
   char text[96]; /* program name (OPEN) or reason (OPENED, CLOSED), NUL-terminated */
 };
 
@@ -160,6 +160,9 @@ struct sluice_join {
   uint32_t version; /* SLUICE_CHANNEL_VERSION */
   char program[96]; /* for logs and `sluicectl show`, NUL-terminated */
 };
+/* Modules are loaded as the program gives them, and a kernel's clones when it is first launched
+ * (SLUICE_CALL_FUNCTION_CLONES). Without it every clone is in the text of its module. */
+#define SLUICE_JOINED_LAZY_CLONES 0x1u
 enum sluice_doorbell_kind {
   SLUICE_DOORBELL_EVENTFD =
       1, /* descriptors: region memfd, bell (write to ring the host), wake (host rings) */
@@ -178,7 +181,7 @@ struct sluice_joined {
   uint32_t doorbell_at;     /* MMIO: byte in that page */
   uint32_t doorbell_value;  /* MMIO: 32-bit value to store: peer << 16 | vector */
   uint32_t can_wait;        /* 1: the wake descriptor fires; 0: the program has to poll */
-  uint32_t reserved;
+  uint32_t flags;           /* SLUICE_JOINED_*; those that are not known mean nothing */
   char reason[192];
 };
 

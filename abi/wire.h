@@ -114,6 +114,7 @@ enum sluice_custom_opcode {
                                         later stream work waits for SLUICE_CALL_HOST_FUNC_DONE */
   SLUICE_CALL_HOST_FUNC_DONE = 0x100d, /* u64 call id of the HOST_FUNC; NO_REPLY */
   SLUICE_CALL_COPY_BOX = 0x100f,       /* sluice_copy_box */
+  SLUICE_CALL_FUNCTION_CLONES = 0x1010, /* sluice_function_clones */
   SLUICE_CALL_PRINTED = 0x100e /* never a record: a completion of call 0, sluice_printed, before the
                                   answer of a call that the program waits for */
 };
@@ -151,6 +152,15 @@ struct sluice_function_get { /* name follows, name_bytes without NUL */
   uint32_t name_bytes;
   uint32_t reserved;    /* 0; the driver says where the clone's own parameter lies */
   uint32_t state_bytes; /* RESUMABLE: what each thread saves, at most SLUICE_RESUME_MAX_BYTES */
+};
+/* The clones of a kernel whose module was loaded without any (SLUICE_JOINED_LAZY_CLONES), in a
+ * module of their own. From its answer on that module is a part of the kernel's: its own handle
+ * names nothing any more. Once for a function. */
+struct sluice_function_clones {
+  uint64_t function;
+  uint64_t module;
+  uint32_t flags;       /* as in sluice_function_get */
+  uint32_t state_bytes; /* likewise */
 };
 #define SLUICE_MAX_PARAMS 1024
 struct sluice_function_reply { /* then param_count pairs {u32 offset, u32 bytes} of the ORIGINAL */

@@ -296,6 +296,7 @@ void Agent::on_opened(const sluice_control_message& message) {
     joined.doorbell_value = SLUICE_IVSHMEM_HOST_PEER << 16 | vector;
     // A device with fewer vectors than slots, or without interrupts: the program polls.
     joined.can_wait = vector < device_.vectors.size() ? 1 : 0;
+    joined.flags = message.flags;
     const int wake = device_.vectors[joined.can_wait ? vector : 0].get();
     if (joined.can_wait) drain_eventfd(wake);  // rung for the slot's program before this one
     const int fds[] = {device_.device.get(), wake, device_.registers_file.get()};

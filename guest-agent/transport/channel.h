@@ -52,6 +52,8 @@ class Channel {
   uint64_t epoch() const { return epoch_; }
   const sluice_slot_header& header() const { return *header_; }
   Bell bell() const { return bell_; }
+  // The host wants a kernel's clones when it is first launched, not with its module.
+  bool lazy_clones() const { return lazy_clones_; }
 
   // Cheap enough for every call: two loads from one cache line. True: no worker serves it any more.
   bool ended() const;
@@ -94,6 +96,7 @@ class Channel {
   uint64_t epoch_ = 0;
   const sluice_slot_header* header_ = nullptr;
   bool can_wait_ = false;
+  bool lazy_clones_ = false;
   std::atomic<bool> hung_up_{false};
 };
 

@@ -10,6 +10,7 @@
 #include "guest-agent/graphs/in_context.h"
 #include "guest-agent/shim/calls/in_function.h"
 #include "guest-agent/shim/calls/launches.h"
+#include "guest-agent/shim/modules/clones.h"
 #include "guest-agent/shim/state/api.h"
 
 using namespace sluice::guest;
@@ -145,6 +146,7 @@ CUresult check_launch(const InFunction& f, CUfunction function, const uint32_t g
 template <class Write>
 CUresult post_launch(const InFunction& f, const uint32_t grid[3], const uint32_t block[3],
                      uint32_t shared_bytes, CUstream stream, uint64_t flags, Write&& write) {
+  if (flags == 0) settle_clones(f, *f.info);  // others run the original
   sluice_launch body{};
   body.function = f.info->handle;
   body.stream = wire(stream);

@@ -51,7 +51,7 @@ CUresult load_library(CUlibrary* library, const void* image, size_t bytes, unsig
   JitLogs logs(count, options, values);
   std::string code;
   if (const CUresult r = find_code(e, image, bytes, logs, &code); r != CUDA_SUCCESS) return r;
-  auto text = make_text(code);
+  auto text = make_text(code, e.link->channel().lazy_clones());
   std::lock_guard lock(all_modules().mutex);
   const uint64_t handle = own_handle(SLUICE_HANDLE_LIBRARY);
   Library made;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "guest-agent/shim/modules/managed_variables.h"
 
-#include <cctype>
 #include <string_view>
 
 #include "guest-agent/shim/memory/managed.h"
 #include "guest-agent/shim/session/log.h"
 #include "guest-agent/shim/state/api.h"
+#include "kernels/ptx/address_uses.h"
 #include "kernels/ptx/edit.h"
 #include "kernels/ptx/module.h"
 
@@ -16,107 +16,24 @@ namespace {
 
 constexpr std::string_view kAttribute = ".attribute(.managed)";
 
-bool in_identifier(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '%';
-}
-
-// Where `name` stands in `text` as a whole word, from `from` on; npos: nowhere.
-size_t find_word(std::string_view text, std::string_view name, size_t from = 0) {
-  for (size_t at = text.find(name, from); at != std::string_view::npos;
-       at = text.find(name, at + 1)) {
-    const size_t end = at + name.size();
-    if ((at == 0 || !in_identifier(text[at - 1])) &&
-        (end == text.size() || !in_identifier(text[end])))
-      return at;
-  }
-  return std::string_view::npos;
-}
-
 struct ManagedName {
   std::string_view name;
-  std::string cell, address_register;
+  std::string cell;
 };
 
-// One function's uses of managed variables.
-class FunctionUses {
- public:
-  FunctionUses(const ptx::Module& module, const ptx::Function& function,
-               const std::vector<ManagedName>& names, ptx::Edits* edits)
-      : module_(module), function_(function), names_(names), edits_(edits) {}
+bool mentions(std::string_view text, std::string_view name) {
+  bool any = false;
+  ptx::for_each_word(text, [&](std::string_view word, size_t) { any |= word == name; });
+  return any;
+}
 
-  // False: a use that has no other form.
-  bool replace() {
-    if (!function_.not_understood.empty()) return !mentions(module_.text_of(function_.range));
-    for (const ptx::Variable& v : function_.variables)
-      for (const ManagedName& one : names_)
-        if (v.name == one.name) return false;  // hides it
-    for (const ptx::Statement& s : function_.statements)
-      if (s.kind == ptx::StatementKind::kInstruction && !replace_in(s)) return false;
-    for (const ManagedName* one : used_)
-      edits_->insert(function_.body_range.begin + 1,
-                     "\n.reg .b64 " + one->address_register + ";\n");
-    return true;
-  }
-
- private:
-  bool mentions(std::string_view text) const {
-    for (const ManagedName& one : names_)
-      if (find_word(text, one.name) != std::string_view::npos) return true;
-    return false;
-  }
-
-  bool replace_in(const ptx::Statement& s) {
-    for (const ManagedName& one : names_) {
-      bool here = false;
-      for (const std::string_view operand : s.operands) {
-        for (size_t at = find_word(operand, one.name); at != std::string_view::npos;
-             at = find_word(operand, one.name, at + one.name.size())) {
-          if (!has_form(s, operand, at + one.name.size())) return false;
-          const auto begin = static_cast<uint32_t>(operand.data() - module_.text().data() + at);
-          edits_->replace({begin, begin + static_cast<uint32_t>(one.name.size())},
-                          one.address_register);
-          here = true;
-        }
-      }
-      if (!here) continue;
-      edits_->insert(s.range.begin,
-                     "ld.const.u64 " + one.address_register + ", [" + one.cell + "];\n");
-      if (used_.empty() || used_.back() != &one) remember(&one);
-    }
-    return true;
-  }
-  // A register takes no offset but in an address; `mov` of one becomes a sum.
-  bool has_form(const ptx::Statement& s, std::string_view operand, size_t end) {
-    if (operand.front() == '[' || end == operand.size()) return true;
-    const size_t sign = operand.find_first_not_of(" \t\n", end);
-    if (s.opcode != "mov.u64" && s.opcode != "mov.b64") return false;
-    if (sign == std::string_view::npos || operand[sign] != '+') return false;
-    const auto opcode = static_cast<uint32_t>(s.opcode.data() - module_.text().data());
-    const auto plus = static_cast<uint32_t>(operand.data() - module_.text().data() + sign);
-    edits_->replace({opcode, opcode + static_cast<uint32_t>(s.opcode.size())}, "add.s64");
-    edits_->replace({plus, plus + 1}, ",");
-    return true;
-  }
-  void remember(const ManagedName* one) {
-    for (const ManagedName* known : used_)
-      if (known == one) return;
-    used_.push_back(one);
-  }
-
-  const ptx::Module& module_;
-  const ptx::Function& function_;
-  const std::vector<ManagedName>& names_;
-  ptx::Edits* edits_;
-  std::vector<const ManagedName*> used_;
-};
 
 std::vector<ManagedName> managed_of(const ptx::Module& module) {
   std::vector<ManagedName> names;
   for (const ptx::Variable& v : module.variables()) {
     if (v.space != ptx::Space::kGlobal || v.linkage == ".extern") continue;
     if (module.text_of(v.range).find(kAttribute) == std::string_view::npos) continue;
-    const std::string cell = managed_cell(names.size());
-    names.push_back({v.name, cell, "%" + cell});
+    names.push_back({v.name, managed_cell(names.size())});
   }
   return names;
 }
@@ -127,7 +44,7 @@ bool replace_declarations(const ptx::Module& module, const std::vector<ManagedNa
   size_t n = 0;
   for (const ptx::Variable& v : module.variables()) {
     for (const ManagedName& one : names)
-      if (find_word(v.initializer, one.name) != std::string_view::npos) return false;
+      if (mentions(v.initializer, one.name)) return false;
     if (n == names.size() || v.name != names[n].name) continue;
     const size_t at = module.text_of(v.range).find(kAttribute);
     const auto begin = v.range.begin + static_cast<uint32_t>(at);
@@ -176,8 +93,11 @@ std::vector<std::string> lift_managed_variables(std::string* ptx) {
   if (names.empty()) return {};
   ptx::Edits edits;
   bool done = one_each(*module, names) && replace_declarations(*module, names, &edits);
+  ptx::AddressUses uses;
+  for (const ManagedName& one : names)
+    uses[one.name] = {"%" + one.cell, "ld.const.u64 %" + one.cell + ", [" + one.cell + "];"};
   for (const ptx::Function& f : module->functions())
-    done = done && FunctionUses(*module, f, names, &edits).replace();
+    done = done && ptx::replace_addresses(*module, f, uses, &edits);
   if (!done) {
     complain_once("module image: a managed variable is used in a way that is not supported");
     return {};

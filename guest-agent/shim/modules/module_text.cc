@@ -134,7 +134,19 @@ std::vector<std::string> entries_of(const std::string& ptx) {
 
 }  // namespace
 
-std::shared_ptr<const Text> make_text(std::string_view original) {
+KernelFlags flags_of(const passes::KernelReport& kernel) {
+  KernelFlags of;
+  of.flags = SLUICE_FUNCTION_EVICTABLE;
+  if (kernel.slot == passes::SlotPlace::kDynamicEnd) of.flags |= SLUICE_FUNCTION_SLOT_DYNAMIC;
+  if (kernel.in_order) of.flags |= SLUICE_FUNCTION_IN_ORDER;
+  if (kernel.one_row) of.flags |= SLUICE_FUNCTION_ONE_ROW;
+  if (kernel.once) of.flags |= SLUICE_FUNCTION_ONCE;
+  if (kernel.resumable) of.flags |= SLUICE_FUNCTION_RESUMABLE;
+  of.state_bytes = kernel.state_bytes;
+  return of;
+}
+
+std::shared_ptr<const Text> make_text(std::string_view original, bool lazy) {
   auto text = std::make_shared<Text>();
   text->original = original;
   if (cubin::is_cubin(original)) {
@@ -152,6 +164,16 @@ std::shared_ptr<const Text> make_text(std::string_view original) {
     text->entries = entries_of(text->original);
     return text;
   }
+  if (lazy) {
+    auto separable = ptx::SeparableModule::parse(text->original);
+    if (separable) {
+      text->entries = separable->entries();
+      text->original = separable->loadable_text();
+      text->separable = std::make_shared<ptx::SeparableModule>(*std::move(separable));
+      return text;
+    }
+    log_line("module: its clones are made as it is loaded: %s", separable.error().message.c_str());
+  }
   auto rewritten = passes::rewrite_module(text->original);
   if (!rewritten) {
     log_line("module not rewritten: %s", rewritten.error().message.c_str());
@@ -165,14 +187,7 @@ std::shared_ptr<const Text> make_text(std::string_view original) {
              kernel.reason.empty() ? "" : ": ", kernel.reason.c_str());
     if (!kernel.evictable) continue;
     any = true;
-    KernelFlags& flags = text->kernels[kernel.name];
-    flags.flags = SLUICE_FUNCTION_EVICTABLE;
-    if (kernel.slot == passes::SlotPlace::kDynamicEnd) flags.flags |= SLUICE_FUNCTION_SLOT_DYNAMIC;
-    if (kernel.in_order) flags.flags |= SLUICE_FUNCTION_IN_ORDER;
-    if (kernel.one_row) flags.flags |= SLUICE_FUNCTION_ONE_ROW;
-    if (kernel.once) flags.flags |= SLUICE_FUNCTION_ONCE;
-    if (kernel.resumable) flags.flags |= SLUICE_FUNCTION_RESUMABLE;
-    flags.state_bytes = kernel.state_bytes;
+    text->kernels[kernel.name] = flags_of(kernel);
   }
   if (any) text->rewritten = std::move(rewritten->text);
   return text;

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "abi/cuda_driver.h"
+#include "kernels/passes/rewrite.h"
+#include "kernels/ptx/separate.h"
 
 namespace sluice::guest {
 
@@ -21,11 +23,15 @@ struct KernelFlags {
   uint32_t flags = 0;
   uint32_t state_bytes = 0;
 };
+KernelFlags flags_of(const passes::KernelReport& kernel);  // of one that is evictable
 
 // A module's text, with what is known of its kernels.
 struct Text {
   std::string original;   // or its machine code
   std::string rewritten;  // empty: send the original
+  // Its kernels' clones are made when they are launched (clones.h), from this. Null: they are in
+  // `rewritten`.
+  std::shared_ptr<const ptx::SeparableModule> separable;
   std::unordered_map<std::string, KernelFlags> kernels;
   std::vector<std::string> entries;  // names of all kernels, in the order of the text
   std::vector<std::string> managed;  // its managed variables (managed_variables.h)
@@ -38,9 +44,9 @@ CUresult code_of_image(const void* image, size_t bytes, uint32_t newest, std::st
                        std::string_view* code, std::string* log);
 CUresult read_image_file(const char* path, std::string* image);
 
-// Rewrites PTX. SLUICE_REWRITE=off leaves modules as they are: their kernels can then not be
-// evicted.
-std::shared_ptr<const Text> make_text(std::string_view original);
+// Rewrites PTX, or with `lazy` leaves that to the first launches, where the module allows it.
+// SLUICE_REWRITE=off leaves modules as they are: their kernels can then not be evicted.
+std::shared_ptr<const Text> make_text(std::string_view original, bool lazy);
 
 // Where cuModuleLoadDataEx's caller wants the compiler's words. Empties both buffers at first.
 class JitLogs {

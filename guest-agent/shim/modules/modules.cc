@@ -17,7 +17,8 @@ namespace {
 // Room for the worker's words about a module that does not load; the wire's most.
 constexpr uint32_t kLogBytes = 4096;
 
-// Sends `text`; `log` gets the worker's words on failure.
+}  // namespace
+
 CUresult send_text(WorkerLink& link, uint64_t context, const std::string& text, uint64_t* handle,
                    std::string* log) {
   sluice_module_load body{};
@@ -60,8 +61,6 @@ CUresult send_text(WorkerLink& link, uint64_t context, const std::string& text, 
   return CUDA_SUCCESS;
 }
 
-}  // namespace
-
 Modules& all_modules() {
   static auto* modules = new Modules;
   return *modules;
@@ -94,6 +93,7 @@ CUresult load_module(const Entered& e, const Text& text, uint64_t library,
   module.context = e.context;
   module.library = library;
   module.entries = text.entries;
+  module.separable = text.separable;
   CUresult r = CUDA_ERROR_INVALID_PTX;
   if (!text.rewritten.empty()) {
     r = send_text(*e.link, e.context, text.rewritten, handle, &log);
@@ -171,6 +171,7 @@ CUresult find_function(const Entered& e, uint64_t module_handle, const std::stri
     info.module = module_handle;
     info.context = module.context;
     info.name = name;
+    info.clones = module.separable != nullptr ? ClonesState::kAbsent : ClonesState::kSettled;
     info.param_bytes = reply.param_bytes;
     info.params = std::move(params);
     for (size_t i = 0; i < info.attributes.size(); ++i) info.attributes[i] = reply.attributes[i];
@@ -246,7 +247,7 @@ CUresult load_image(CUmodule* to, const void* image, size_t bytes, unsigned coun
   JitLogs logs(count, options, values);
   std::string code;
   if (const CUresult r = find_code(e, image, bytes, logs, &code); r != CUDA_SUCCESS) return r;
-  const auto text = make_text(code);
+  const auto text = make_text(code, e.link->channel().lazy_clones());
   std::lock_guard lock(all_modules().mutex);
   uint64_t handle = 0;
   const CUresult r = load_module(e, *text, 0, nullptr, &logs, &handle);

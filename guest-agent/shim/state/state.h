@@ -96,11 +96,17 @@ struct EventInfo {
 };
 
 // A kernel of a loaded module: how to pack its parameters, and its attributes.
+// Whether a kernel's clones have to be made before it is launched (modules/clones.h).
+//   kAbsent   the module was loaded without clones, and the kernel was not launched yet
+//   kSettled  the worker has them, or the kernel has none
+enum class ClonesState : uint8_t { kAbsent, kSettled };
+
 struct FunctionInfo {
   uint64_t handle = 0;
   uint64_t module = 0;
   uint64_t context = 0;
   std::string name;
+  std::atomic<ClonesState> clones{ClonesState::kSettled};
   uint32_t param_bytes = 0;
   std::vector<std::pair<uint32_t, uint32_t>> params;  // offset, bytes
   std::array<std::atomic<int>, 16> attributes{};      // CUfunction_attribute; INT32_MIN: not known

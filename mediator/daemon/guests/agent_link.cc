@@ -115,13 +115,19 @@ void AgentLink::break_link(const std::string& why) {
   owner_.on_agent_broken(why);
 }
 
-void AgentLink::send_opened(uint64_t request, uint32_t slot, uint64_t slot_epoch, int status,
-                            const std::string& reason) {
+void AgentLink::send_opened(uint64_t request, uint32_t slot, uint64_t slot_epoch, uint32_t flags) {
   sluice_control_message m{};
   m.slot = slot;
-  m.status = static_cast<uint32_t>(status);
   m.request = request;
   m.epoch = slot_epoch;
+  m.flags = flags;
+  send(SLUICE_CONTROL_OPENED, m);
+}
+
+void AgentLink::send_refused(uint64_t request, int status, const std::string& reason) {
+  sluice_control_message m{};
+  m.status = static_cast<uint32_t>(status);
+  m.request = request;
   std::strncpy(m.text, reason.c_str(), sizeof m.text - 1);
   send(SLUICE_CONTROL_OPENED, m);
 }

@@ -36,9 +36,10 @@ class AgentLink {
 
   AgentLink(boost::asio::io_context& io, Channel& channel, Owner& owner);
 
-  // Answers and news for the agent. They wait here while its ring is full.
-  void send_opened(uint64_t request, uint32_t slot, uint64_t slot_epoch, int status,
-                   const std::string& reason);
+  // Answers and news for the agent. They wait here while its ring is full. `flags`:
+  // SLUICE_JOINED_*.
+  void send_opened(uint64_t request, uint32_t slot, uint64_t slot_epoch, uint32_t flags);
+  void send_refused(uint64_t request, int status, const std::string& reason);
   void send_closed(uint32_t slot, uint64_t slot_epoch, const std::string& reason);
 
   // Looks at the rings without having been rung (an agent that has no doorbell yet). Also called by

@@ -59,6 +59,8 @@ struct SessionSettings {
   uint32_t signal_chunk = 0;
   uint32_t admission_us = 40;
   uint32_t window_us = 32;
+  bool lazy_clones = false;
+  uint32_t joined_flags() const { return lazy_clones ? SLUICE_JOINED_LAZY_CLONES : 0; }
   uint64_t context_bytes = 0;
   uint64_t host_memory_bytes = UINT64_MAX;
   uint32_t spatial_sms = 0;      // SMs of a GPU that is shared in space; 0: it is given whole

@@ -317,12 +317,12 @@ void VgpuServer::refuse(const GuestSession::Origin& origin, int status, const st
   if (origin.local)
     local_->reply(origin.id, io::refused_join(status, reason), {});
   else
-    agent_->send_opened(origin.id, 0, 0, status ? status : EIO, reason);
+    agent_->send_refused(origin.id, status ? status : EIO, reason);
 }
 
 void VgpuServer::on_session_open(GuestSession& s) {
   if (!s.origin().local) {
-    agent_->send_opened(s.origin().id, s.slot(), s.epoch(), 0, "");
+    agent_->send_opened(s.origin().id, s.slot(), s.epoch(), services_.settings.joined_flags());
     return;
   }
   sluice_joined joined{};
@@ -332,6 +332,7 @@ void VgpuServer::on_session_open(GuestSession& s) {
   joined.epoch = s.epoch();
   joined.region_bytes = spec_.geometry.region_bytes;
   joined.can_wait = 1;
+  joined.flags = services_.settings.joined_flags();
   const int fds[] = {s.channel().region_fd(), s.bell_fd(), s.wake_fd()};
   local_->reply(s.origin().id, joined, fds);
 }

@@ -172,6 +172,12 @@ bool take_turns(Config& c, const std::string& word) {
   return word == "priority" || word == "eviction";
 }
 
+bool take_clones(Config& c, const std::string& word) {
+  c.lazy_clones.reset();
+  if (word == "lazy" || word == "eager") c.lazy_clones = word == "lazy";
+  return c.lazy_clones || word == "auto";
+}
+
 // The first word says whether the list is a choice or "auto", which is all sources.
 bool take_source(Config& c, const std::string& word, size_t index) {
   if (index == 0) c.by_registers = c.by_switch_log = c.by_words = word == "auto";
@@ -245,6 +251,7 @@ constexpr Row kRows[] = {
      Word{take_signal, "\"auto\", \"proxy\", \"host\", \"stream-write\", \"copy\""}},
     {"device", "signal_chunk", Number{&Config::signal_chunk, 0, 1024}},
     {"device", "admission_us", Number{&Config::admission_us, 0, 1'000'000'000}},
+    {"device", "clones", Word{take_clones, "\"auto\", \"lazy\" or \"eager\""}},
     {"device", "window_us", Number{&Config::window_us, 0, 1'000'000'000}},
     {"device", "fault_stall_ms", Number{&Config::fault_stall_ms, 0, 400}},
     {"device", "exception_stall_ms", Number{&Config::exception_stall_ms, 0, 400}},

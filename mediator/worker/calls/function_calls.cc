@@ -18,6 +18,8 @@ CUresult GenericCalls::cuModuleUnload(ModuleHandle module) {
     s.memory.allocations.remove_owner(module.value);
   }
   CUresult r = make_current(s.api, m->context->cu);
+  for (const auto& clones : m->of_clones)
+    if (r == CUDA_SUCCESS) r = s.api.cuModuleUnload(clones->cu);
   if (r == CUDA_SUCCESS) r = s.api.cuModuleUnload(m->cu);
   // Only what is gone; a module that the driver keeps is the context's until it ends.
   std::lock_guard lock(s.mutex);
@@ -55,7 +57,7 @@ std::shared_ptr<FunctionObject> GenericCalls::function(FunctionHandle handle) {
   return s.handles.find<FunctionObject>(SLUICE_HANDLE_FUNCTION, handle.value);
 }
 
-// What a program sets of a function holds for whatever is launched in its place.
+// What a program sets of a function holds for whatever is launched in its place. Session lock.
 static std::vector<CUfunction> clones_of(const FunctionObject& f) {
   std::vector<CUfunction> all{f.clone, f.clamped, f.one_task, f.one_task_clamped, f.window};
   std::erase(all, nullptr);
@@ -67,14 +69,15 @@ CUresult GenericCalls::cuFuncSetAttribute(FunctionHandle handle, CUfunction_attr
   auto f = function(handle);
   if (!f) return CUDA_ERROR_INVALID_HANDLE;
   CUresult r = s.api.cuFuncSetAttribute(f->original, attribute, value);
-  if (r != CUDA_SUCCESS || !f->clone) return r;
+  if (r != CUDA_SUCCESS) return r;
+  std::lock_guard lock(s.mutex);
   // The clones follow; their dynamic shared memory has room for the slots besides, and is raised
   // when it is launched (LaunchPlanner::variant_of), so here only what the program lowers or else
   // sets.
   if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+    f->attributes[attribute] = value;
     for (CUfunction clone : clones_of(*f)) (void)s.api.cuFuncSetAttribute(clone, attribute, value);
   }
-  std::lock_guard lock(s.mutex);
   f->variants.clear();  // occupancy may have changed
   return CUDA_SUCCESS;
 }
@@ -84,6 +87,8 @@ CUresult GenericCalls::cuFuncSetCacheConfig(FunctionHandle handle, CUfunc_cache 
   if (!f) return CUDA_ERROR_INVALID_HANDLE;
   CUresult r = s.api.cuFuncSetCacheConfig(f->original, config);
   if (r != CUDA_SUCCESS) return r;
+  std::lock_guard lock(s.mutex);
+  f->cache_config = config;
   for (CUfunction clone : clones_of(*f)) (void)s.api.cuFuncSetCacheConfig(clone, config);
   return r;
 }
@@ -93,6 +98,7 @@ CUresult GenericCalls::cuFuncSetSharedMemConfig(FunctionHandle handle, CUsharedc
   if (!f) return CUDA_ERROR_INVALID_HANDLE;
   CUresult r = s.api.cuFuncSetSharedMemConfig(f->original, config);
   if (r != CUDA_SUCCESS) return r;
+  std::lock_guard lock(s.mutex);
   for (CUfunction clone : clones_of(*f)) (void)s.api.cuFuncSetSharedMemConfig(clone, config);
   return r;
 }

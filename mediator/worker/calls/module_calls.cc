@@ -51,6 +51,11 @@ void handle_function_get(WorkerSession& s, const Call& call, const sluice_functi
   });
 }
 
+void handle_function_clones(WorkerSession& s, const Call& call, const sluice_function_clones& c,
+                            std::span<const std::byte> tail) {
+  s.jobs.post([&s, call, c] { add_clones(s, call, c); });
+}
+
 void handle_extent_alloc(WorkerSession& s, const Call& call, const sluice_extent& e,
                          std::span<const std::byte> tail) {
   if (e.bytes == 0) return s.answer(call, CUDA_ERROR_INVALID_VALUE);

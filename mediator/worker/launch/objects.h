@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -99,6 +100,8 @@ struct ModuleObject : HandleObject {
   std::vector<std::string> clamped;  // of FittedModule
   std::shared_ptr<ContextObject> context;
   std::vector<uint64_t> functions;         // handles; session lock
+  // Of its kernels' clones, where those came later; session lock. They go with it.
+  std::vector<std::shared_ptr<ModuleObject>> of_clones;
   uint64_t charged = 0, charged_host = 0;  // session lock
 };
 
@@ -128,6 +131,8 @@ struct FunctionObject : HandleObject {
   std::string name;
   uint32_t kernel = 0;  // hash of the name, for launch records
   CUfunction original = nullptr;
+  // The clones, up to `form`: session lock, because they may come when the handle is known already
+  // (add_clones); from then on they stay.
   CUfunction clone = nullptr;     // null: opaque
   CUfunction one_task = nullptr;  // beside a loop: the clone that runs one task a block, or null
   CUfunction window = nullptr;    // beside a loop: the clone that is launched in windows, or null
@@ -140,6 +145,9 @@ struct FunctionObject : HandleObject {
   uint32_t param_bytes = 0;             // all of them
   uint64_t local_bytes = 0;             // per thread, of the form with most
   std::vector<std::byte> reply;         // to SLUICE_CALL_FUNCTION_GET
+  // What the program has set of it, for clones that come later; session lock.
+  std::map<CUfunction_attribute, int> attributes;
+  std::optional<CUfunc_cache> cache_config;
   std::vector<LaunchVariant> variants;  // session lock
   // Blocks of the original that an SM holds, of the shape that was asked for last; session lock.
   uint32_t fits_threads = 0, fits_shared = 0, fits = 0;

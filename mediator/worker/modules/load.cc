@@ -71,7 +71,7 @@ constexpr Form kKernelForms[] = {
      true},
 };
 
-// Finds a kernel's forms. None for one whose launches would write beyond the state they are given.
+// Finds a kernel's forms in `module`, where they are. None for one whose launches would write beyond the state they are given.
 void find_forms(const gpu::DriverApi& api, const ModuleObject& module, uint32_t guest_flags,
                 uint32_t state_bytes, FunctionObject* f) {
   const bool resumable = guest_flags & SLUICE_FUNCTION_RESUMABLE;
@@ -106,6 +106,12 @@ uint64_t local_bytes_of(const gpu::DriverApi& api, CUfunction function) {
       api.cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function) != CUDA_SUCCESS)
     return 0;
   return static_cast<uint64_t>(std::max(bytes, 0));
+}
+
+uint64_t most_local_bytes(const gpu::DriverApi& api, const FunctionObject& f) {
+  uint64_t most = local_bytes_of(api, f.original);
+  for (const Form& form : kKernelForms) most = std::max(most, local_bytes_of(api, f.*form.to));
+  return most;
 }
 
 // `charged`: of device memory; 0: there is none. `once`: what one load of it takes.
@@ -233,9 +239,7 @@ void get_function(WorkerSession& s, const Call& call, uint64_t guest_module,
   if ((guest_flags & SLUICE_FUNCTION_EVICTABLE) && !module->machine_code)
     find_forms(s.api, *module, guest_flags, state_bytes, f.get());
 
-  f->local_bytes = local_bytes_of(s.api, f->original);
-  for (const Form& form : kKernelForms)
-    f->local_bytes = std::max(f->local_bytes, local_bytes_of(s.api, f.get()->*form.to));
+  f->local_bytes = most_local_bytes(s.api, *f);
   sluice_function_reply reply{};
   reply.param_count = static_cast<uint32_t>(f->params.size());
   reply.param_bytes = f->param_bytes;
@@ -256,6 +260,51 @@ void get_function(WorkerSession& s, const Call& call, uint64_t guest_module,
   std::memcpy(f->reply.data(), &reply, sizeof reply);
   f->reply.insert(f->reply.end(), layout.begin(), layout.end());
   s.answer(call, CUDA_SUCCESS, f->reply);
+}
+
+void add_clones(WorkerSession& s, const Call& call, const sluice_function_clones& clones) {
+  std::shared_ptr<FunctionObject> f;
+  std::shared_ptr<ModuleObject> module;
+  {
+    std::lock_guard lock(s.mutex);
+    f = s.handles.find<FunctionObject>(SLUICE_HANDLE_FUNCTION, clones.function);
+    module = s.handles.find<ModuleObject>(SLUICE_HANDLE_MODULE, clones.module);
+    if (!f || !module) return s.answer(call, CUDA_ERROR_INVALID_HANDLE);
+    // Functions and variables that have been found in it have names of their own.
+    if (f->clone != nullptr || module == f->module || module->context != f->module->context ||
+        module->machine_code || !module->functions.empty() || !module->of_clones.empty() ||
+        !(clones.flags & SLUICE_FUNCTION_EVICTABLE))
+      return s.answer(call, CUDA_ERROR_INVALID_VALUE);
+  }
+  if (const CUresult r = make_current(s.api, module->context->cu); r != CUDA_SUCCESS)
+    return s.answer(call, r);
+  FunctionObject found;
+  found.name = f->name;
+  found.params = f->params;
+  found.original = f->original;
+  find_forms(s.api, *module, clones.flags, clones.state_bytes, &found);
+  if (found.clone == nullptr) return s.answer(call, CUDA_ERROR_NOT_FOUND);
+  const uint64_t local_bytes = most_local_bytes(s.api, found);
+  std::lock_guard lock(s.mutex);
+  // Jobs run one after the other, but calls that the decoder answers itself do not wait for them.
+  if (!s.handles.find<FunctionObject>(SLUICE_HANDLE_FUNCTION, clones.function) ||
+      !s.handles.remove(SLUICE_HANDLE_MODULE, clones.module))
+    return s.answer(call, CUDA_ERROR_INVALID_HANDLE);
+  s.memory.allocations.remove_owner(clones.module);
+  for (const Form& form : kKernelForms) {
+    CUfunction clone = f.get()->*form.to = found.*form.to;
+    if (clone == nullptr) continue;
+    for (const auto& [attribute, value] : f->attributes)
+      (void)s.api.cuFuncSetAttribute(clone, attribute, value);
+    if (f->cache_config) (void)s.api.cuFuncSetCacheConfig(clone, *f->cache_config);
+  }
+  f->form = found.form;
+  f->slot_dynamic = found.slot_dynamic;
+  f->one_row = found.one_row;
+  f->local_bytes = local_bytes;
+  f->variants.clear();
+  f->module->of_clones.push_back(std::move(module));
+  s.answer(call, CUDA_SUCCESS);
 }
 
 }  // namespace sluice::worker

@@ -83,6 +83,7 @@ void WorkerSession::release_module(ModuleObject& m) {
   if (m.charged != 0) release_device(m.charged, ChargeKind::kModules);
   if (m.charged_host != 0) control.release_host(m.charged_host);
   m.charged = m.charged_host = 0;
+  for (const auto& clones : m.of_clones) release_module(*clones);
 }
 
 void WorkerSession::release_context(ContextObject& c) {

@@ -45,6 +45,7 @@ TEST(Config, TheSampleStatesTheDefaults) {
   EXPECT_EQ(c->signal, d.signal);
   EXPECT_EQ(c->signal_chunk, d.signal_chunk);
   EXPECT_EQ(c->admission_us, d.admission_us);
+  EXPECT_EQ(c->lazy_clones, d.lazy_clones);
   EXPECT_EQ(c->region_bytes, d.region_bytes);
   EXPECT_EQ(c->staging_bytes, d.staging_bytes);
   EXPECT_EQ(c->slots, d.slots);
@@ -111,6 +112,10 @@ TEST(Config, WhatIsLeftToUsFollowsTheGpu) {
   EXPECT_EQ(c->signal_for(false), Signal::kHost);
   EXPECT_EQ(c->chunk_target_for(true), 20u);
   EXPECT_EQ(c->chunk_target_for(false), 200u);
+  EXPECT_TRUE(c->lazy_clones_for(true));
+  EXPECT_FALSE(c->lazy_clones_for(false));
+  EXPECT_TRUE(parse_config("[device]\nclones = \"lazy\"", "f")->lazy_clones_for(false));
+  EXPECT_FALSE(parse_config("[device]\nclones = \"eager\"", "f")->lazy_clones_for(true));
   EXPECT_EQ(c->evict_end_for(true), 500u);
   EXPECT_EQ(c->evict_end_for(false), 2000u);
   c = parse_config("[scheduler]\nchunk_target_us = 50", "f");

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/ptx/separate.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+
+#include "abi/cuda_driver.h"
+#include "kernels/ptx/address_uses.h"
+#include "kernels/ptx/edit.h"
+
+namespace sluice::ptx {
+namespace {
+
+Error no(std::string why) { return Error{CUDA_ERROR_INVALID_PTX, std::move(why)}; }
+
+// Directives of a module that its kernels keep, or can do without.
+bool is_kept(const ModuleDirective& d) { return d.name == ".file" || d.name == ".pragma"; }
+bool is_header(const ModuleDirective& d) {
+  return d.name == ".version" || d.name == ".target" || d.name == ".address_size";
+}
+
+// A call of no function by name: `call (r), %rd1, (p), prototype;`.
+bool calls_by_address(const Statement& s) {
+  if (base_opcode(s.opcode) != "call") return false;
+  for (const std::string_view operand : s.operands)
+    if (!operand.empty() && operand.front() == '%') return true;
+  return false;
+}
+
+std::string hex(uint64_t value) {
+  char digits[2 + 16 + 1];
+  std::snprintf(digits, sizeof digits, "0x%llx", static_cast<unsigned long long>(value));
+  return digits;
+}
+
+AddressUses uses_of(const std::vector<std::pair<std::string_view, uint64_t>>& addresses) {
+  AddressUses uses;
+  for (const auto& [name, address] : addresses) {
+    const std::string place = "%sluice_variable_" + std::to_string(uses.size());
+    uses[name] = {place, "mov.b64 " + place + ", " + hex(address) + ";"};
+  }
+  return uses;
+}
+
+}  // namespace
+
+Result<SeparableModule> SeparableModule::parse(std::string text) {
+  auto parsed = Module::parse(std::move(text));
+  if (!parsed) return std::move(parsed).error();
+  SeparableModule m(*std::move(parsed));
+  if (m.module_.address_size() != 64) return no("addresses of 32 bits");
+  if (auto done = m.check_items(); !done) return std::move(done).error();
+  if (auto done = m.check_functions(); !done) return std::move(done).error();
+  return m;
+}
+
+Result<void> SeparableModule::check_items() {
+  for (const ModuleDirective& d : module_.directives())
+    if (!is_header(d) && !is_kept(d)) return no("directive " + std::string(d.name));
+  for (size_t i = 0; i < module_.variables().size(); ++i) {
+    const Variable& v = module_.variables()[i];
+    const std::string name(v.name);
+    if (v.space == Space::kGlobal && (v.linkage == ".extern" || v.linkage == ".common"))
+      return no("variable " + name + " is " + std::string(v.linkage));
+    if (v.space != Space::kGlobal && v.space != Space::kShared)
+      return no("variable " + name + " belongs to its module");
+    if (v.type.ends_with("ref")) return no("reference " + name);
+    if (!variables_.emplace(v.name, i).second) return no("variable " + name + " is there twice");
+  }
+  for (size_t i = 0; i < module_.functions().size(); ++i)
+    functions_[module_.functions()[i].name].push_back(i);
+  return {};
+}
+
+// That every use of a variable has a form with an address, so that no kernel is found later to
+// have none.
+Result<void> SeparableModule::check_functions() const {
+  std::vector<std::pair<std::string_view, uint64_t>> all;
+  for (const Variable& v : module_.variables())
+    if (v.space == Space::kGlobal) all.emplace_back(v.name, 0);
+  const AddressUses uses = uses_of(all);
+  Edits unused;
+  for (const Function& f : module_.functions()) {
+    const std::string name(f.name);
+    if (!f.has_body) continue;
+    if (!f.not_understood.empty() && !f.is_entry) return no("function " + name);
+    if (!replace_addresses(module_, f, uses, &unused))
+      return no("function " + name + " uses a variable in a way that has no other form");
+    for (const Variable& v : f.variables)
+      if (v.space == Space::kGlobal || v.space == Space::kConst || v.space == Space::kTex)
+        return no("function " + name + " has a variable of its module's");
+    for (const Statement& s : f.statements) {
+      if (calls_by_address(s)) return no("function " + name + " calls by address");
+      // A function's name anywhere but in its call: its address.
+      if (s.kind != StatementKind::kInstruction || base_opcode(s.opcode) == "call") continue;
+      bool address = false;
+      for (const std::string_view operand : s.operands)
+        for_each_word(operand,
+                      [&](std::string_view word, size_t) { address |= functions_.contains(word); });
+      if (address) return no("function " + name + " takes a function's address");
+    }
+  }
+  return {};
+}
+
+std::string SeparableModule::loadable_text() const {
+  Edits edits;
+  std::set<uint32_t> seen;  // one statement may declare several
+  for (const Variable& v : module_.variables())
+    if (v.space == Space::kGlobal && v.linkage.empty() && seen.insert(v.range.begin).second)
+      edits.insert(v.range.begin, ".visible ");
+  return edits.apply(module_.text(), {0, static_cast<uint32_t>(module_.text().size())});
+}
+
+std::vector<std::string> SeparableModule::entries() const {
+  std::vector<std::string> names;
+  for (const Function& f : module_.functions())
+    if (f.is_entry && f.has_body) names.emplace_back(f.name);
+  return names;
+}
+
+SeparableModule::Reached SeparableModule::reached_from(std::string_view entry) const {
+  std::set<size_t> functions, variables;
+  std::vector<size_t> todo;
+  const auto add = [&](std::string_view name) {
+    if (const auto f = functions_.find(name); f != functions_.end())
+      for (const size_t i : f->second)
+        if (functions.insert(i).second) todo.push_back(i);
+    if (const auto v = variables_.find(name); v != variables_.end()) variables.insert(v->second);
+  };
+  add(entry);
+  while (!todo.empty()) {
+    const Function& f = module_.functions()[todo.back()];
+    todo.pop_back();
+    for_each_word(module_.text_of(f.range), [&](std::string_view word, size_t) { add(word); });
+  }
+  return {{functions.begin(), functions.end()}, {variables.begin(), variables.end()}};
+}
+
+std::vector<std::string> SeparableModule::variables_of(std::string_view entry) const {
+  std::vector<std::string> names;
+  for (const size_t i : reached_from(entry).variables)
+    if (module_.variables()[i].space == Space::kGlobal)
+      names.emplace_back(module_.variables()[i].name);
+  return names;
+}
+
+Result<std::string> SeparableModule::kernel_text(
+    std::string_view entry, const std::unordered_map<std::string, uint64_t>& addresses) const {
+  const Reached reached = reached_from(entry);
+  std::vector<std::pair<std::string_view, uint64_t>> wanted;
+  std::string text;
+  for (const ModuleDirective& d : module_.directives()) {
+    text += module_.text_of(d.range);
+    text += '\n';
+  }
+  std::set<uint32_t> seen;
+  for (const size_t i : reached.variables) {
+    const Variable& v = module_.variables()[i];
+    if (v.space == Space::kShared) {
+      if (!seen.insert(v.range.begin).second) continue;
+      text += module_.text_of(v.range);
+      text += '\n';
+      continue;
+    }
+    const auto found = addresses.find(std::string(v.name));
+    if (found == addresses.end()) return no("no address of " + std::string(v.name));
+    wanted.emplace_back(v.name, found->second);
+  }
+  const AddressUses uses = uses_of(wanted);
+  for (const size_t i : reached.functions) {
+    const Function& f = module_.functions()[i];
+    Edits edits;
+    if (!replace_addresses(module_, f, uses, &edits))
+      return no("function " + std::string(f.name) + " uses a variable in a way without a form");
+    text += edits.apply(module_.text(), f.range);
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace sluice::ptx

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// SeparableModule: a module whose kernels can be taken out of it one by one, each with what it
+// calls, as a text of its own. Its variables stay in the module as it is loaded; the kernel's own
+// text reaches them by their addresses. So a kernel can be assembled again long after its module
+// was loaded, and both see the same variables.
+//
+//   module as loaded (text())            kernel's own text (kernel_text())
+//   .visible .global .u32 count;         .func step ...
+//   .func step ...                       .entry scan ... mov.b64 %r, 0x7f0000001000; ...
+//   .entry scan ... step, count
+//   .entry sort ...
+//
+// What cannot be shared so, and makes parse() fail: constants (a bank belongs to one module),
+// texture and surface references, variables defined elsewhere, calls by a function's address,
+// aliases, sections of debuggers.
+//
+// Immutable; any thread. The text may be a guest's: work is linear in it for parse(), and for each
+// kernel linear in what it reaches.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "kernels/ptx/module.h"
+#include "mediator/base/result.h"
+
+namespace sluice::ptx {
+
+class SeparableModule {
+ public:
+  // An error says why its kernels cannot be taken out.
+  static Result<SeparableModule> parse(std::string text);
+
+  // What to load: every variable can be found by its name.
+  std::string loadable_text() const;
+  // Its kernels, in the order of the text.
+  std::vector<std::string> entries() const;
+  // The variables that `entry` and what it calls name.
+  std::vector<std::string> variables_of(std::string_view entry) const;
+  // `entry` with what it calls. `addresses`: of those variables; all of them.
+  Result<std::string> kernel_text(
+      std::string_view entry, const std::unordered_map<std::string, uint64_t>& addresses) const;
+
+ private:
+  struct Reached {
+    std::vector<size_t> functions;  // indices of definitions and declarations, in order
+    std::vector<size_t> variables;
+  };
+  explicit SeparableModule(Module module) : module_(std::move(module)) {}
+  Result<void> check_items();
+  Result<void> check_functions() const;
+  Reached reached_from(std::string_view entry) const;
+
+  Module module_;
+  // By name; a function may have several: declarations and a definition.
+  std::unordered_map<std::string_view, std::vector<size_t>> functions_;
+  std::unordered_map<std::string_view, size_t> variables_;
+};
+
+}  // namespace sluice::ptx
