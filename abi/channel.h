@@ -127,7 +127,7 @@ struct sluice_control_message { /* 128 bytes, in the control rings behind a slui
   uint64_t epoch;     /* the slot's, see sluice_slot_header.epoch */
   uint32_t guest_pid; /* for logs only */
   uint32_t flags;     /* OPENED: SLUICE_JOINED_* for the program; else 0 */
-  char text[96]; /* program name (OPEN) or reason (OPENED, CLOSED), NUL-terminated */
+  char text[96];      /* program name (OPEN) or reason (OPENED, CLOSED), NUL-terminated */
 };
 
 enum sluice_slot_state {

@@ -112,8 +112,8 @@ enum sluice_custom_opcode {
   SLUICE_CALL_STREAM_VALUE = 0x100b, /* sluice_stream_value: write or wait value 32 */
   SLUICE_CALL_HOST_FUNC = 0x100c,    /* sluice_synchronize: answered when the stream gets there;
                                         later stream work waits for SLUICE_CALL_HOST_FUNC_DONE */
-  SLUICE_CALL_HOST_FUNC_DONE = 0x100d, /* u64 call id of the HOST_FUNC; NO_REPLY */
-  SLUICE_CALL_COPY_BOX = 0x100f,       /* sluice_copy_box */
+  SLUICE_CALL_HOST_FUNC_DONE = 0x100d,  /* u64 call id of the HOST_FUNC; NO_REPLY */
+  SLUICE_CALL_COPY_BOX = 0x100f,        /* sluice_copy_box */
   SLUICE_CALL_FUNCTION_CLONES = 0x1010, /* sluice_function_clones */
   SLUICE_CALL_PRINTED = 0x100e /* never a record: a completion of call 0, sluice_printed, before the
                                   answer of a call that the program waits for */

@@ -28,6 +28,17 @@ bool calls_by_address(const Statement& s) {
   return false;
 }
 
+// A string literal or a function's name, as nvcc and clang call them.
+bool is_text(const Variable& v) {
+  if (!v.linkage.empty() || !v.is_array || v.element_bytes != 1 || v.initializer.empty())
+    return false;
+  for (const char* const begin : {"$str", "_$_str", "__unnamed_"})
+    if (v.name.starts_with(begin)) return true;
+  for (const char* const part : {"__func__", "__FUNCTION__", "__PRETTY_FUNCTION__"})
+    if (v.name.find(part) != v.name.npos) return true;
+  return false;
+}
+
 std::string hex(uint64_t value) {
   char digits[2 + 16 + 1];
   std::snprintf(digits, sizeof digits, "0x%llx", static_cast<unsigned long long>(value));
@@ -113,6 +124,12 @@ std::string SeparableModule::loadable_text() const {
   return edits.apply(module_.text(), {0, static_cast<uint32_t>(module_.text().size())});
 }
 
+bool SeparableModule::machine_code_will_do() const {
+  for (const Variable& v : module_.variables())
+    if (v.space == Space::kGlobal && v.linkage.empty() && !is_text(v)) return false;
+  return true;
+}
+
 std::vector<std::string> SeparableModule::entries() const {
   std::vector<std::string> names;
   for (const Function& f : module_.functions())
@@ -158,13 +175,13 @@ Result<std::string> SeparableModule::kernel_text(
   std::set<uint32_t> seen;
   for (const size_t i : reached.variables) {
     const Variable& v = module_.variables()[i];
-    if (v.space == Space::kShared) {
+    const auto found = addresses.find(std::string(v.name));
+    if (v.space == Space::kShared || (found == addresses.end() && is_text(v))) {
       if (!seen.insert(v.range.begin).second) continue;
       text += module_.text_of(v.range);
       text += '\n';
       continue;
     }
-    const auto found = addresses.find(std::string(v.name));
     if (found == addresses.end()) return no("no address of " + std::string(v.name));
     wanted.emplace_back(v.name, found->second);
   }

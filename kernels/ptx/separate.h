@@ -37,13 +37,16 @@ class SeparableModule {
 
   // What to load: every variable can be found by its name.
   std::string loadable_text() const;
+  // Machine code of the same source can be loaded instead: every variable that has to be found has
+  // external linkage. Strings of the program's own text need not be; a kernel has copies of them.
+  bool machine_code_will_do() const;
   // Its kernels, in the order of the text.
   std::vector<std::string> entries() const;
   // The variables that `entry` and what it calls name.
   std::vector<std::string> variables_of(std::string_view entry) const;
-  // `entry` with what it calls. `addresses`: of those variables; all of them.
-  Result<std::string> kernel_text(
-      std::string_view entry, const std::unordered_map<std::string, uint64_t>& addresses) const;
+  // `entry` with what it calls. `addresses`: of those variables; all of them but strings.
+  Result<std::string> kernel_text(std::string_view entry,
+                                  const std::unordered_map<std::string, uint64_t>& addresses) const;
 
  private:
   struct Reached {

@@ -49,9 +49,9 @@ CUresult load_library(CUlibrary* library, const void* image, size_t bytes, unsig
   if (!e) return e.status;
   if (library == nullptr) return CUDA_ERROR_INVALID_VALUE;
   JitLogs logs(count, options, values);
-  std::string code;
+  ModuleCode code;
   if (const CUresult r = find_code(e, image, bytes, logs, &code); r != CUDA_SUCCESS) return r;
-  auto text = make_text(code, e.link->channel().lazy_clones());
+  auto text = make_text(std::move(code));
   std::lock_guard lock(all_modules().mutex);
   const uint64_t handle = own_handle(SLUICE_HANDLE_LIBRARY);
   Library made;

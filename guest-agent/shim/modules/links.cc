@@ -52,12 +52,15 @@ CUresult add(const Entered& e, CUlinkState state, CUjitInputType type, const voi
       ptx.assign(text, ::strnlen(text, bytes));
       break;
     }
-    case CU_JIT_INPUT_FATBINARY:
-      if (const CUresult r = find_code(e, data, file ? bytes : 0, link->logs, &ptx);
+    case CU_JIT_INPUT_FATBINARY: {
+      ModuleCode code;
+      if (const CUresult r = find_code(e, data, file ? bytes : 0, link->logs, &code);
           r != CUDA_SUCCESS)
         return r;
+      ptx = std::move(code.text);
       if (!sluice::cubin::is_cubin(std::string_view(ptx))) break;
       [[fallthrough]];
+    }
     case CU_JIT_INPUT_CUBIN:
     case CU_JIT_INPUT_OBJECT:
     case CU_JIT_INPUT_LIBRARY:

@@ -27,7 +27,6 @@ bool mentions(std::string_view text, std::string_view name) {
   return any;
 }
 
-
 std::vector<ManagedName> managed_of(const ptx::Module& module) {
   std::vector<ManagedName> names;
   for (const ptx::Variable& v : module.variables()) {

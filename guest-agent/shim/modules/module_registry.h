@@ -20,7 +20,7 @@ namespace sluice::guest {
 
 struct Module {
   uint64_t context = 0;
-  std::unordered_map<std::string, KernelFlags> kernels;  // empty if the original was loaded
+  std::unordered_map<std::string, KernelFlags> kernels;   // empty if the original was loaded
   std::shared_ptr<const ptx::SeparableModule> separable;  // of Text
   std::unordered_map<std::string, uint64_t> functions;
   std::vector<std::string> entries;           // names of all its kernels
@@ -50,16 +50,16 @@ struct Modules {
 };
 Modules& all_modules();
 
-// The PTX or machine code in a program's image (`bytes`: of a file's; 0: unknown) for the current
-// device. Does not want the mutex.
+// The code in a program's image (`bytes`: of a file's; 0: unknown) for the current device. Does not
+// want the mutex.
 CUresult find_code(const Entered& entered, const void* image, size_t bytes, const JitLogs& logs,
-                   std::string* code);
+                   ModuleCode* code);
 
 // Sends a module's text or machine code; `log` gets the worker's words on failure.
 CUresult send_text(WorkerLink& link, uint64_t context, const std::string& text, uint64_t* handle,
                    std::string* log);
-// Loads the rewritten text, or else the original, in the current context. `managed`: the library's
-// variables, null for a module of its own.
+// Loads the machine code or the rewritten text, or else the original, in the current context.
+// `managed`: the library's variables, null for a module of its own.
 CUresult load_module(const Entered& entered, const Text& text, uint64_t library,
                      std::shared_ptr<ManagedVariables> managed, const JitLogs* logs,
                      uint64_t* handle);

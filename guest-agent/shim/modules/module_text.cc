@@ -105,6 +105,11 @@ CUresult code_of_image(const void* image, size_t bytes_known, uint32_t newest, s
   return CUDA_SUCCESS;
 }
 
+std::string machine_code_in(const void* image, size_t bytes, uint32_t newest) {
+  auto machine = ptx::cubin_of_fat_binary(image, newest, bytes != 0 ? bytes : ptx::kUnknownBytes);
+  return machine && cubin::read(*machine) ? *std::move(machine) : "";
+}
+
 CUresult read_image_file(const char* path, std::string* image) {
   Fd fd(::open(path, O_RDONLY | O_CLOEXEC));
   struct stat st;
@@ -146,11 +151,11 @@ KernelFlags flags_of(const passes::KernelReport& kernel) {
   return of;
 }
 
-std::shared_ptr<const Text> make_text(std::string_view original, bool lazy) {
+std::shared_ptr<const Text> make_text(ModuleCode code) {
   auto text = std::make_shared<Text>();
-  text->original = original;
-  if (cubin::is_cubin(original)) {
-    if (const auto read = cubin::read(original))
+  text->original = std::move(code.text);
+  if (cubin::is_cubin(std::string_view(text->original))) {
+    if (const auto read = cubin::read(text->original))
       for (const cubin::Kernel& kernel : read->kernels) {
         text->entries.emplace_back(kernel.name);
         log_line("kernel %s: opaque: machine code, which runs to its end; %s",
@@ -164,11 +169,13 @@ std::shared_ptr<const Text> make_text(std::string_view original, bool lazy) {
     text->entries = entries_of(text->original);
     return text;
   }
-  if (lazy) {
+  if (code.lazy) {
     auto separable = ptx::SeparableModule::parse(text->original);
     if (separable) {
       text->entries = separable->entries();
       text->original = separable->loadable_text();
+      if (text->managed.empty() && separable->machine_code_will_do())
+        text->machine = std::move(code.machine);
       text->separable = std::make_shared<ptx::SeparableModule>(*std::move(separable));
       return text;
     }

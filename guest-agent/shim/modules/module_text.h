@@ -28,6 +28,7 @@ KernelFlags flags_of(const passes::KernelReport& kernel);  // of one that is evi
 // A module's text, with what is known of its kernels.
 struct Text {
   std::string original;   // or its machine code
+  std::string machine;    // sent instead where it loads; empty: there is none, or it will not do
   std::string rewritten;  // empty: send the original
   // Its kernels' clones are made when they are launched (clones.h), from this. Null: they are in
   // `rewritten`.
@@ -42,11 +43,20 @@ struct Text {
 // `bytes`: of a file's image; 0: unknown. `log` gets the words of an error.
 CUresult code_of_image(const void* image, size_t bytes, uint32_t newest, std::string* kept,
                        std::string_view* code, std::string* log);
+// The machine code that a fat binary has for that GPU; empty: none.
+std::string machine_code_in(const void* image, size_t bytes, uint32_t newest);
 CUresult read_image_file(const char* path, std::string* image);
 
-// Rewrites PTX, or with `lazy` leaves that to the first launches, where the module allows it.
+// A module's code as its image has it.
+struct ModuleCode {
+  std::string text;     // PTX, or machine code where there is no PTX
+  std::string machine;  // machine code beside the PTX, where clones are lazy; or empty
+  bool lazy = false;    // the host wants clones at a kernel's first launch
+};
+
+// Rewrites PTX, or leaves that to the first launches, where the module allows it.
 // SLUICE_REWRITE=off leaves modules as they are: their kernels can then not be evicted.
-std::shared_ptr<const Text> make_text(std::string_view original, bool lazy);
+std::shared_ptr<const Text> make_text(ModuleCode code);
 
 // Where cuModuleLoadDataEx's caller wants the compiler's words. Empties both buffers at first.
 class JitLogs {

@@ -10,6 +10,7 @@
 #include "guest-agent/shim/memory/staging.h"
 #include "guest-agent/shim/modules/module_registry.h"
 #include "guest-agent/shim/state/api.h"
+#include "kernels/cubin/cubin.h"
 
 namespace sluice::guest {
 namespace {
@@ -67,7 +68,7 @@ Modules& all_modules() {
 }
 
 CUresult find_code(const Entered& e, const void* image, size_t bytes, const JitLogs& logs,
-                   std::string* code) {
+                   ModuleCode* code) {
   int major = 0, minor = 0;
   const CUdevice device = current_device();
   CUresult r =
@@ -77,12 +78,18 @@ CUresult find_code(const Entered& e, const void* image, size_t bytes, const JitL
   if (r != CUDA_SUCCESS) return r;
   std::string log;
   std::string_view found;
-  r = code_of_image(image, bytes, static_cast<uint32_t>(major * 10 + minor), code, &found, &log);
-  if (r != CUDA_SUCCESS)
+  const auto newest = static_cast<uint32_t>(major * 10 + minor);
+  r = code_of_image(image, bytes, newest, &code->text, &found, &log);
+  if (r != CUDA_SUCCESS) {
     logs.fail(log);
-  else if (found.data() != code->data())
-    code->assign(found);
-  return r;
+    return r;
+  }
+  code->lazy = e.link->channel().lazy_clones();
+  if (found.data() != code->text.data())
+    code->text.assign(found);
+  else if (code->lazy && !cubin::is_cubin(found))
+    code->machine = machine_code_in(image, bytes, newest);
+  return CUDA_SUCCESS;
 }
 
 CUresult load_module(const Entered& e, const Text& text, uint64_t library,
@@ -95,6 +102,11 @@ CUresult load_module(const Entered& e, const Text& text, uint64_t library,
   module.entries = text.entries;
   module.separable = text.separable;
   CUresult r = CUDA_ERROR_INVALID_PTX;
+  if (!text.machine.empty()) {
+    r = send_text(*e.link, e.context, text.machine, handle, &log);
+    if (r != CUDA_SUCCESS && e.link->dead() == CUDA_SUCCESS)
+      log_line("machine code does not load (%d: %s): loading the PTX", r, log.c_str());
+  }
   if (!text.rewritten.empty()) {
     r = send_text(*e.link, e.context, text.rewritten, handle, &log);
     if (r == CUDA_SUCCESS)
@@ -245,9 +257,9 @@ CUresult load_image(CUmodule* to, const void* image, size_t bytes, unsigned coun
   if (!e) return e.status;
   if (to == nullptr) return CUDA_ERROR_INVALID_VALUE;
   JitLogs logs(count, options, values);
-  std::string code;
+  ModuleCode code;
   if (const CUresult r = find_code(e, image, bytes, logs, &code); r != CUDA_SUCCESS) return r;
-  const auto text = make_text(code, e.link->channel().lazy_clones());
+  const auto text = make_text(std::move(code));
   std::lock_guard lock(all_modules().mutex);
   uint64_t handle = 0;
   const CUresult r = load_module(e, *text, 0, nullptr, &logs, &handle);

@@ -7,6 +7,11 @@
 
 namespace sluice::worker {
 
+static CUresult unload(const gpu::DriverApi& api, const ModuleObject& m) {
+  CUresult r = m.spare != nullptr ? api.cuModuleUnload(m.spare) : CUDA_SUCCESS;
+  return r == CUDA_SUCCESS ? api.cuModuleUnload(m.cu) : r;
+}
+
 CUresult GenericCalls::cuModuleUnload(ModuleHandle module) {
   std::shared_ptr<ModuleObject> m;
   {
@@ -19,8 +24,8 @@ CUresult GenericCalls::cuModuleUnload(ModuleHandle module) {
   }
   CUresult r = make_current(s.api, m->context->cu);
   for (const auto& clones : m->of_clones)
-    if (r == CUDA_SUCCESS) r = s.api.cuModuleUnload(clones->cu);
-  if (r == CUDA_SUCCESS) r = s.api.cuModuleUnload(m->cu);
+    if (r == CUDA_SUCCESS) r = unload(s.api, *clones);
+  if (r == CUDA_SUCCESS) r = unload(s.api, *m);
   // Only what is gone; a module that the driver keeps is the context's until it ends.
   std::lock_guard lock(s.mutex);
   if (r == CUDA_SUCCESS) {

@@ -96,10 +96,11 @@ struct ContextObject : HandleObject {
 struct ModuleObject : HandleObject {
   uint64_t handle = 0;
   CUmodule cu = nullptr;
+  CUmodule spare = nullptr;          // of FittedModule, while it is not unloaded
   bool machine_code = false;         // fixed; its kernels are opaque, whatever the guest says
   std::vector<std::string> clamped;  // of FittedModule
   std::shared_ptr<ContextObject> context;
-  std::vector<uint64_t> functions;         // handles; session lock
+  std::vector<uint64_t> functions;  // handles; session lock
   // Of its kernels' clones, where those came later; session lock. They go with it.
   std::vector<std::shared_ptr<ModuleObject>> of_clones;
   uint64_t charged = 0, charged_host = 0;  // session lock
@@ -141,10 +142,10 @@ struct FunctionObject : HandleObject {
   bool slot_dynamic = false;
   bool one_row = false;  // other grids take the original
   CloneForm form;
-  std::vector<ParamPlace> params;       // of the original, as its driver lays them out
-  uint32_t param_bytes = 0;             // all of them
-  uint64_t local_bytes = 0;             // per thread, of the form with most
-  std::vector<std::byte> reply;         // to SLUICE_CALL_FUNCTION_GET
+  std::vector<ParamPlace> params;  // of the original, as its driver lays them out
+  uint32_t param_bytes = 0;        // all of them
+  uint64_t local_bytes = 0;        // per thread, of the form with most
+  std::vector<std::byte> reply;    // to SLUICE_CALL_FUNCTION_GET
   // What the program has set of it, for clones that come later; session lock.
   std::map<CUfunction_attribute, int> attributes;
   std::optional<CUfunc_cache> cache_config;

@@ -198,6 +198,7 @@ CUresult load_fitted(const gpu::DriverApi& api, CUdevice device, const std::stri
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void* values[] = {log.data(), reinterpret_cast<void*>(log.size())};
   out->clamped.clear();
+  out->spare = nullptr;
   CUresult r = api.cuModuleLoadDataEx(&out->cu, ptx.c_str(), log.empty() ? 0 : 2, options, values);
   if (r != CUDA_SUCCESS || !twice) return r;
 
@@ -228,8 +229,8 @@ CUresult load_fitted(const gpu::DriverApi& api, CUdevice device, const std::stri
     if (is_sound(api, second, clamp)) out->clamped.emplace_back(clamp.clone.name);
   }
   std::sort(out->clamped.begin(), out->clamped.end());
-  (void)api.cuModuleUnload(out->clamped.empty() ? second : out->cu);
-  if (!out->clamped.empty()) out->cu = second;
+  out->spare = second;
+  if (!out->clamped.empty()) std::swap(out->cu, out->spare);
   return CUDA_SUCCESS;
 }
 

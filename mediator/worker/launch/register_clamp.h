@@ -5,8 +5,8 @@
 //
 // Whether a clone loses a place is known only when the driver has compiled it. So a module is
 // loaded once, inspected, and, if a clone loses, loaded again with a copy of that clone added under
-// another name and with `.maxnreg`; the first is unloaded before anybody has a handle into it. All
-// forms are in one module, so that its variables exist once. Which form a launch takes depends on
+// another name and with `.maxnreg`; nobody has a handle into the first, and the caller unloads it.
+// All forms are in one module, so that its variables exist once. Which form a launch takes depends on
 // its block size: both stay.
 //
 // Functions of the driver table handed in, whose context must be current; any thread. Holds
@@ -61,6 +61,7 @@ uint32_t bucket_top(uint32_t registers, const RegisterFile& file);
 
 struct FittedModule {
   CUmodule cu = nullptr;
+  CUmodule spare = nullptr;  // the one of two loads that is not used; to be unloaded; or null
   std::vector<std::string> clamped;  // clones that have a clamped form, by name, sorted
 };
 // Loads a module whose clones will be launched. `log`: room for the compiler's words about an

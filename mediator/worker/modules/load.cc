@@ -71,7 +71,8 @@ constexpr Form kKernelForms[] = {
      true},
 };
 
-// Finds a kernel's forms in `module`, where they are. None for one whose launches would write beyond the state they are given.
+// Finds a kernel's forms in `module`, where they are. None for one whose launches would write
+// beyond the state they are given.
 void find_forms(const gpu::DriverApi& api, const ModuleObject& module, uint32_t guest_flags,
                 uint32_t state_bytes, FunctionObject* f) {
   const bool resumable = guest_flags & SLUICE_FUNCTION_RESUMABLE;
@@ -132,7 +133,14 @@ void load_charged(WorkerSession& s, const Call& call, const std::string& ptx, ui
     r = load_fitted(s.api, call.context->device, ptx, std::span(log).first(log.size() - 1), &fitted,
                     charged > once);
   }
+  // Unloading waits for all that the context has queued, and that may wait for the program. So what
+  // has no variables, as a kernel's clones of its own have none, stays with its module.
+  if (fitted.spare != nullptr && declares_variables(ptx)) {
+    (void)s.api.cuModuleUnload(fitted.spare);
+    fitted.spare = nullptr;
+  }
   module->cu = fitted.cu;
+  module->spare = fitted.spare;
   module->clamped = std::move(fitted.clamped);
   {
     std::lock_guard lock(s.mutex);
@@ -150,6 +158,7 @@ void load_charged(WorkerSession& s, const Call& call, const std::string& ptx, ui
   }
   if (module->handle == 0) {
     (void)s.api.cuModuleUnload(module->cu);
+    if (module->spare != nullptr) (void)s.api.cuModuleUnload(module->spare);
     {
       std::lock_guard lock(s.mutex);
       s.release_module(*module);

@@ -23,7 +23,8 @@ void load_module(WorkerSession& s, const Call& call, std::string text, uint32_t 
 void get_function(WorkerSession& s, const Call& call, uint64_t guest_module,
                   const std::string& name, uint32_t guest_flags, uint32_t state_bytes);
 
-// The clones of `function` are those in `module`, which becomes a part of the function's own module.
+// The clones of `function` are those in `module`, which becomes a part of the function's own
+// module.
 void add_clones(WorkerSession& s, const Call& call, const sluice_function_clones& clones);
 
 }  // namespace sluice::worker

@@ -237,6 +237,13 @@ std::optional<uint64_t> variable_bytes(std::string_view ptx) {
   return t.broken() ? std::nullopt : total;
 }
 
+bool declares_variables(std::string_view ptx) {
+  for (const std::string_view space : {".global", ".const"})
+    for (size_t at = ptx.find(space); at != ptx.npos; at = ptx.find(space, at + 1))
+      if (at == 0 || !is_word(ptx[at - 1])) return true;  // else of an instruction: ld.global
+  return false;
+}
+
 std::optional<uint64_t> module_device_bytes(std::string_view ptx) {
   return add(variable_bytes(ptx), ptx.size());
 }

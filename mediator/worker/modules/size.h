@@ -16,6 +16,9 @@ namespace sluice::worker {
 // one is unknown, overflows, or the text has preprocessor directives.
 std::optional<uint64_t> variable_bytes(std::string_view ptx);
 
+// Whether a `.global` or `.const` is declared. Where a text is laid out oddly: yes.
+bool declares_variables(std::string_view ptx);
+
 // Device memory: variables, and code, which takes no more than its text (16 bytes an instruction,
 // and few lines of PTX are shorter). No value as above.
 std::optional<uint64_t> module_device_bytes(std::string_view ptx);

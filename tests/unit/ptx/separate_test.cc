@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels taken out of their module: what a kernel's own text has, and what makes a module
+// inseparable.
+#include "kernels/ptx/separate.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "kernels/passes/rewrite.h"
+
+namespace sluice::ptx {
+namespace {
+
+constexpr char kHeader[] = ".version 7.8\n.target sm_70\n.address_size 64\n";
+
+const std::string kModule = std::string(kHeader) + R"(
+.global .align 4 .u32 count;
+.visible .global .align 8 .b8 table[64];
+.global .align 4 .u32 unused = 7;
+.extern .shared .align 16 .b8 pool[];
+.func (.param .b32 out) step(.param .b32 in);
+.func (.param .b32 out) step(.param .b32 in)
+{
+  .reg .b32 %r<3>;
+  ld.param.u32 %r0, [in];
+  ld.global.u32 %r1, [count];
+  add.u32 %r2, %r0, %r1;
+  st.param.b32 [out], %r2;
+  ret;
+}
+.visible .entry scan(.param .u64 to)
+{
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<4>;
+  ld.param.u64 %rd0, [to];
+  mov.u64 %rd1, table+16;
+  mov.u64 %rd2, table;
+  ld.global.u32 %r0, [table+8];
+  {
+  .param .b32 a;
+  .param .b32 b;
+  st.param.b32 [a], %r0;
+  call (b), step, (a);
+  ld.param.b32 %r1, [b];
+  }
+  st.global.u32 [%rd0], %r1;
+  ret;
+}
+.visible .entry alone(.param .u64 to)
+{
+  .reg .b64 %rd<2>;
+  ld.param.u64 %rd0, [to];
+  st.shared.u64 [pool], %rd0;
+  ret;
+}
+)";
+
+std::string why_not(const std::string& body) {
+  const auto parsed = SeparableModule::parse(kHeader + body);
+  return parsed ? "" : parsed.error().message;
+}
+
+TEST(SeparableModule, EveryVariableIsVisibleInWhatIsLoaded) {
+  const auto m = SeparableModule::parse(kModule);
+  ASSERT_TRUE(m) << m.error().message;
+  const std::string text = m->loadable_text();
+  EXPECT_NE(text.find(".visible .global .align 4 .u32 count;"), text.npos);
+  EXPECT_NE(text.find("\n.visible .global .align 8 .b8 table[64];"), text.npos);
+  EXPECT_NE(text.find(".visible .global .align 4 .u32 unused = 7;"), text.npos);
+  EXPECT_NE(text.find("\n.extern .shared"), text.npos);
+  EXPECT_EQ(m->entries(), (std::vector<std::string>{"scan", "alone"}));
+}
+
+TEST(SeparableModule, AKernelsTextHasWhatItReachesAndNoMore) {
+  const auto m = SeparableModule::parse(kModule);
+  ASSERT_TRUE(m) << m.error().message;
+  auto names = m->variables_of("scan");
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (std::vector<std::string>{"count", "table"}));
+  EXPECT_TRUE(m->variables_of("alone").empty());
+
+  const auto scan = m->kernel_text("scan", {{"count", 0x1000}, {"table", 0x7f0000002000}});
+  ASSERT_TRUE(scan) << scan.error().message;
+  EXPECT_EQ(scan->find(".global .align"), scan->npos) << *scan;  // no variable of its own
+  EXPECT_EQ(scan->find("alone"), scan->npos);
+  EXPECT_EQ(scan->find("pool"), scan->npos);
+  EXPECT_NE(scan->find("0x1000;"), scan->npos);
+  EXPECT_NE(scan->find("add.s64 %rd1, %sluice_variable_"), scan->npos) << *scan;
+  const auto again = Module::parse(*scan);
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_TRUE(again->variables().empty());
+  EXPECT_NE(again->find_function("step"), nullptr);
+  const auto rewritten = passes::rewrite_module(*scan);
+  ASSERT_TRUE(rewritten);
+  ASSERT_EQ(rewritten->kernels.size(), 1u);
+  EXPECT_TRUE(rewritten->kernels[0].evictable) << rewritten->kernels[0].reason;
+
+  const auto alone = m->kernel_text("alone", {});
+  ASSERT_TRUE(alone);
+  EXPECT_NE(alone->find(".extern .shared .align 16 .b8 pool[];"), alone->npos);
+  EXPECT_EQ(alone->find("step"), alone->npos);
+}
+
+TEST(SeparableModule, AnAddressThatIsMissingIsAnError) {
+  const auto m = SeparableModule::parse(kModule);
+  ASSERT_TRUE(m);
+  EXPECT_FALSE(m->kernel_text("scan", {{"count", 0x1000}}));
+}
+
+TEST(SeparableModule, WhatBelongsToItsModuleIsRefused) {
+  const char* const entry = ".visible .entry k() { ret; }\n";
+  for (const char* const declared :
+       {".const .align 4 .u32 c = 1;\n", ".extern .global .u32 elsewhere;\n",
+        ".common .global .u32 shared_by_name;\n", ".global .texref t;\n", ".tex .u64 t;\n",
+        ".section .debug_str { .b8 0 }\n"})
+    EXPECT_NE(why_not(std::string(declared) + entry), "") << declared;
+  EXPECT_EQ(why_not(entry), "");
+  EXPECT_EQ(why_not(std::string(entry) + ".file 1 \"a.cu\"\n"), "");
+}
+
+TEST(SeparableModule, UsesWithoutAnotherFormAreRefused) {
+  const auto with = [](const std::string& body) {
+    return why_not(
+        ".global .align 4 .u32 x;\n.global .align 4 .u32 y;\n"
+        ".func f() { ret; }\n.visible .entry k(.param .u64 p) {\n"
+        ".reg .b64 %rd<3>;\n.reg .b32 %r<3>;\n" +
+        body + "ret;\n}\n");
+  };
+  EXPECT_EQ(with("mov.u64 %rd1, x;\nld.global.u32 %r1, [y+4];\ncall f;\n"), "");
+  EXPECT_NE(with("cvta.global.u64 %rd1, x+4;\n"), "");
+  EXPECT_NE(with("mov.u64 %rd1, x+y;\n"), "");
+  EXPECT_NE(with("mov.u64 %rd1, f;\n"), "");
+  EXPECT_NE(with("mov.u64 %rd1, %rd2;\ncall %rd1, (), prototype;\n"), "");
+  EXPECT_NE(with(".shared .u32 x;\n"), "");            // hides the module's
+  EXPECT_NE(with(".global .u32 of_the_body;\n"), "");  // a variable of the module all the same
+}
+
+TEST(SeparableModule, AParameterThatHidesAVariableIsRefused) {
+  EXPECT_NE(why_not(".global .u32 x;\n.visible .entry k(.param .u64 x) {\n.reg .b64 %rd<2>;\n"
+                    "ld.param.u64 %rd1, [x];\nret;\n}\n"),
+            "");
+}
+
+}  // namespace
+}  // namespace sluice::ptx
