@@ -115,21 +115,6 @@ Result<void> SeparableModule::check_functions() const {
   return {};
 }
 
-std::string SeparableModule::loadable_text() const {
-  Edits edits;
-  std::set<uint32_t> seen;  // one statement may declare several
-  for (const Variable& v : module_.variables())
-    if (v.space == Space::kGlobal && v.linkage.empty() && seen.insert(v.range.begin).second)
-      edits.insert(v.range.begin, ".visible ");
-  return edits.apply(module_.text(), {0, static_cast<uint32_t>(module_.text().size())});
-}
-
-bool SeparableModule::machine_code_will_do() const {
-  for (const Variable& v : module_.variables())
-    if (v.space == Space::kGlobal && v.linkage.empty() && !is_text(v)) return false;
-  return true;
-}
-
 std::vector<std::string> SeparableModule::entries() const {
   std::vector<std::string> names;
   for (const Function& f : module_.functions())

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // SeparableModule: a module whose kernels can be taken out of it one by one, each with what it
-// calls, as a text of its own. Its variables stay in the module as it is loaded; the kernel's own
-// text reaches them by their addresses. So a kernel can be assembled again long after its module
-// was loaded, and both see the same variables.
+// calls, as a text of its own. Its variables stay in the module as it is loaded, from PTX or from
+// machine code of the same source; the kernel's own text reaches them by their addresses, which the
+// driver finds by any name (cuModuleGetGlobal: also those without external linkage, on an H200). So
+// a kernel can be assembled again long after its module was loaded, and both see the same
+// variables.
 //
-//   module as loaded (text())            kernel's own text (kernel_text())
-//   .visible .global .u32 count;         .func step ...
+//   the module                           kernel's own text (kernel_text())
+//   .global .u32 count;                  .func step ...
 //   .func step ...                       .entry scan ... mov.b64 %r, 0x7f0000001000; ...
 //   .entry scan ... step, count
 //   .entry sort ...
@@ -35,16 +37,12 @@ class SeparableModule {
   // An error says why its kernels cannot be taken out.
   static Result<SeparableModule> parse(std::string text);
 
-  // What to load: every variable can be found by its name.
-  std::string loadable_text() const;
-  // Machine code of the same source can be loaded instead: every variable that has to be found has
-  // external linkage. Strings of the program's own text need not be; a kernel has copies of them.
-  bool machine_code_will_do() const;
   // Its kernels, in the order of the text.
   std::vector<std::string> entries() const;
   // The variables that `entry` and what it calls name.
   std::vector<std::string> variables_of(std::string_view entry) const;
-  // `entry` with what it calls. `addresses`: of those variables; all of them but strings.
+  // `entry` with what it calls. `addresses`: of those variables; all of them, but strings of the
+  // program's own text, which it can have copies of.
   Result<std::string> kernel_text(std::string_view entry,
                                   const std::unordered_map<std::string, uint64_t>& addresses) const;
 

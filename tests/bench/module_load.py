@@ -3,7 +3,7 @@
 """What a program waits for at its start: loading a module of many kernels, and first launches.
 
 usage: module_load.py [--build DIR] [--device soft|nvidia] [--images DIR] [--kernels 1,20,500]
-                      [--launched N] [--rounds N] [--out FILE.json]
+                      [--ways NAME,..] [--launched N] [--rounds N] [--out FILE.json]
        module_load.py --make DIR       compiles the images with nvcc, which the other way does not need
 
 Each image twice: machine code for sm_90 with PTX beside it, as nvcc makes it, and PTX alone. Side
@@ -27,10 +27,13 @@ KINDS = {"sass": ["-fatbin", "-gencode", "arch=compute_90,code=[sm_90,compute_90
          "ptx": ["-ptx", "-gencode", "arch=compute_75,code=compute_75"]}
 
 
+WAYS = ("native", "native-uncached", "eager", "lazy")
+
+
 def source(kernels):
     """Each kernel has loops, shared memory and arithmetic of its own, about as long as people's."""
     text = ["__device__ unsigned launches;",
-            "__device__ unsigned table[64];"]
+            "static __device__ unsigned table[64];"]
     for k in range(kernels):
         rounds = 3 + k % 5
         text.append(f"""
@@ -93,9 +96,8 @@ class Bench:
         return json.loads(p.stdout)
 
     def run(self):
-        ways = ["eager", "lazy"]
-        if self.args.device == "nvidia":
-            ways = ["native", "native-uncached"] + ways
+        ways = [w for w in WAYS if self.args.device == "nvidia" or not w.startswith("native")]
+        ways = [w for w in ways if w in self.args.ways]
         rows = []
         for n in self.args.kernels:
             for kind in KINDS:
@@ -115,9 +117,11 @@ class Bench:
                     print(f"{n:4} {kind:5} {w:16} load {r['load_ms']:9.2f} find {r['find_ms']:8.2f}"
                           f" first {r['first_launches_ms']:9.2f} second"
                           f" {r['second_launches_ms']:8.2f} ms", flush=True)
-        waits = {w: self.one(w, self.args.images / "k1.sass", 1, "wait")["first_ms"] for w in ways}
-        print("a first launch behind a wait returned after (ms): " +
-              ", ".join(f"{w} {ms:.2f}" for w, ms in waits.items()), flush=True)
+        waits = {}
+        for w in ways:
+            waits[w] = self.one(w, self.args.images / "k1.sass", 1, "wait")["first_ms"]
+            print(f"a first launch behind a wait in its stream returned after {waits[w]:.2f} ms: {w}",
+                  flush=True)
         return {"rows": rows, "launched": self.args.launched, "behind_a_wait_ms": waits}
 
 
@@ -129,6 +133,7 @@ def main():
     p.add_argument("--make", type=pathlib.Path)
     p.add_argument("--kernels", type=lambda s: [int(x) for x in s.split(",")],
                    default=[1, 20, 500])
+    p.add_argument("--ways", type=lambda s: s.split(","), default=WAYS)
     p.add_argument("--launched", type=int, default=10)
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--out", type=pathlib.Path)

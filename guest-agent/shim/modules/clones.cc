@@ -1,7 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "guest-agent/shim/modules/clones.h"
 
+#include <pthread.h>
+#include <signal.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <unordered_map>
 
 #include "abi/wire.h"
@@ -13,8 +22,14 @@
 namespace sluice::guest {
 namespace {
 
+// What of a FunctionInfo is needed, which may go meanwhile.
+struct FunctionName {
+  uint64_t handle, module;
+  std::string name;
+};
+
 // The kernel's own text, with the addresses of its module's variables.
-Result<std::string> text_of(const Entered& e, const FunctionInfo& function,
+Result<std::string> text_of(const Entered& e, const FunctionName& function,
                             const ptx::SeparableModule& module) {
   std::unordered_map<std::string, uint64_t> addresses;
   for (const std::string& name : module.variables_of(function.name)) {
@@ -28,7 +43,7 @@ Result<std::string> text_of(const Entered& e, const FunctionInfo& function,
 }
 
 // Empty: it has clones. Else why not.
-std::string try_to_make(const Entered& e, const FunctionInfo& function,
+std::string try_to_make(const Entered& e, const FunctionName& function,
                         const ptx::SeparableModule& module) {
   auto text = text_of(e, function, module);
   if (!text) return text.error().message;
@@ -57,17 +72,94 @@ std::string try_to_make(const Entered& e, const FunctionInfo& function,
   return "it is not in its module";
 }
 
+// The functions whose clones are asked for, and the thread that makes them. Never destroyed.
+class Maker {
+ public:
+  // A launch's part.
+  void wait_for(const Entered& e, FunctionInfo& function) {
+    std::unique_lock lock(mutex_);
+    if (function.clones.load(std::memory_order_relaxed) == ClonesState::kAbsent) {
+      function.clones = ClonesState::kAsked;
+      asked_.push_back({function.handle, e.context});
+      if (!started_) start(*e.link);
+      work_.notify_one();
+    }
+    const auto settled = [&] {
+      return function.clones.load(std::memory_order_relaxed) != ClonesState::kAsked;
+    };
+    if (made_.wait_for(lock, kPatience, settled)) return;
+    function.clones = ClonesState::kLate;
+    made_.notify_all();
+    log_line("kernel %s: its clones take long, so it is launched without", function.name.c_str());
+  }
+
+ private:
+  struct Asked {
+    uint64_t function, context;
+  };
+  // Longer: a program that writes what its own launch waits for only after cuLaunchKernel has
+  // returned stands still for as long. Shorter: kernels that take long to assemble cannot be
+  // evicted in their first launches.
+  static constexpr std::chrono::seconds kPatience{2};
+
+  void start(WorkerLink& link) {
+    started_ = true;
+    // The program's signals are for the program's threads.
+    sigset_t every, before;
+    sigfillset(&every);
+    pthread_sigmask(SIG_SETMASK, &every, &before);
+    std::thread([this, &link] { run(link); }).detach();
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  void run(WorkerLink& link) {
+    pthread_setname_np(pthread_self(), "sluice-clones");
+    for (;;) {
+      Asked next;
+      {
+        std::unique_lock lock(mutex_);
+        work_.wait(lock, [&] { return !asked_.empty(); });
+        next = asked_.front();
+        asked_.pop_front();
+      }
+      make({&link, next.context, CUDA_SUCCESS}, next.function);
+    }
+  }
+
+  // Without a lock while the worker loads: the program may unload the module meanwhile, and then
+  // the worker knows the function no more.
+  void make(const Entered& e, uint64_t handle) {
+    std::shared_ptr<const ptx::SeparableModule> module;
+    FunctionName function{handle, 0, ""};
+    {
+      std::lock_guard lock(all_modules().mutex);
+      const FunctionInfo* info = state().functions.find(handle);
+      if (info == nullptr) return;
+      function.module = info->module;
+      function.name = info->name;
+      const auto found = all_modules().modules.find(info->module);
+      if (found != all_modules().modules.end()) module = found->second.separable;
+    }
+    const std::string why = module ? try_to_make(e, function, *module) : "its module has gone";
+    if (!why.empty()) log_line("kernel %s: no clones: %s", function.name.c_str(), why.c_str());
+    std::scoped_lock lock(all_modules().mutex, mutex_);
+    if (FunctionInfo* info = state().functions.find(handle)) info->clones = ClonesState::kSettled;
+    made_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable work_, made_;
+  std::deque<Asked> asked_;
+  bool started_ = false;
+};
+
+Maker& maker() {
+  static auto* it = new Maker;
+  return *it;
+}
+
 }  // namespace
 
-void make_clones(const Entered& e, FunctionInfo& function) {
-  std::lock_guard lock(all_modules().mutex);
-  if (function.clones.load(std::memory_order_relaxed) != ClonesState::kAbsent) return;
-  const auto module = all_modules().modules.find(function.module);
-  if (module != all_modules().modules.end() && module->second.separable != nullptr) {
-    const std::string why = try_to_make(e, function, *module->second.separable);
-    if (!why.empty()) log_line("kernel %s: no clones: %s", function.name.c_str(), why.c_str());
-  }
-  function.clones.store(ClonesState::kSettled, std::memory_order_release);
-}
+void wait_for_clones(const Entered& e, FunctionInfo& function) { maker().wait_for(e, function); }
 
 }  // namespace sluice::guest

@@ -3,21 +3,27 @@
 // (SLUICE_JOINED_LAZY_CLONES): the kernel is taken out of its module, rewritten and sent as a
 // module of its own. Its variables stay those of the program's module (kernels/ptx/separate.h).
 //
-// Any thread. The first launch of a kernel waits until they are assembled, like a first launch
-// under CUDA's lazy loading; a kernel whose clones cannot be made runs as its original from then
-// on, which cannot be evicted, and the log says why. One kernel at a time, under
-// all_modules().mutex.
+//   ClonesState  a launch                                  leaves for
+//   kAbsent      asks for them, goes on as in kAsked       kAsked
+//   kAsked       waits for them, for kPatience at most     kSettled, kLate
+//   kLate        is the original, which cannot be evicted  kSettled
+//   kSettled     takes the form that the worker chooses
+//
+// A thread of ours makes them, one kernel after the other; it starts with the first. That a launch
+// waits no longer is because a driver may load a module only when its context has nothing queued,
+// and what is queued may wait for the program. A kernel whose clones cannot be made runs as its
+// original from then on, and the log says why. Any thread may launch.
 #pragma once
 
 #include "guest-agent/shim/state/state.h"
 
 namespace sluice::guest {
 
-void make_clones(const Entered& entered, FunctionInfo& function);
+void wait_for_clones(const Entered& entered, FunctionInfo& function);
 
 inline void settle_clones(const Entered& entered, FunctionInfo& function) {
-  if (function.clones.load(std::memory_order_acquire) == ClonesState::kAbsent)
-    make_clones(entered, function);
+  if (function.clones.load(std::memory_order_acquire) < ClonesState::kLate)
+    wait_for_clones(entered, function);
 }
 
 }  // namespace sluice::guest

@@ -173,9 +173,7 @@ std::shared_ptr<const Text> make_text(ModuleCode code) {
     auto separable = ptx::SeparableModule::parse(text->original);
     if (separable) {
       text->entries = separable->entries();
-      text->original = separable->loadable_text();
-      if (text->managed.empty() && separable->machine_code_will_do())
-        text->machine = std::move(code.machine);
+      text->machine = std::move(code.machine);
       text->separable = std::make_shared<ptx::SeparableModule>(*std::move(separable));
       return text;
     }

@@ -97,9 +97,11 @@ struct EventInfo {
 
 // A kernel of a loaded module: how to pack its parameters, and its attributes.
 // Whether a kernel's clones have to be made before it is launched (modules/clones.h).
-//   kAbsent   the module was loaded without clones, and the kernel was not launched yet
+//   kAbsent   the module was loaded without clones, and nobody asked for them
+//   kAsked    a launch waits for them
+//   kLate     they are still not there, and launches no longer wait
 //   kSettled  the worker has them, or the kernel has none
-enum class ClonesState : uint8_t { kAbsent, kSettled };
+enum class ClonesState : uint8_t { kAbsent, kAsked, kLate, kSettled };
 
 struct FunctionInfo {
   uint64_t handle = 0;

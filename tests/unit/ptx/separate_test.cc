@@ -61,20 +61,10 @@ std::string why_not(const std::string& body) {
   return parsed ? "" : parsed.error().message;
 }
 
-TEST(SeparableModule, EveryVariableIsVisibleInWhatIsLoaded) {
-  const auto m = SeparableModule::parse(kModule);
-  ASSERT_TRUE(m) << m.error().message;
-  const std::string text = m->loadable_text();
-  EXPECT_NE(text.find(".visible .global .align 4 .u32 count;"), text.npos);
-  EXPECT_NE(text.find("\n.visible .global .align 8 .b8 table[64];"), text.npos);
-  EXPECT_NE(text.find(".visible .global .align 4 .u32 unused = 7;"), text.npos);
-  EXPECT_NE(text.find("\n.extern .shared"), text.npos);
-  EXPECT_EQ(m->entries(), (std::vector<std::string>{"scan", "alone"}));
-}
-
 TEST(SeparableModule, AKernelsTextHasWhatItReachesAndNoMore) {
   const auto m = SeparableModule::parse(kModule);
   ASSERT_TRUE(m) << m.error().message;
+  EXPECT_EQ(m->entries(), (std::vector<std::string>{"scan", "alone"}));
   auto names = m->variables_of("scan");
   std::sort(names.begin(), names.end());
   EXPECT_EQ(names, (std::vector<std::string>{"count", "table"}));
@@ -100,6 +90,28 @@ TEST(SeparableModule, AKernelsTextHasWhatItReachesAndNoMore) {
   ASSERT_TRUE(alone);
   EXPECT_NE(alone->find(".extern .shared .align 16 .b8 pool[];"), alone->npos);
   EXPECT_EQ(alone->find("step"), alone->npos);
+}
+
+TEST(SeparableModule, AStringWithoutAnAddressIsCopied) {
+  const auto m = SeparableModule::parse(std::string(kHeader) + R"(
+.global .align 1 .b8 $str[3] = {104, 105, 0};
+.global .align 4 .b8 table[4] = {1, 2, 3, 4};
+.visible .entry k() {
+  .reg .b64 %rd<3>;
+  mov.u64 %rd1, $str;
+  mov.u64 %rd2, table;
+  ret;
+}
+)");
+  ASSERT_TRUE(m) << m.error().message;
+  const auto copied = m->kernel_text("k", {{"table", 0x1000}});
+  ASSERT_TRUE(copied) << copied.error().message;
+  EXPECT_NE(copied->find(".global .align 1 .b8 $str[3] = {104, 105, 0};"), copied->npos);
+  EXPECT_EQ(copied->find("table"), copied->npos);
+  const auto reached = m->kernel_text("k", {{"table", 0x1000}, {"$str", 0x2000}});
+  ASSERT_TRUE(reached);
+  EXPECT_EQ(reached->find("$str"), reached->npos);
+  EXPECT_FALSE(m->kernel_text("k", {{"$str", 0x2000}})) << "a table may be written";
 }
 
 TEST(SeparableModule, AnAddressThatIsMissingIsAnError) {

@@ -119,5 +119,97 @@ TEST_F(WorkerForms, LaunchesInWindowsAreDoneWhetherTimedOrNot) {
   EXPECT_LE(timed, kLaunches / 2);
 }
 
+// ---- clones that come later, in a module of their own ----
+
+class WorkerLaterClones : public WorkerForms {
+ protected:
+  // The original alone as the module, and its clones as another.
+  void load_both(const std::function<void(std::string&)>& edit = {}) {
+    start(WorkerBench::Options{});
+    make_context();
+    const Answer original = load(kPtx);
+    ASSERT_EQ(original.status, CUDA_SUCCESS);
+    module = original.as<uint64_t>();
+    add = function("add", 0);
+    auto rewritten = passes::rewrite_module(std::string(kPtx));
+    ASSERT_TRUE(rewritten.ok());
+    if (edit) edit(rewritten->text);
+    const Answer clones = load(rewritten->text);
+    ASSERT_EQ(clones.status, CUDA_SUCCESS);
+    clones_ = clones.as<uint64_t>();
+  }
+  int32_t give(uint64_t to, uint64_t from, uint32_t flags = SLUICE_FUNCTION_EVICTABLE) {
+    const sluice_function_clones c{to, from, flags, 0};
+    return b->wait(b->post(SLUICE_CALL_FUNCTION_CLONES, c, context)).status;
+  }
+  int32_t unload(uint64_t which) {
+    return generic(kOpcode_cuModuleUnload, {raw(which)}, context).status;
+  }
+  uint64_t clones_ = 0;
+};
+
+TEST_F(WorkerLaterClones, LaunchesTakeThemFromThenOn) {
+  load_both([](std::string& text) {
+    for (const char* clone : {"add" SLUICE_CLONE_SUFFIX "(", "add" SLUICE_ONE_TASK_SUFFIX "(",
+                              "add" SLUICE_WINDOW_SUFFIX "("}) {
+      const size_t at = text.find('{', text.find(clone));
+      ASSERT_NE(at, text.npos) << clone;
+      text.insert(at + 1, "\n\ttrap;");
+    }
+  });
+  const uint32_t kN = 64 * kGrid;
+  const uint64_t d = alloc(kN * 4).as<uint64_t>();
+  launch(kGrid, 64, d, kN, 1);
+  EXPECT_EQ(sync().status, CUDA_SUCCESS) << "the original";
+  ASSERT_EQ(give(add, clones_), CUDA_SUCCESS);
+  launch(kGrid, 64, d, kN, 1);
+  EXPECT_EQ(sync().status, CUDA_ERROR_LAUNCH_FAILED) << "a clone";
+}
+
+TEST_F(WorkerLaterClones, TheirModuleIsThenAPartOfTheOther) {
+  load_both();
+  ASSERT_EQ(give(add, clones_), CUDA_SUCCESS);
+  EXPECT_EQ(unload(clones_), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(give(add, clones_), CUDA_ERROR_INVALID_HANDLE);
+  const uint32_t kN = 64 * kGrid;
+  const uint64_t d = alloc(kN * 4).as<uint64_t>();
+  launch(kGrid, 64, d, kN, 1);
+  EXPECT_EQ(sync().status, CUDA_SUCCESS);
+  EXPECT_EQ(unload(module), CUDA_SUCCESS);
+  // What both were charged is free again: modules go in and out as often as one likes.
+  for (int i = 0; i < 3; ++i) {
+    const Answer again = load(kPtx);
+    ASSERT_EQ(again.status, CUDA_SUCCESS);
+    EXPECT_EQ(unload(again.as<uint64_t>()), CUDA_SUCCESS);
+  }
+}
+
+TEST_F(WorkerLaterClones, WhatIsNoKernelsClonesIsRefused) {
+  load_both();
+  EXPECT_EQ(give(add + 1, clones_), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(give(add, clones_ + 1), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(give(clones_, add), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(give(add, module), CUDA_ERROR_INVALID_VALUE) << "its own module";
+  EXPECT_EQ(give(add, clones_, 0), CUDA_ERROR_INVALID_VALUE) << "not evictable";
+  const Answer none = load(kPtx);
+  ASSERT_EQ(none.status, CUDA_SUCCESS);
+  EXPECT_EQ(give(add, none.as<uint64_t>()), CUDA_ERROR_NOT_FOUND) << "a module without clones";
+  EXPECT_EQ(unload(none.as<uint64_t>()), CUDA_SUCCESS) << "is still a module";
+  ASSERT_EQ(give(add, clones_), CUDA_SUCCESS);
+  const Answer more = load(passes::rewrite_module(std::string(kPtx))->text);
+  ASSERT_EQ(more.status, CUDA_SUCCESS);
+  EXPECT_EQ(give(add, more.as<uint64_t>()), CUDA_ERROR_INVALID_VALUE) << "it has some";
+}
+
+// The driver reads as many bytes for each parameter as the clone says.
+TEST_F(WorkerLaterClones, ClonesWithOtherParametersAreNotTaken) {
+  load_both([](std::string& text) {
+    for (size_t at;
+         (at = text.find("[" + std::to_string(SLUICE_PREEMPT_PARAMS_BYTES) + "]")) != text.npos;)
+      text.replace(at, text.find(']', at) - at + 1, "[4096]");
+  });
+  EXPECT_EQ(give(add, clones_), CUDA_ERROR_NOT_FOUND);
+}
+
 }  // namespace
 }  // namespace sluice::test
