@@ -6,6 +6,7 @@
 #include "abi/cuda_graph.h"
 #include "guest-agent/graphs/capture.h"
 #include "guest-agent/shim/calls/stream_attributes.h"
+#include "guest-agent/shim/modules/clones.h"
 #include "guest-agent/shim/state/api.h"
 
 using namespace sluice::guest;
@@ -64,6 +65,7 @@ CUresult stream_value(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsig
   body.value = value;
   body.flags = flags;
   body.is_wait = wait ? 1 : 0;
+  if (wait) streams_wait_for_the_program();
   return e.link->post(SLUICE_CALL_STREAM_VALUE, e.context, body);
 }
 

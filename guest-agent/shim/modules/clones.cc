@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -87,11 +88,12 @@ class Maker {
     const auto settled = [&] {
       return function.clones.load(std::memory_order_relaxed) != ClonesState::kAsked;
     };
-    if (made_.wait_for(lock, kPatience, settled)) return;
+    if (made_.wait_for(lock, patient_ ? kPatience : kPatience.zero(), settled)) return;
     function.clones = ClonesState::kLate;
     made_.notify_all();
-    log_line("kernel %s: its clones take long, so it is launched without", function.name.c_str());
+    log_line("kernel %s: launched before its clones are there", function.name.c_str());
   }
+  void lose_patience() { patient_ = false; }
 
  private:
   struct Asked {
@@ -147,6 +149,7 @@ class Maker {
     made_.notify_all();
   }
 
+  std::atomic<bool> patient_{true};
   std::mutex mutex_;
   std::condition_variable work_, made_;
   std::deque<Asked> asked_;
@@ -161,5 +164,6 @@ Maker& maker() {
 }  // namespace
 
 void wait_for_clones(const Entered& e, FunctionInfo& function) { maker().wait_for(e, function); }
+void streams_wait_for_the_program() { maker().lose_patience(); }
 
 }  // namespace sluice::guest

@@ -5,14 +5,15 @@
 //
 //   ClonesState  a launch                                  leaves for
 //   kAbsent      asks for them, goes on as in kAsked       kAsked
-//   kAsked       waits for them, for kPatience at most     kSettled, kLate
+//   kAsked       waits for them, for kPatience at most,    kSettled, kLate
+//                or not at all: streams_wait_for_the_program()
 //   kLate        is the original, which cannot be evicted  kSettled
 //   kSettled     takes the form that the worker chooses
 //
 // A thread of ours makes them, one kernel after the other; it starts with the first. That a launch
-// waits no longer is because a driver may load a module only when its context has nothing queued,
-// and what is queued may wait for the program. A kernel whose clones cannot be made runs as its
-// original from then on, and the log says why. Any thread may launch.
+// waits no longer is because NVIDIA's driver loads a module only when its context has nothing
+// queued (seen on an H200), and what is queued may wait for the program. A kernel whose clones
+// cannot be made runs as its original from then on, and the log says why. Any thread may launch.
 #pragma once
 
 #include "guest-agent/shim/state/state.h"
@@ -20,6 +21,8 @@
 namespace sluice::guest {
 
 void wait_for_clones(const Entered& entered, FunctionInfo& function);
+// The program queues what it ends itself later (cuStreamWaitValue32).
+void streams_wait_for_the_program();
 
 inline void settle_clones(const Entered& entered, FunctionInfo& function) {
   if (function.clones.load(std::memory_order_acquire) < ClonesState::kLate)
