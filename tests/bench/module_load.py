@@ -4,11 +4,11 @@
 
 usage: module_load.py [--build DIR] [--device soft|nvidia] [--images DIR] [--kernels 1,20,500]
                       [--ways NAME,..] [--launched N] [--rounds N] [--out FILE.json]
-       module_load.py --make DIR       compiles the images with nvcc, which the other way does not need
+       module_load.py --make DIR [--kernels 1,20,500]     compiles the images, with nvcc
 
 Each image twice: machine code for sm_90 with PTX beside it, as nvcc makes it, and PTX alone. Side
 by side in each round: the driver alone (NVIDIA GPUs only), with its cache of compiled PTX and
-without, and Sluice with `clones = "eager"` and "lazy". Median of the rounds, and over native.
+without, and Sluice with `clones = "eager"` and "lazy". Medians of the rounds.
 """
 import argparse
 import json

@@ -6,8 +6,8 @@
 // Whether a clone loses a place is known only when the driver has compiled it. So a module is
 // loaded once, inspected, and, if a clone loses, loaded again with a copy of that clone added under
 // another name and with `.maxnreg`; nobody has a handle into the first, and the caller unloads it.
-// All forms are in one module, so that its variables exist once. Which form a launch takes depends on
-// its block size: both stay.
+// All forms are in one module, so that its variables exist once. Which form a launch takes depends
+// on its block size: both stay.
 //
 // Functions of the driver table handed in, whose context must be current; any thread. Holds
 // nothing. The text is a guest's: whatever it contains, the worst that comes of it is the first
