@@ -120,8 +120,8 @@ class Bench:
         waits = {}
         for w in ways:
             waits[w] = self.one(w, self.args.images / "k1.sass", 1, "wait")["first_ms"]
-            print(f"a first launch behind a wait in its stream returned after {waits[w]:.2f} ms: {w}",
-                  flush=True)
+            print(f"a first launch behind a wait in its stream returned after "
+                  f"{waits[w]:.2f} ms: {w}", flush=True)
         return {"rows": rows, "launched": self.args.launched, "behind_a_wait_ms": waits}
 
 
