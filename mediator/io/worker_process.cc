@@ -93,9 +93,9 @@ void WorkerProcess::on_spawned(pid_t pid, Fd pidfd) {
       !sent)
     kill();
   spec_.soft_gpu.reset();
-  socket_watch_ =
-      FdWatch(io_, socket_.get(), Pace{limits::kWorkerWakesPerSecond, limits::kWorkerWakeBurst},
-              [this] { on_socket(false); });
+  socket_watch_ = FdWatch(
+      io_, socket_.get(), Pace{limits::kWorkerWakesPerSecond, limits::kWorkerWakeBurst},
+      [this] { on_socket(false); }, std::move(spec_.messages));
 }
 
 void WorkerProcess::on_spawn_failed(const Error& error) {
