@@ -78,6 +78,10 @@ inline constexpr size_t kWorkerLineBytes = 400;
 // core otherwise. At the end of a worker, no more once so many lines were dropped.
 inline constexpr double kWorkerOutputsPerSecond = 100, kWorkerOutputBurst = 100;
 inline constexpr uint64_t kWorkerLastDropped = 1000;
+// Host memory of one worker beside what vgpu.host_memory and its region allow: the driver, its
+// contexts and its compiler. Less: an honest worker is ended by its cgroup's limit. More: one that
+// was taken over has more of the host before it is.
+inline constexpr uint64_t kWorkerOwnBytes = 4ull << 30;
 // Pids of workers, gone ones too, that no socket of ours serves where they have no uid of their
 // own. At least all that can run at once; more, and a new process with an old number is turned away
 // for longer.
