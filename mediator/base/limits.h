@@ -78,6 +78,10 @@ inline constexpr size_t kWorkerLineBytes = 400;
 // core otherwise. At the end of a worker, no more once so many lines were dropped.
 inline constexpr double kWorkerOutputsPerSecond = 100, kWorkerOutputBurst = 100;
 inline constexpr uint64_t kWorkerLastDropped = 1000;
+// Host memory of one worker beside what vgpu.host_memory and its region allow: the driver, its
+// contexts and its compiler. Less: an honest worker is ended by its cgroup's limit. More: one that
+// was taken over has more of the host before it is.
+inline constexpr uint64_t kWorkerOwnBytes = 4ull << 30;
 // Pids of workers, gone ones too, that no socket of ours serves where they have no uid of their
 // own. At least all that can run at once; more, and a new process with an old number is turned away
 // for longer.
@@ -101,6 +105,11 @@ inline constexpr uint64_t kPeerWorkLateMs = 2000;
 inline constexpr double kAgentBellsPerSecond = 1000, kAgentBellBurst = 200;
 inline constexpr double kWorkerWakesPerSecond = 1000, kWorkerWakeBurst = 500;
 inline constexpr double kRingsPerSecond = 10000, kRingBurst = 2000;
+// All workers of one vGPU together: their messages, and their rings. Its sessions' own paces add up
+// to 64 times the above, several cores. Higher: one vGPU takes more of sluiced's core (some 20 % by
+// either). Lower: honest programs of a vGPU with many sessions are heard later.
+inline constexpr double kVgpuMessageWakesPerSecond = 2000, kVgpuMessageWakeBurst = 1000;
+inline constexpr double kVgpuRingsPerSecond = 20000, kVgpuRingBurst = 4000;
 inline constexpr double kIdleWakesPerSecond = 20, kIdleWakeBurst = 10;
 // New agents of one vGPU: each ends the sessions of the one before.
 inline constexpr uint64_t kAgentStartMs = 100;

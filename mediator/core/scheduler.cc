@@ -177,7 +177,7 @@ std::optional<SessionId> Scheduler::add_session(uint64_t now_ns, VgpuId v, Actio
   if (!m.vgpu(v)) return std::nullopt;
   const auto s = m.new_session(v);
   if (!s) return std::nullopt;
-  if (m.strategy->opens_new_session(v))
+  if (m.strategy->gates_open(v) && m.crowd.has_room(v))
     m.grant_session(*s, out);
   else
     m.set_grant(out, *s, SLUICE_GRANT_CONTENDED);

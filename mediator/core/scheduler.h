@@ -49,10 +49,13 @@ struct SchedulerConfig {
   // kernels or coarse tasks lose their session; longer: a runaway kernel stops everybody for so
   // long.
   uint64_t evict_end_ns = 2'000'000'000;
-  // Where one vGPU has the whole GPU and another one is backlogged: so many of its sessions may
-  // launch at once. More: each may have a fault under way when the vGPU is barred for one. Fewer:
-  // the GPU idles between short launches of one vGPU's programs.
+  // So many sessions of a vGPU may launch at once while another vGPU is backlogged
+  // (sharing/crowd.h). More: each may have a fault under way when the vGPU is barred for one.
+  // Fewer: the GPU idles between short launches of one vGPU's programs.
   uint32_t sessions_at_once = 4;
+  // Where a vGPU's hold may last: those give way to the next ones after so long. Shorter: each
+  // round costs evictions; longer: a program beyond the first four waits longer.
+  uint64_t session_turn_ns = 20'000'000;
   // Turns are priorities of the GPU's streams (sharing/turns.h). Contexts must run side by side.
   bool turns_by_priority = false;
   // There: a vGPU whose turn was taken may go on below the next one for so long before its gates

@@ -75,7 +75,7 @@ struct Header {
   uint64_t id = 0;    // of a worker, chosen by sluiced, never used twice. Hello: workers ended that
                       // an earlier sluiced had left
   int64_t pid = 0;    // Spawned: as the spawner sees it. Launched: the spawner
-  uint32_t flag = 0;  // Setup: Flags. Exited: 1 it died of a signal
+  uint32_t flag = 0;  // Setup: Flags. Spawn: MiB of its region. Exited: 1 it died of a signal
   uint32_t version = kVersion;
 };
 static_assert(sizeof(Header) == 32);
@@ -86,8 +86,9 @@ enum Flags : uint32_t { kNvidia = 1 };
 // why.
 //   Setup  runtime=DIR worker=PATH library=PATH uids=FIRST-LAST see=PATH... env=NAME=VALUE...
 //   mps=DIR
-//          kernel-log=PATH
-//   Hello  missing=WALL: why... no-kernel-log=why    or, with a code, error=why
+//          kernel-log=PATH memory=BYTES, of one worker, its region apart; none: no limit
+//   Hello  missing=WALL: why... no-limit=CONTROLLER: why... no-kernel-log=why    or, with a code,
+//          error=why
 struct Packet {
   Header header;
   std::vector<std::string> lines;

@@ -264,6 +264,8 @@ Result<void> Daemon::start_spawner(bool nvidia, const std::vector<std::string>& 
   // The software GPU records faults itself; a log that is named is read all the same.
   if (nvidia || config_.kernel_log != Config().kernel_log) spec.kernel_log = config_.kernel_log;
   if (nvidia) spec.mps = value_of(environment, kMpsPipes);
+  spec.worker_memory_bytes = config_.host_memory_bytes + limits::kWorkerOwnBytes +
+                             (nvidia ? 0 : config_.soft_memory_bytes);
   auto spawner = io::Spawner::start(io_, std::move(spec));
   if (!spawner) return Error(spawner.error()).with_context("spawner");
   spawner_ = std::move(*spawner);
@@ -275,6 +277,8 @@ Result<void> Daemon::start_spawner(bool nvidia, const std::vector<std::string>& 
                  spawner_->no_kernel_log());
   for (const std::string& m : spawner_->missing())
     log::warning("workers run without a wall: {}", m);
+  for (const std::string& m : spawner_->missing_limits())
+    log::warning("workers run without a limit: {}", m);
   if (config_.require_walls && !spawner_->missing().empty())
     return Error{EPERM,
                  "workers.require is set and this host does not allow all walls around workers"};

@@ -5,6 +5,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <optional>
 
 #include "mediator/base/clock.h"
 #include "mediator/io/loop_meter.h"
@@ -13,23 +14,36 @@ namespace sluice::io {
 
 namespace asio = boost::asio;
 
-struct FdWatch::State : std::enable_shared_from_this<State> {
-  State(asio::io_context& io, int fd, const Pace& p, Callback cb)
-      : descriptor(io, fd), on_readable(std::move(cb)), pace(p), credit(p.burst), rest(io) {}
+WakeBudget::WakeBudget(const Pace& pace) : pace_(pace), credit_(pace.burst) {}
 
-  // Whether the peer may wake us again now.
-  bool take() {
-    if (pace.per_second == 0) return true;
-    const uint64_t now = monotonic_ns();
-    credit =
-        std::min(pace.burst, credit + pace.per_second * 1e-9 * static_cast<double>(now - at_ns));
-    at_ns = now;
-    credit -= 1;
-    return credit >= 0;
+uint64_t WakeBudget::take(uint64_t now_ns) {
+  if (at_ns_ != 0) {
+    const double earned = pace_.per_second * 1e-9 * static_cast<double>(now_ns - at_ns_);
+    credit_ = std::min(pace_.burst, credit_ + earned);
   }
-  void wait_later() {
-    rest.expires_after(
-        std::chrono::nanoseconds(static_cast<int64_t>(1e9 * -credit / pace.per_second)));
+  at_ns_ = now_ns;
+  credit_ -= 1;
+  return credit_ >= 0 ? 0 : static_cast<uint64_t>(1e9 * -credit_ / pace_.per_second);
+}
+
+struct FdWatch::State : std::enable_shared_from_this<State> {
+  State(asio::io_context& io, int fd, std::optional<WakeBudget> own,
+        std::shared_ptr<WakeBudget> shared, Callback cb)
+      : descriptor(io, fd),
+        on_readable(std::move(cb)),
+        own_budget(own),
+        shared_budget(std::move(shared)),
+        rest(io) {}
+
+  // For how long the peer may not wake us again.
+  uint64_t rest_ns() {
+    if (!own_budget) return 0;
+    const uint64_t now = monotonic_ns();
+    const uint64_t own_ns = own_budget->take(now);
+    return std::max(own_ns, shared_budget ? shared_budget->take(now) : 0);
+  }
+  void wait_later(uint64_t ns) {
+    rest.expires_after(std::chrono::nanoseconds(ns));
     rest.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
       if (!error && !self->stopped) self->wait();
     });
@@ -44,10 +58,10 @@ struct FdWatch::State : std::enable_shared_from_this<State> {
                               self->on_readable();
                             }
                             if (self->stopped) return;
-                            if (self->take())
-                              self->wait();
+                            if (const uint64_t ns = self->rest_ns())
+                              self->wait_later(ns);
                             else
-                              self->wait_later();
+                              self->wait();
                           });
   }
   void stop() {
@@ -60,17 +74,20 @@ struct FdWatch::State : std::enable_shared_from_this<State> {
   asio::posix::stream_descriptor descriptor;
   Callback on_readable;
   bool stopped = false;
-  Pace pace;  // per_second 0: as often as it likes
-  double credit;
-  uint64_t at_ns = monotonic_ns();
+  std::optional<WakeBudget> own_budget;  // nothing: as often as it likes
+  std::shared_ptr<WakeBudget> shared_budget;
   asio::steady_timer rest;
 };
 
 FdWatch::FdWatch(asio::io_context& io, int fd, Callback on_readable)
-    : FdWatch(io, fd, Pace{0, 0}, std::move(on_readable)) {}
+    : state_(std::make_shared<State>(io, fd, std::nullopt, nullptr, std::move(on_readable))) {
+  state_->wait();
+}
 
-FdWatch::FdWatch(asio::io_context& io, int fd, const Pace& pace, Callback on_readable)
-    : state_(std::make_shared<State>(io, fd, pace, std::move(on_readable))) {
+FdWatch::FdWatch(asio::io_context& io, int fd, const Pace& pace, Callback on_readable,
+                 std::shared_ptr<WakeBudget> shared)
+    : state_(std::make_shared<State>(io, fd, WakeBudget(pace), std::move(shared),
+                                     std::move(on_readable))) {
   state_->wait();
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // FdWatch and Timer: the two things that wake sluiced's one thread. Thin over Boost.Asio, with the
 // property that makes owners simple: after the object is destroyed its callback is never called,
-// and a callback may destroy the object that called it.
+// and a callback may destroy the object that called it. WakeBudget bounds how often hostile peers
+// wake it: each descriptor by a budget of its own, those of one vGPU by a common one as well.
 //
 // Used from the io_context's thread only. Neither owns the descriptor.
 #pragma once
@@ -24,6 +25,20 @@ struct Pace {
   double burst;
 };
 
+// What one or several watches have left of a pace. Who overdraws it rests until it is paid back, so
+// watches that share one get about equal parts.
+class WakeBudget {
+ public:
+  explicit WakeBudget(const Pace& pace);
+  // Takes one wake-up. For how long the taker has to rest; 0: not at all.
+  uint64_t take(uint64_t now_ns);
+
+ private:
+  Pace pace_;
+  double credit_;
+  uint64_t at_ns_ = 0;  // of credit_; 0: nothing was taken yet
+};
+
 class FdWatch {
  public:
   using Callback = std::function<void()>;
@@ -33,7 +48,9 @@ class FdWatch {
   // may leave something for the next turn. `fd` must be of a kind that epoll takes and must stay
   // open as long as this object.
   FdWatch(boost::asio::io_context& io, int fd, Callback on_readable);
-  FdWatch(boost::asio::io_context& io, int fd, const Pace& pace, Callback on_readable);
+  // `shared`: a budget that others draw on, too. Null: there is none.
+  FdWatch(boost::asio::io_context& io, int fd, const Pace& pace, Callback on_readable,
+          std::shared_ptr<WakeBudget> shared = nullptr);
   FdWatch(FdWatch&&) noexcept = default;
   FdWatch& operator=(FdWatch&&) noexcept;
   ~FdWatch();

@@ -100,6 +100,7 @@ Result<void> Spawner::start_keeper() {
   for (const std::string& e : spec_.environment) setup.add("env", e);
   if (!spec_.mps.empty()) setup.add("mps", spec_.mps);
   if (!spec_.kernel_log.empty()) setup.add("kernel-log", spec_.kernel_log);
+  if (spec_.worker_memory_bytes) setup.add("memory", std::to_string(spec_.worker_memory_bytes));
   const std::string bytes = spawner_protocol::encode(setup);
   if (bytes.size() > spawner_protocol::kMaxBytes)
     return Error{E2BIG, "the environment of workers is too large"};
@@ -193,6 +194,7 @@ Result<void> Spawner::on_hello(const Packet& packet) {
   if (packet.header.code != 0) return Error{packet.header.code, packet.one("error")};
   said_hello_ = true;
   missing_ = packet.all("missing");
+  missing_limits_ = packet.all("no-limit");
   ended_ = packet.header.id;
   no_kernel_log_ = packet.one("no-kernel-log");
   return {};
@@ -228,12 +230,13 @@ bool Spawner::is_worker(pid_t pid) const {
   return std::find(pids_.begin(), pids_.end(), pid) != pids_.end();
 }
 
-uint64_t Spawner::spawn(Client& client, Fd control, Fd output) {
+uint64_t Spawner::spawn(Client& client, uint64_t region_bytes, Fd control, Fd output) {
   const uint64_t id = next_id_++;
   clients_[id] = &client;
   Packet p;
   p.header.type = Type::kSpawn;
   p.header.id = id;
+  p.header.flag = static_cast<uint32_t>(region_bytes >> 20);
   std::vector<Fd> fds;
   fds.push_back(std::move(control));
   fds.push_back(std::move(output));

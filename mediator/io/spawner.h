@@ -35,6 +35,7 @@ struct SpawnerSpec {
   std::string kernel_log;  // for faults of workers; empty: not read
   bool nvidia = false;
   std::string uids;
+  uint64_t worker_memory_bytes = 0;  // of one worker, its region apart; 0: no limit
   uint32_t hello_ms =
       60000;  // how long it may take to begin: it may have to end workers of an earlier one
 };
@@ -67,7 +68,7 @@ class Spawner {
   }
 
   // Returns the worker's id. `client` outlives it, or forgets it.
-  uint64_t spawn(Client& client, Fd control, Fd output);
+  uint64_t spawn(Client& client, uint64_t region_bytes, Fd control, Fd output);
   void kill(uint64_t id);
   // The client hears no more of it. It is killed.
   void forget(uint64_t id);
@@ -75,6 +76,8 @@ class Spawner {
   // "user: no CAP_SETUID...": the walls that this host does not allow.
   const std::vector<std::string>& missing() const { return missing_; }
   bool lacks(spawner_protocol::Wall wall) const;
+  // "memory: not delegated...": what a worker's cgroup does not limit.
+  const std::vector<std::string>& missing_limits() const { return missing_limits_; }
   // Whether faults of workers are seen in the kernel's log; if not, why.
   bool sees_xids() const { return no_kernel_log_.empty(); }
   const std::string& no_kernel_log() const { return no_kernel_log_; }
@@ -121,7 +124,7 @@ class Spawner {
   std::map<uint64_t, Client*> clients_;
   std::deque<pid_t> pids_;  // the last of all workers that there were
   uint64_t next_id_ = 1;
-  std::vector<std::string> missing_;
+  std::vector<std::string> missing_, missing_limits_;
   std::string no_kernel_log_ = "not asked for";
   uint64_t ended_ = 0;
 };

@@ -63,7 +63,7 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::spawn(boost::asio::io_cont
   if (!output) return output.error();
   w->socket_ = std::move(ours);
   w->spec_ = std::move(spec);
-  w->id_ = spawner.spawn(*w, std::move(theirs), std::move(*output));
+  w->id_ = spawner.spawn(*w, w->spec_.start.region_bytes, std::move(theirs), std::move(*output));
   return w;
 }
 
@@ -93,9 +93,9 @@ void WorkerProcess::on_spawned(pid_t pid, Fd pidfd) {
       !sent)
     kill();
   spec_.soft_gpu.reset();
-  socket_watch_ =
-      FdWatch(io_, socket_.get(), Pace{limits::kWorkerWakesPerSecond, limits::kWorkerWakeBurst},
-              [this] { on_socket(false); });
+  socket_watch_ = FdWatch(
+      io_, socket_.get(), Pace{limits::kWorkerWakesPerSecond, limits::kWorkerWakeBurst},
+      [this] { on_socket(false); }, std::move(spec_.messages));
 }
 
 void WorkerProcess::on_spawn_failed(const Error& error) {

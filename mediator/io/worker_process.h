@@ -30,7 +30,8 @@ namespace sluice::io {
 struct WorkerSpec {
   worker_protocol::Start start;
   std::vector<int> fds;  // in the order of StartFd; borrowed for as long as the WorkerProcess lives
-  std::shared_ptr<PeerThread> peers;  // closes our ends of its sockets
+  std::shared_ptr<PeerThread> peers;     // closes our ends of its sockets
+  std::shared_ptr<WakeBudget> messages;  // of all workers of its vGPU; null: only its own pace
   Fd soft_gpu;  // the last of them, if there is one. Closed here once the worker has it: it is
                 // known to live by the locks of this open file
 };

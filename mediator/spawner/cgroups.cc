@@ -17,6 +17,7 @@ namespace sluice::spawner {
 namespace {
 
 constexpr char kPrefix[] = "sluice-workers.";
+constexpr const char* kControllerNames[] = {"memory", "pids", "cpu"};
 
 // Where the cgroup2 file system is mounted, and from which of its folders.
 bool find_cgroup2(std::string& mount, std::string& root) {
@@ -39,9 +40,28 @@ std::string own_cgroup() {
   return "/";
 }
 
-bool write_one(int folder, const std::string& file) {
+bool write_text(int folder, const std::string& file, const std::string& text) {
   Fd fd(::openat(folder, file.c_str(), O_WRONLY | O_CLOEXEC));
-  return fd && ::write(fd.get(), "1", 1) == 1;
+  return fd && ::write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+}
+
+bool write_one(int folder, const std::string& file) { return write_text(folder, file, "1"); }
+
+bool has_word(const std::string& path, const std::string& word) {
+  std::ifstream file(path);
+  for (std::string w; file >> w;)
+    if (w == word) return true;
+  return false;
+}
+
+// Hands one controller on to the folders in `folder`. "" or why not.
+std::string hand_on(const std::string& folder, const std::string& controller) {
+  if (!has_word(folder + "/cgroup.controllers", controller)) return "not delegated to " + folder;
+  if (has_word(folder + "/cgroup.subtree_control", controller)) return "";
+  Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd && write_text(fd.get(), "cgroup.subtree_control", "+" + controller)) return "";
+  if (errno == EBUSY) return folder + " has processes of its own (DelegateSubgroup)";
+  return Error::from_errno("write " + folder + "/cgroup.subtree_control").message;
 }
 
 std::vector<std::string> folders_in(int folder) {
@@ -87,22 +107,62 @@ Result<Cgroups> Cgroups::open(const std::string& tag) {
   // In a container the mount may show a part of the tree only.
   if (root != "/" && own.compare(0, root.size(), root) == 0) own.erase(0, root.size());
   if (own.empty() || own[0] != '/' || own.find("/..") != std::string::npos) own = "/";
+  // sluiced stands in a folder beside its workers'.
+  const std::string host = std::string("/") + kHostFolder;
+  if (own.size() >= host.size() && own.compare(own.size() - host.size(), host.size(), host) == 0)
+    own.erase(own.size() - host.size());
+  return open_in(mount + (own == "/" ? "" : own), tag);
+}
+
+Result<Cgroups> Cgroups::open_in(const std::string& parent, const std::string& tag) {
   Cgroups c;
-  c.path_ = mount + (own == "/" ? "" : own) + "/" + kPrefix + tag;
+  c.path_ = parent + "/" + kPrefix + tag;
   if (::mkdir(c.path_.c_str(), 0755) != 0 && errno != EEXIST)
     return Error::from_errno("mkdir " + c.path_);
   c.folder_.reset(::open(c.path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!c.folder_) return Error::from_errno("open " + c.path_);
   if (::faccessat(c.folder_.get(), "cgroup.kill", W_OK, AT_EACCESS) != 0)
     return Error::from_errno("write " + c.path_ + "/cgroup.kill");
+  c.hand_on_controllers(parent);
   return c;
 }
 
-Result<Fd> Cgroups::make(const std::string& name) {
+void Cgroups::hand_on_controllers(const std::string& parent) {
+  for (int i = 0; i < kControllers; ++i) {
+    std::string why = hand_on(parent, kControllerNames[i]);
+    if (why.empty()) why = hand_on(path_, kControllerNames[i]);
+    has_[i] = why.empty();
+    if (!has_[i]) missing_limits_.push_back(std::string(kControllerNames[i]) + ": " + why);
+  }
+}
+
+Result<void> Cgroups::set_limits(int folder, const CgroupLimits& l) const {
+  const auto set = [&](const char* file, uint64_t value) -> Result<void> {
+    if (write_text(folder, file, std::to_string(value))) return {};
+    return Error::from_errno(std::string("write ") + file);
+  };
+  if (has_[kMemory] && l.memory_bytes) {
+    if (auto r = set("memory.max", l.memory_bytes); !r) return r;
+    // Not there without swap accounting. With it, what is above the limit would go to swap.
+    write_text(folder, "memory.swap.max", "0");
+    write_one(folder, "memory.oom.group");
+  }
+  if (has_[kPids] && l.threads)
+    if (auto r = set("pids.max", l.threads); !r) return r;
+  if (has_[kCpu]) return set("cpu.weight", limits::kCpuWeight);
+  return {};
+}
+
+Result<Fd> Cgroups::make(const std::string& name, const CgroupLimits& limits) {
   if (::mkdirat(folder_.get(), name.c_str(), 0755) != 0 && errno != EEXIST)
     return Error::from_errno("mkdir " + path_ + "/" + name);
   Fd fd(::openat(folder_.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) return Error::from_errno("open " + path_ + "/" + name);
+  if (auto set = set_limits(fd.get(), limits); !set) {
+    fd.reset();
+    remove(name);
+    return set.error();
+  }
   return fd;
 }
 

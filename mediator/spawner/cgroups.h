@@ -2,11 +2,22 @@
 // Cgroups: one cgroup v2 folder for all workers of this runtime directory, and one in it per
 // worker. A cgroup ends as a whole, whatever the processes in it have made of themselves.
 //
+// Limits: what a worker may take at most is enforced by the controllers memory, pids and cpu, where
+// the host delegates them to the folder above. A folder that has processes of its own cannot hand
+// on memory, so sluiced stands in a folder beside the workers' (kHostFolder, DelegateSubgroup= of
+// its unit). A controller that is missing leaves its limit out, and `missing_limits` says why.
+//
+//   sluiced.service/          controllers are handed on from here
+//     sluice-host/            sluiced, keeper, spawner
+//     sluice-workers.TAG/     and from here
+//       w0/ w1/ ...           memory.max, pids.max, cpu.weight
+//
 // Owned by the spawner, one thread. Needs no controller. Without a cgroup2 mount that can be
 // written there is none of it, and `open` says why. Works on open folders, so it goes on after a
 // change of root.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,15 +26,28 @@
 
 namespace sluice::spawner {
 
+inline constexpr char kHostFolder[] = "sluice-host";
+
+// What the processes of one worker may take; 0: no limit.
+struct CgroupLimits {
+  uint64_t memory_bytes = 0;
+  uint64_t threads = 0;
+};
+
 class Cgroups {
  public:
   // In the spawner's own cgroup; `tag` tells the folders of several sluiced apart. What an earlier
   // one left there is there still: see `end_all`.
   static Result<Cgroups> open(const std::string& tag);
 
+  // The same in this folder, for tests.
+  static Result<Cgroups> open_in(const std::string& parent, const std::string& tag);
+
   const std::string& path() const { return path_; }
-  // A new one, as a descriptor for CLONE_INTO_CGROUP.
-  Result<Fd> make(const std::string& name);
+  // "memory: why", one for each controller that the workers' cgroups do not have.
+  const std::vector<std::string>& missing_limits() const { return missing_limits_; }
+  // A new one, as a descriptor for CLONE_INTO_CGROUP. A limit that cannot be set is an error.
+  Result<Fd> make(const std::string& name, const CgroupLimits& limits = {});
   void kill(const std::string& name);
   // Removes an empty one; false: something in it is still dying.
   bool remove(const std::string& name);
@@ -31,6 +55,12 @@ class Cgroups {
   size_t end_all();
 
  private:
+  enum Controller { kMemory, kPids, kCpu, kControllers };
+  void hand_on_controllers(const std::string& parent);
+  Result<void> set_limits(int folder, const CgroupLimits& limits) const;
+
+  bool has_[kControllers] = {};
+  std::vector<std::string> missing_limits_;
   std::string path_;
   Fd folder_;
 };

@@ -10,6 +10,11 @@ namespace sluice::spawner::limits {
 // Threads of a worker's uid. The software GPU has up to 256 for its SMs, NVIDIA's driver some tens,
 // a session a handful; fewer and a GPU of many SMs does not start.
 inline constexpr uint64_t kThreads = 1024;
+// The share of processor time of a worker's cgroup, whatever its threads: that of every other one,
+// and of sluiced's own. Lower: sluiced and its neighbours in the unit come before all workers.
+inline constexpr uint64_t kCpuWeight = 100;
+// Shared memory that sluiced may ask a worker to be given room for: the largest region.
+inline constexpr uint64_t kSharedMib = 16u << 10;
 // Descriptors. NVIDIA's driver opens its device files once per context and GPU.
 inline constexpr uint64_t kDescriptors = 4096;
 // Workers at once, whatever the range of uids: a slot each in the file of what runs.

@@ -77,6 +77,7 @@ Result<void> Spawner::set_up() {
   spec.environment = setup.all("env");
   spec.mps = setup.one("mps");
   spec.nvidia = (setup.header.flag & spawner_protocol::kNvidia) != 0;
+  worker_memory_ = std::strtoull(setup.one("memory").c_str(), nullptr, 10);
   if (!uids || !absolute(spec.runtime_dir) || !absolute(spec.worker) || spec.library.empty())
     return Error{EPROTO, "the Setup is not one of this version"};
   spec.uids = *uids;
@@ -125,6 +126,8 @@ Result<void> Spawner::set_up() {
   for (const auto& [wall, why] : prison_->missing())
     hello.add("missing",
               std::string(spawner_protocol::kWallNames[static_cast<size_t>(wall)]) + ": " + why);
+  if (cgroups_)
+    for (const std::string& why : cgroups_->missing_limits()) hello.add("no-limit", why);
   if (!kernel_log_) hello.add("no-kernel-log", no_log);
   return send(hello);
 }
@@ -178,7 +181,7 @@ Result<void> Spawner::on_packet() {
   const spawner_protocol::Header& h = in->packet.header;
   if (!in->packet.lines.empty()) return Error{EPROTO, "sluiced sent a malformed message"};
   if (h.type == Type::kSpawn && in->fds.size() == 2)
-    return spawn(h.id, in->fds[0].get(), in->fds[1].get());
+    return spawn(h.id, h.flag, in->fds[0].get(), in->fds[1].get());
   if (h.type == Type::kKill && in->fds.empty()) {
     // One that is not there has ended just now: its Exited is on the way.
     for (auto& [pid, worker] : workers_)
@@ -202,14 +205,19 @@ std::optional<uint32_t> Spawner::free_slot() {
   return std::nullopt;
 }
 
-Result<void> Spawner::spawn(uint64_t id, int control, int output) {
+CgroupLimits Spawner::limits_of(uint32_t shared_mib) const {
+  const uint64_t shared = std::min<uint64_t>(shared_mib, limits::kSharedMib) << 20;
+  return {worker_memory_ ? worker_memory_ + shared : 0, limits::kThreads};
+}
+
+Result<void> Spawner::spawn(uint64_t id, uint32_t shared_mib, int control, int output) {
   for (const auto& [pid, worker] : workers_)
     if (worker.id == id) return Error{EPROTO, "sluiced used a worker's id twice"};
   const auto slot = free_slot();
   if (!slot) return send_failed(id, EAGAIN, "all user ids of workers.uids are in use");
   Fd cgroup;
   if (cgroups_) {
-    auto made = cgroups_->make(cgroup_name(*slot));
+    auto made = cgroups_->make(cgroup_name(*slot), limits_of(shared_mib));
     if (!made) return send_failed(id, made.error().code, made.error().message);
     cgroup = std::move(*made);
   }

@@ -42,7 +42,9 @@ class Spawner {
   Result<void> set_up();
   Result<void> serve();
   Result<void> on_packet();
-  Result<void> spawn(uint64_t id, int control, int output);
+  // `shared_mib`: of its region, which counts as the memory of who touches it first.
+  Result<void> spawn(uint64_t id, uint32_t shared_mib, int control, int output);
+  CgroupLimits limits_of(uint32_t shared_mib) const;
   void kill(pid_t pid, Worker& worker);
   Result<void> reap();
   Result<void> read_kernel_log();
@@ -56,6 +58,7 @@ class Spawner {
   spawner_protocol::Packet setup_;
   pid_t sluiced_;
   uint32_t slots_ = 0, next_slot_ = 0;
+  uint64_t worker_memory_ = 0;  // of one worker, without what it shares; 0: no limit
   std::optional<RunningFile> file_;
   std::optional<Cgroups> cgroups_;
   std::optional<Prison> prison_;

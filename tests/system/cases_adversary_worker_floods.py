@@ -73,7 +73,7 @@ class WorkerFloods(WithVictim):
         return lines
 
     def test_rings_of_many_sessions(self):
-        self.flood("rings", sessions=2, launches=50)
+        self.flood("rings", sessions=6, launches=50)
 
     def test_lines(self):
         self.assertTrue(any("were dropped" in line for line in self.flood("lines")))

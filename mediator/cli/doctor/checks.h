@@ -27,6 +27,8 @@ inline Verdict skipped(std::string fact) { return {Finding::State::kSkipped, std
 std::optional<Account> qemu_account(const HostFacts& facts);
 
 // daemon_checks.cc
+// What `info` lists of its workers by that name, "a; b"; nothing: sluiced does not say.
+std::optional<std::string> worker_list(const HostFacts& facts, const char* name);
 Verdict sluiced(const HostFacts& facts);
 Verdict version(const HostFacts& facts);
 Verdict admin_socket(const HostFacts& facts);

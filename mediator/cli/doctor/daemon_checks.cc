@@ -69,16 +69,21 @@ Verdict vgpu_sockets(const HostFacts& facts) {
   return right("user " + qemu->name + " may connect to all " + std::to_string(all.size()));
 }
 
+std::optional<std::string> worker_list(const HostFacts& facts, const char* name) {
+  const auto* workers = field(*facts.info, "workers");
+  const auto* entries = workers ? field(*workers, name) : nullptr;
+  if (!entries || !entries->is_array()) return std::nullopt;
+  std::string list;
+  for (const auto& e : entries->get_array())
+    if (e.is_string()) list += (list.empty() ? "" : "; ") + std::string(e.get_string());
+  return list;
+}
+
 Verdict walls(const HostFacts& facts) {
   if (!facts.info) return skipped("sluiced was not reached");
-  const auto* workers = field(*facts.info, "workers");
-  const auto* missing = workers ? field(*workers, "missing_walls") : nullptr;
-  if (!missing || !missing->is_array()) return skipped("sluiced does not say");
-  if (missing->get_array().empty()) return right("workers have all their walls");
-  std::string list;
-  for (const auto& m : missing->get_array())
-    if (m.is_string()) list += (list.empty() ? "" : "; ") + std::string(m.get_string());
-  return wrong(list);
+  const auto list = worker_list(facts, "missing_walls");
+  if (!list) return skipped("sluiced does not say");
+  return list->empty() ? right("workers have all their walls") : wrong(*list);
 }
 
 }  // namespace sluice::cli::checks

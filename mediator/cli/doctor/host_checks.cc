@@ -125,6 +125,10 @@ Verdict cgroup(const HostFacts& facts) {
         std::string::npos)
       return wrong("the controller " + std::string(needed) + " is not delegated to " + folder,
                    "set Delegate=yes in sluiced's unit; systemctl daemon-reload; restart sluiced");
+  if (const auto list = worker_list(facts, "missing_limits"); list && !list->empty())
+    return wrong("workers have no limit: " + *list,
+                 "set Delegate=yes and DelegateSubgroup=sluice-host (systemd 254) in sluiced's "
+                 "unit; systemctl daemon-reload; restart sluiced");
   return right("v2, delegated to " + folder);
 }
 

@@ -5,16 +5,10 @@
 //   policy evicts v:  v's gates close, its launches are evicted; when all sessions have drained
 //                     the policy hears that the GPU is free
 //
-// While another vGPU is backlogged, config.sessions_at_once gates of the holder are open at most: a
-// vGPU can have no more faults and launches that do not leave under way than that. Its sessions go
-// round: who was granted is the last in the next turn. Within a turn the next ones follow when none
-// of those that were granted has work. What was open when the other one came stays open: the policy
-// ends that hold soon.
+// Which of the holder's gates are open: crowd.h.
 //
 // Owned by Sharing as its strategy, one thread.
 #pragma once
-
-#include <vector>
 
 #include "mediator/core/sharing/hold_times.h"
 #include "mediator/core/sharing/whole_gpu.h"
@@ -31,14 +25,9 @@ class Exclusive final : public WholeGpu {
     holds_.charge_stall(now_ns, v, stall_ns);
   }
   void on_vgpu_added(VgpuId v) override { holds_.on_vgpu_added(v); }
-  bool opens_new_session(VgpuId v) const override;
-  bool advance(uint64_t now_ns, ActionQueue& out) override;
+  bool rotates() const override { return false; }
 
  private:
-  void open_gates(VgpuId v, ActionQueue& out) override;
-  bool is_open(SessionId s) const;
-  uint32_t open_count(VgpuId v) const;
-  void grant_in_turn(VgpuId v, const std::vector<SessionId>& sessions, ActionQueue& out);
   void on_opened(uint64_t now_ns, VgpuId v) override;
   void on_evicted_running(uint64_t evicted_at_ns) override { handover_since_ns_ = evicted_at_ns; }
   void on_freed(uint64_t now_ns) override;
@@ -46,7 +35,6 @@ class Exclusive final : public WholeGpu {
 
   HoldTimes holds_{sharing_};
   uint64_t handover_since_ns_ = 0;  // 0: the GPU was not taken from anybody who used it
-  bool asked_ = false;              // whether the open sessions have no work
 };
 
 }  // namespace sluice::core

@@ -157,17 +157,17 @@ void InSpace::move(uint64_t now_ns, VgpuId v, ActionQueue& out) {
     sharing_.log(out, LogEvent::kPart, v, to.count());
   else
     sharing_.log(out, LogEvent::kEvictSent, v, static_cast<uint64_t>(cause));
-  change_words(v, leave, out);
+  change_words(now_ns, v, leave, out);
   if (!p.moving() && !p.going.empty()) release(now_ns, v, p.going - to, out);
 }
 
-// Brings every session from the set before to the one that is granted.
-void InSpace::change_words(VgpuId v, const SmSet::Range& leave, ActionQueue& out) {
+// Brings every session from the set before to the one that is granted. Those whose gates are closed
+// meanwhile (crowd.h) leave what they left already.
+void InSpace::change_words(uint64_t now_ns, VgpuId v, const SmSet::Range& leave, ActionQueue& out) {
   const Parts& p = vgpus_[v];
+  if (p.before.empty()) return sharing_.crowd.open_gates(now_ns, v, out);
   for (const SessionId s : sharing_.vgpus[v].sessions) {
-    if (p.before.empty())
-      sharing_.grant_session(s, out);
-    else if (p.granted.empty())
+    if (p.granted.empty() || !sharing_.has_open_gate(s))
       sharing_.evict_session(s, out);
     else
       recall_session(s, leave, out);
@@ -195,6 +195,7 @@ void InSpace::recall_session(SessionId s, const SmSet::Range& leave, ActionQueue
 void InSpace::on_drained(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   VgpuState& g = sharing_.vgpus[v];
   Parts& p = vgpus_[v];
+  if (!p.moving()) return;  // single sessions gave way to others of v
   const bool stayed = std::exchange(p.state, MoveState::kSettled) == MoveState::kStaying;
   set_due(v);  // what was asked for meanwhile
   if (!stayed && g.had_in_flight && !p.granted.empty())

@@ -40,7 +40,7 @@ class InSpace final : public SharingStrategy {
   bool run(uint64_t now_ns, const policy::Action& action, ActionQueue& out) override;
   bool evict(uint64_t now_ns, const policy::Action& action, ActionQueue& out) override;
 
-  bool opens_new_session(VgpuId v) const override { return !vgpus_[v].granted.empty(); }
+  bool gates_open(VgpuId v) const override { return !vgpus_[v].granted.empty(); }
   uint64_t extra_flags(VgpuId v) const override;
   SmSet granted_sms(VgpuId v) const override { return vgpus_[v].granted; }
 
@@ -82,7 +82,7 @@ class InSpace final : public SharingStrategy {
   bool may_stay(const Parts& p, const SmSet& to, SmSet::Range* leave) const;
   bool workers_keep(VgpuId v, const SmSet& to) const;
   void move(uint64_t now_ns, VgpuId v, ActionQueue& out);
-  void change_words(VgpuId v, const SmSet::Range& leave, ActionQueue& out);
+  void change_words(uint64_t now_ns, VgpuId v, const SmSet::Range& leave, ActionQueue& out);
   void recall_session(SessionId s, const SmSet::Range& leave, ActionQueue& out);
   void release(uint64_t now_ns, VgpuId v, SmSet sms, ActionQueue& out);
   void release_all(uint64_t now_ns, VgpuId v, ActionQueue& out);

@@ -49,6 +49,7 @@ std::optional<VgpuId> Sharing::new_vgpu() {
   if (!v) return std::nullopt;
   vgpus[*v].hold = HoldState::kOut;
   charging.reset(*v);
+  crowd.reset_vgpu(*v);
   deadlines.reset_vgpu(*v);
   launches.reset_vgpu(*v);
   strategy->on_vgpu_added(*v);
@@ -221,7 +222,8 @@ bool Sharing::wake_policy(uint64_t now_ns, ActionQueue& out) {
 }
 
 void Sharing::rearm(ActionQueue& out) {
-  const uint64_t next = std::min({policy_wake_ns_, deadlines.next_ns(), strategy->next_ns()});
+  const uint64_t next =
+      std::min({policy_wake_ns_, deadlines.next_ns(), strategy->next_ns(), crowd.next_ns()});
   if (next == armed_ns_) return;
   armed_ns_ = next;
   out.push({.kind = Action::Kind::kWakeAt, .word = next});
@@ -230,7 +232,8 @@ void Sharing::rearm(ActionQueue& out) {
 void Sharing::finish(uint64_t now_ns, ActionQueue& out) {
   do {
     reports.settle(now_ns, out);
-  } while (strategy->advance(now_ns, out) || wake_policy(now_ns, out));
+  } while (strategy->advance(now_ns, out) || crowd.advance(now_ns, out) ||
+           wake_policy(now_ns, out));
   rearm(out);
 }
 

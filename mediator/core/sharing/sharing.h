@@ -7,6 +7,7 @@
 //   strategy    who may hold what, which SMs, and how a change goes on       strategy.h
 //   reports     who is backlogged, and when the policy hears of it           reports.h
 //   charging    how much GPU time each vGPU is charged                       charging.h
+//   crowd       which sessions of one vGPU may launch at once                crowd.h
 //   deadlines   who is ended for not leaving                                 deadlines.h
 //   launches    what the policy hears of launches                            launches.h
 //
@@ -21,6 +22,7 @@
 
 #include "mediator/core/scheduler.h"
 #include "mediator/core/sharing/charging.h"
+#include "mediator/core/sharing/crowd.h"
 #include "mediator/core/sharing/deadlines.h"
 #include "mediator/core/sharing/launches.h"
 #include "mediator/core/sharing/reports.h"
@@ -41,6 +43,7 @@ struct Sharing {
   std::vector<VgpuId> holders;  // one at most where the GPU is exclusive
   Charging charging{*this};
   Reports reports{*this};
+  Crowd crowd{*this};
   Deadlines deadlines{*this};
   LaunchForecast launches;
   std::unique_ptr<SharingStrategy> strategy;
@@ -63,6 +66,9 @@ struct Sharing {
   uint64_t open_flags(VgpuId v) const;
   void set_grant(ActionQueue& out, SessionId s, uint64_t flags);
   void set_evict(ActionQueue& out, SessionId s, uint64_t word) const;
+  bool has_open_gate(SessionId s) const {
+    return sessions[s].life == SessionLife::kLive && (sessions[s].word & SLUICE_GRANT_OPEN) != 0;
+  }
   // A new generation with the vGPU's flags, and with its set of SMs.
   void grant_session(SessionId s, ActionQueue& out);
   // Closes the gate and evicts.

@@ -19,10 +19,14 @@ void Slices::charge_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns) {
 
 void Slices::divide_slice(VgpuId v, uint64_t slice_ns, ActionQueue& out) {
   const VgpuState& g = sharing_.vgpus[v];
+  uint32_t among = 0;
+  for (const SessionId s : g.sessions)
+    among += sharing_.sessions[s].backlogged && sharing_.crowd.may_launch(s);
   for (const SessionId s : g.sessions) {
     if (!sharing_.sessions[s].backlogged) continue;
     // What a gated session had begun runs on until it leaves, as shortly as the hardware can.
-    const uint64_t own_ns = std::max<uint64_t>(slice_ns / g.backlogged_sessions, 1);
+    const bool has_part = slice_ns > 0 && sharing_.crowd.may_launch(s);
+    const uint64_t own_ns = has_part ? std::max<uint64_t>(slice_ns / among, 1) : 1;
     if (session_slice_ns_[s] == own_ns) continue;
     session_slice_ns_[s] = own_ns;
     out.push({.kind = Action::Kind::kSetSlice, .session = s, .vgpu = v, .word = own_ns});

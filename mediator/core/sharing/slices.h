@@ -6,7 +6,7 @@
 //     gate closes and its launches are evicted, but nobody waits for that: it has no deadline.
 //   - An idle vGPU's gate is closed while another is backlogged, so that it rings when it has work
 //     again. A vGPU that has the GPU alone keeps it open.
-//   - The slice is a vGPU's; its backlogged sessions share it.
+//   - The slice is a vGPU's; its backlogged sessions that may launch (crowd.h) share it.
 //   - Holding time says nothing of used time, so use is measured by the caller (on_used()).
 //
 // Owned by Sharing as its strategy, one thread. All vGPUs are checked after each event.

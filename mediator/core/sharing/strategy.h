@@ -30,8 +30,11 @@ class SharingStrategy {
   virtual bool evict(uint64_t now_ns, const policy::Action& action, ActionQueue& out) = 0;
   virtual bool set_slice(const policy::Action&) { return false; }
 
+  // Whether v's sessions may launch, as many as the crowd's rule allows.
+  virtual bool gates_open(VgpuId v) const = 0;
+  // Whether holds may last, so that v's sessions have to take turns within one (crowd.h).
+  virtual bool rotates() const { return true; }
   // Grant words. Flags beside open and contended, and the set that belongs to SLUICE_GRANT_PART.
-  virtual bool opens_new_session(VgpuId v) const = 0;
   virtual uint64_t extra_flags(VgpuId) const { return 0; }
   virtual SmSet granted_sms(VgpuId) const { return {}; }
 

@@ -21,7 +21,7 @@ void Turns::on_vgpu_added(VgpuId v) {
   holds_.on_vgpu_added(v);
 }
 
-bool Turns::opens_new_session(VgpuId v) const {
+bool Turns::gates_open(VgpuId v) const {
   return vgpus_[v].state == TurnState::kTurn || vgpus_[v].state == TurnState::kLingering;
 }
 
@@ -73,11 +73,11 @@ bool Turns::evict(uint64_t now_ns, const policy::Action& a, ActionQueue& out) {
 // ---- words -----------------------------------------------------------------------------------
 
 void Turns::grant(uint64_t now_ns, VgpuId v, ActionQueue& out) {
-  VgpuState& g = sharing_.vgpus[v];
+  const VgpuState& g = sharing_.vgpus[v];
   vgpus_[v].state = TurnState::kTurn;
   vgpus_[v].recall = g.draining_sessions > 0;
   vgpus_[v].level = lingering_.empty() ? turn_level(v) : kVisit;
-  for (const SessionId s : g.sessions) sharing_.grant_session(s, out);
+  sharing_.crowd.open_gates(now_ns, v, out);
 }
 
 void Turns::close(uint64_t now_ns, VgpuId v, ActionQueue& out) {
@@ -104,6 +104,7 @@ void Turns::go_down(VgpuId v, ActionQueue& out) {
   vgpus_[v].level = turn_level(v);
   vgpus_[v].recall = true;
   for (const SessionId s : sharing_.vgpus[v].sessions) {
+    if (!sharing_.has_open_gate(s) && sharing_.sessions[s].life == SessionLife::kLive) continue;
     const uint32_t old = sharing_.sessions[s].generation;
     sharing_.grant_session(s, out);
     // One that has no generation left, or is being ended, leaves for good.

@@ -52,7 +52,7 @@ class Turns final : public SharingStrategy {
   bool run(uint64_t now_ns, const policy::Action& action, ActionQueue& out) override;
   bool evict(uint64_t now_ns, const policy::Action& action, ActionQueue& out) override;
 
-  bool opens_new_session(VgpuId v) const override;
+  bool gates_open(VgpuId v) const override;
   uint64_t extra_flags(VgpuId v) const override;
   uint32_t charged_sms(VgpuId v) const override;
   void charge_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns) override {

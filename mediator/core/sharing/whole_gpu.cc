@@ -5,7 +5,7 @@
 
 namespace sluice::core {
 
-bool WholeGpu::opens_new_session(VgpuId v) const {
+bool WholeGpu::gates_open(VgpuId v) const {
   return sharing_.vgpus[v].holds() && !sharing_.vgpus[v].leaving();
 }
 
@@ -15,12 +15,8 @@ void WholeGpu::open(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   VgpuState& g = sharing_.vgpus[v];
   sharing_.begin_hold(now_ns, v);
   on_opened(now_ns, v);
-  open_gates(v, out);
+  sharing_.crowd.open_gates(now_ns, v, out);
   sharing_.log(out, LogEvent::kGranted, v, sharing_.sessions[g.sessions.back()].generation);
-}
-
-void WholeGpu::open_gates(VgpuId v, ActionQueue& out) {
-  for (const SessionId s : sharing_.vgpus[v].sessions) sharing_.grant_session(s, out);
 }
 
 void WholeGpu::close(uint64_t now_ns, VgpuId v, ActionQueue& out) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // WholeGpu: what Exclusive and Slices have in common. A vGPU holds the GPU or does not (HoldState
-// in state.h). All its gates close together; which ones open is the strategy's. Owned by Sharing as
-// its strategy, one thread.
+// in state.h). All its gates close together. Owned by Sharing as its strategy, one thread.
 #pragma once
 
 #include "mediator/core/sharing/strategy.h"
@@ -10,7 +9,7 @@ namespace sluice::core {
 
 class WholeGpu : public SharingStrategy {
  public:
-  bool opens_new_session(VgpuId v) const override;
+  bool gates_open(VgpuId v) const override;
   uint32_t charged_sms(VgpuId v) const override;
   void on_drained(uint64_t now_ns, VgpuId v, ActionQueue& out) override;
   void on_session_removed(uint64_t now_ns, SessionId s, ActionQueue& out) override;
@@ -20,8 +19,6 @@ class WholeGpu : public SharingStrategy {
   void open(uint64_t now_ns, VgpuId v, ActionQueue& out);
   void close(uint64_t now_ns, VgpuId v, ActionQueue& out);
 
-  // v holds from now on.
-  virtual void open_gates(VgpuId v, ActionQueue& out);
   // The holder has changed.
   virtual void on_opened(uint64_t now_ns, VgpuId v) = 0;
   virtual void on_evicted_running(uint64_t /*evicted_at_ns*/) {}  // it had launches in flight

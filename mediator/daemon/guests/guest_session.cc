@@ -108,6 +108,7 @@ Result<void> GuestSession::prepare() {
   spec.start = start_message(*staging);
   spec.fds = worker_fds();
   spec.peers = request_.peers;
+  spec.messages = request_.messages;
   auto soft_gpu = open_soft_gpu();
   if (!soft_gpu) return soft_gpu.error();
   spec.soft_gpu = std::move(*soft_gpu);

@@ -133,7 +133,8 @@ class GuestSession final : private io::WorkerProcess::Owner {
     std::string vgpu;
     core::VgpuId vgpu_id;
     std::shared_ptr<Channel> channel;
-    std::shared_ptr<io::PeerThread> peers;  // the vGPU's
+    std::shared_ptr<io::PeerThread> peers;     // the vGPU's
+    std::shared_ptr<io::WakeBudget> messages;  // of the vGPU's workers
     Origin origin;
     std::string program;
     uint32_t guest_pid = 0;

@@ -291,10 +291,10 @@ bool VgpuServer::start_session(GuestSession::Origin origin, const std::string& p
   auto start = [&]() -> Result<std::unique_ptr<GuestSession>> {
     auto channel = channel_for(origin);
     if (!channel) return channel.error();
-    auto started = GuestSession::start(
-        services_,
-        {spec_.name, id_, *channel, peers_, origin, program.empty() ? "?" : program, guest_pid},
-        *this);
+    auto started = GuestSession::start(services_,
+                                       {spec_.name, id_, *channel, peers_, messages_, origin,
+                                        program.empty() ? "?" : program, guest_pid},
+                                       *this);
     if (started && origin.local) local_channels_[origin.id] = *channel;
     return started;
   };

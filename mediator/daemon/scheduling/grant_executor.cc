@@ -76,7 +76,9 @@ Result<core::VgpuId> GrantExecutor::add_vgpu(const std::string& name,
   auto id = scheduler_->add_vgpu(monotonic_ns(), share, actions_);
   if (!id) return Error{ENOSPC, "the scheduler has no place for another vGPU"};
   if (vgpus_.size() <= *id) vgpus_.resize(*id + 1);
-  vgpus_[*id] = {.name = name};
+  vgpus_[*id] = {.name = name,
+                 .rings = std::make_shared<io::WakeBudget>(
+                     io::Pace{limits::kVgpuRingsPerSecond, limits::kVgpuRingBurst})};
   if (learnt_files_)
     learnt_files_->load(name, [this, v = *id](core::Progress known) {
       vgpus_[v].progress.take_knowledge(std::move(known));
@@ -130,9 +132,9 @@ Result<core::SessionId> GrantExecutor::add_session(core::VgpuId vgpu, io::StubPa
                                                            .worker = worker,
                                                            .end = std::move(end),
                                                            .ring_watch = {}});
-  entry->ring_watch =
-      io::FdWatch(io_, ring_fd, io::Pace{limits::kRingsPerSecond, limits::kRingBurst},
-                  [this, session = *id] { on_ring(session); });
+  entry->ring_watch = io::FdWatch(
+      io_, ring_fd, io::Pace{limits::kRingsPerSecond, limits::kRingBurst},
+      [this, session = *id] { on_ring(session); }, vgpus_[vgpu].rings);
   entry->pages.beat(now);
   sessions_[*id] = std::move(entry);
   ++session_count_;

@@ -141,6 +141,7 @@ class GrantExecutor {
     std::string name;               // empty: none
     uint64_t ended_relaunches = 0;  // of sessions that are over
     core::Progress progress;
+    std::shared_ptr<io::WakeBudget> rings;               // of all its sessions
     uint64_t evictions_seen = 0, evictions_seen_ns = 0;  // that progress has learnt from
   };
   std::vector<VgpuEntry> vgpus_;  // by VgpuId

@@ -199,6 +199,9 @@ TEST_F(HostDoctor, MpsIsMissingOrTooMuch) {
 TEST_F(HostDoctor, CgroupsAreOldOrNotDelegated) {
   file("/sys/fs/cgroup/system.slice/sluiced.service/cgroup.controllers", "pids\n");
   expect_wrong("cgroup", "controller memory is not delegated", "Delegate=yes");
+  file("/sys/fs/cgroup/system.slice/sluiced.service/cgroup.controllers", "memory pids\n");
+  answer("workers", {{"missing_walls", json::array()}, {"missing_limits", {"cpu: not there"}}});
+  expect_wrong("cgroup", "workers have no limit: cpu: not there", "DelegateSubgroup");
   fs::remove(root_ + "/sys/fs/cgroup/cgroup.controllers");
   expect_wrong("cgroup", "no cgroup v2", "unified_cgroup_hierarchy");
 }

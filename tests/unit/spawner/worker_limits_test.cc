@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// WorkerLimits: what a worker's cgroup limits, where the host delegates controllers, and what is
+// said where it does not. First in folders made by hand, then, where this host has them, in
+// cgroups.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "mediator/spawner/cgroups.h"
+#include "mediator/spawner/limits.h"
+#include "tests/support/test_daemon.h"
+
+namespace sluice::test {
+namespace {
+
+namespace fs = std::filesystem;
+using spawner::CgroupLimits;
+using spawner::Cgroups;
+
+constexpr uint64_t kMiB = 1 << 20;
+
+// A folder as the kernel shows one, with one worker's in it.
+class WorkerLimits : public ::testing::Test {
+ protected:
+  void make(const std::string& controllers) {
+    fs::create_directories(worker());
+    for (const std::string& f : {dir_.path, workers()}) {
+      write(f + "/cgroup.controllers", controllers);
+      write(f + "/cgroup.subtree_control", "");
+    }
+    write(workers() + "/cgroup.kill", "");
+    for (const char* f :
+         {"memory.max", "memory.swap.max", "memory.oom.group", "pids.max", "cpu.weight"})
+      write(worker() + "/" + f, "");
+  }
+  static void write(const std::string& path, const std::string& text) {
+    std::ofstream(path) << text;
+  }
+  static std::string read(const std::string& path) {
+    std::string text;
+    std::getline(std::ifstream(path), text);
+    return text;
+  }
+  std::string workers() const { return dir_.path + "/sluice-workers.t"; }
+  std::string worker() const { return workers() + "/w0"; }
+
+  TempDir dir_;
+};
+
+TEST_F(WorkerLimits, AreSetWhereControllersAreDelegated) {
+  make("cpuset cpu io memory pids");
+  auto c = Cgroups::open_in(dir_.path, "t");
+  ASSERT_TRUE(c) << c.error().message;
+  EXPECT_TRUE(c->missing_limits().empty()) << c->missing_limits().front();
+  // A file keeps what was written over it: the last one that was handed on.
+  EXPECT_NE(read(workers() + "/cgroup.subtree_control"), "");
+  ASSERT_TRUE(c->make("w0", {64 * kMiB, 100}));
+  EXPECT_EQ(read(worker() + "/memory.max"), "67108864");
+  EXPECT_EQ(read(worker() + "/memory.swap.max"), "0");
+  EXPECT_EQ(read(worker() + "/pids.max"), "100");
+  EXPECT_EQ(read(worker() + "/cpu.weight"), std::to_string(spawner::limits::kCpuWeight));
+}
+
+TEST_F(WorkerLimits, ThatAreMissingAreNamedAndLeftOut) {
+  make("cpuset pids");
+  auto c = Cgroups::open_in(dir_.path, "t");
+  ASSERT_TRUE(c) << c.error().message;
+  ASSERT_EQ(c->missing_limits().size(), 2u);
+  EXPECT_EQ(c->missing_limits()[0], "memory: not delegated to " + dir_.path);
+  EXPECT_EQ(c->missing_limits()[1], "cpu: not delegated to " + dir_.path);
+  ASSERT_TRUE(c->make("w0", {64 * kMiB, 100}));
+  EXPECT_EQ(read(worker() + "/memory.max"), "");
+  EXPECT_EQ(read(worker() + "/pids.max"), "100");
+}
+
+TEST_F(WorkerLimits, AWorkerWhoseLimitCannotBeSetIsNotStarted) {
+  make("cpu memory pids");
+  auto c = Cgroups::open_in(dir_.path, "t");
+  ASSERT_TRUE(c) << c.error().message;
+  fs::remove(worker() + "/memory.max");
+  const auto made = c->make("w0", {64 * kMiB, 100});
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().message.find("memory.max"), std::string::npos) << made.error().message;
+}
+
+// In the cgroup of this test, where that may have others below it.
+class WorkerLimitsHere : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto c = Cgroups::open("limits-test." + std::to_string(::getpid()));
+    if (!c) GTEST_SKIP() << c.error().message;
+    path_ = c->path();
+    if (!c->missing_limits().empty()) GTEST_SKIP() << c->missing_limits().front();
+    cgroups_ = std::move(*c);
+  }
+  void TearDown() override {
+    if (!path_.empty()) spawner::end_cgroups_at(path_);
+  }
+  // What becomes of a process in a cgroup with these limits that does `work`.
+  template <class Work>
+  int run(const CgroupLimits& limits, Work work) {
+    auto folder = cgroups_->make("w0", limits);
+    EXPECT_TRUE(folder) << folder.error().message;
+    if (!folder) return -1;
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const int procs = ::openat(folder->get(), "cgroup.procs", O_WRONLY);
+      if (::write(procs, "0", 1) != 1) ::_exit(99);
+      ::_exit(work());
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    cgroups_->remove("w0");
+    return status;
+  }
+
+  std::string path_;
+  std::optional<Cgroups> cgroups_;
+};
+
+int touch(size_t bytes) {
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return 98;
+  std::memset(memory, 1, bytes);
+  return 0;
+}
+
+TEST_F(WorkerLimitsHere, WhoTakesMoreMemoryIsEnded) {
+  EXPECT_EQ(run({256 * kMiB, 100}, [] { return touch(16 * kMiB); }), 0);
+  const int status = run({64 * kMiB, 100}, [] { return touch(512 * kMiB); });
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+}
+
+TEST_F(WorkerLimitsHere, NoMoreProcessesThanThat) {
+  const auto forks = [] {
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(0);
+    return child < 0 ? 1 : 0;
+  };
+  EXPECT_EQ(WEXITSTATUS(run({0, 2}, forks)), 0);
+  EXPECT_EQ(WEXITSTATUS(run({0, 1}, forks)), 1);
+}
+
+}  // namespace
+}  // namespace sluice::test
