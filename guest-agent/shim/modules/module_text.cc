@@ -167,6 +167,7 @@ std::shared_ptr<const Text> make_text(ModuleCode code) {
   text->managed = lift_managed_variables(&text->original);
   if (!rewriting()) {
     text->entries = entries_of(text->original);
+    text->machine = std::move(code.machine);
     return text;
   }
   if (code.lazy) {
