@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cstring>
 
 #include "abi/channel.h"
@@ -18,6 +19,9 @@ namespace {
 
 constexpr int64_t kProtocolVersion = 0;
 constexpr int64_t kMemoryFollows = -1;
+// Notifications, of a QEMU with our patches only.
+constexpr int64_t kDeviceReset = -2;
+constexpr int64_t kDeviceClosed = -3;
 constexpr int64_t kHost = SLUICE_IVSHMEM_HOST_PEER;
 constexpr int64_t kGuest = SLUICE_IVSHMEM_GUEST_PEER;
 static_assert(kHost == 0 && kGuest == 1);
@@ -81,29 +85,61 @@ class IvshmemServer::Peer {
     }
   }
 
+  // To the last that has come so far, within bounds: what a flood leaves is read at its pace.
+  void forget_notifications() {
+    for (size_t i = 0; i < limits::kForgottenPieces; ++i) {
+      const Incoming incoming = receive();
+      if (incoming == Incoming::kNothing || incoming == Incoming::kEnd) return;
+    }
+  }
+
  private:
+  enum class Incoming { kNothing, kOther, kReset, kEnd };
   struct Outgoing {
     int64_t value;
     Fd fd;
   };
 
   void on_readable() {
-    // Clients have nothing to say in this protocol. What they send is read, so that their end is
-    // seen, and dropped; with descriptors it is the end.
+    // A stock QEMU has nothing to say. What comes is read, so that the peer's end is seen; with
+    // descriptors it is the end.
     // Who has gone holds its place no longer, however much noise it left behind.
-    char dropped[256];
     if (!has_hung_up(socket_.get())) {
-      auto got = receive_plain(socket_.get(), dropped, sizeof dropped);
-      if (got ? got->bytes > 0 : got.error().code == EAGAIN) return;
+      const Incoming incoming = receive();
+      if (incoming != Incoming::kEnd) {
+        if (incoming == Incoming::kReset) server_.on_notified(this);
+        return;
+      }
     }
     watch_.stop();
     server_.on_gone(this);  // destroys this
+  }
+
+  // Takes a bounded piece of what has come; several notifications in it are one. Numbers that mean
+  // nothing to us are dropped.
+  Incoming receive() {
+    std::byte piece[256];
+    auto got = receive_plain(socket_.get(), piece, sizeof piece);
+    if (!got) return got.error().code == EAGAIN ? Incoming::kNothing : Incoming::kEnd;
+    if (got->bytes == 0) return Incoming::kEnd;
+    Incoming result = Incoming::kOther;
+    for (size_t i = 0; i < got->bytes; ++i) {
+      message_[message_bytes_++] = piece[i];
+      if (message_bytes_ < message_.size()) continue;
+      message_bytes_ = 0;
+      int64_t value;
+      std::memcpy(&value, message_.data(), sizeof value);
+      if (value == kDeviceReset || value == kDeviceClosed) result = Incoming::kReset;
+    }
+    return result;
   }
 
   IvshmemServer& server_;
   Fd socket_;
   FdWatch watch_;
   std::deque<Outgoing> outgoing_;
+  std::array<std::byte, sizeof(int64_t)> message_{};  // the one that has come in part
+  size_t message_bytes_ = 0;
 };
 
 Result<std::unique_ptr<IvshmemServer>> IvshmemServer::open(boost::asio::io_context& io,
@@ -173,6 +209,14 @@ void IvshmemServer::refuse(Fd socket, const PeerCredentials& peer, const std::st
       return log::error("{}: {}", path(), r.error().message);
   refused->flush();
   refused_.push_back(std::move(refused));
+}
+
+void IvshmemServer::forget_notifications() {
+  if (live_) live_->forget_notifications();
+}
+
+void IvshmemServer::on_notified(Peer* peer) {
+  if (live_.get() == peer) owner_.on_peer_reset();
 }
 
 void IvshmemServer::on_gone(Peer* peer) {

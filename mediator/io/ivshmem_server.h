@@ -4,6 +4,9 @@
 // and the event descriptors and tells its owner when that peer is gone. It does not look into the
 // region.
 //
+// A QEMU with our patches (qemu-patches/README.md) may send notifications: its guest was reset, or
+// let go of the device. They are a peer's words like any other, and end only its own sessions.
+//
 // Two facts about QEMU shape it: a server that closes in the handshake makes QEMU hang for ever,
 // and one that answers late blocks QEMU's monitor. So every connection is answered at once and to
 // the end; a peer that cannot be served gets a one-page memory marked SLUICE_CHANNEL_REFUSED with
@@ -42,6 +45,9 @@ class IvshmemServer {
                                      const std::vector<gid_t>& groups) = 0;
     // A peer for the live place. An error refuses it; the message becomes the reason.
     virtual Result<IvshmemMemory> on_peer_connected(const PeerCredentials& peer) = 0;
+    // The live peer says that its guest has been reset or has let go of the device: of the programs
+    // that it had there is none left.
+    virtual void on_peer_reset() = 0;
     // The live peer's connection has ended (or it broke the protocol).
     virtual void on_peer_gone() = 0;
 
@@ -56,6 +62,10 @@ class IvshmemServer {
   ~IvshmemServer();
 
   bool has_live_peer() const { return live_ != nullptr; }
+  // Reads what the live peer has sent so far and forgets it. For an owner that has learnt of a new
+  // life of the guest by other means: a notification of its beginning that still waits in the
+  // socket must not end what that life does later.
+  void forget_notifications();
   const std::string& path() const { return listener_->path(); }
   const FileId& file() const { return listener_->file(); }
 
@@ -64,6 +74,7 @@ class IvshmemServer {
   IvshmemServer(boost::asio::io_context& io, std::shared_ptr<PeerThread> peers, Owner& owner);
   void on_connection(Fd socket, const PeerCredentials& peer);
   void refuse(Fd socket, const PeerCredentials& peer, const std::string& reason);
+  void on_notified(Peer* peer);
   void on_gone(Peer* peer);
 
   boost::asio::io_context& io_;

@@ -385,6 +385,13 @@ Result<io::IvshmemMemory> VgpuServer::on_peer_connected(const PeerCredentials& p
   return m;
 }
 
+void VgpuServer::on_peer_reset() {
+  // At each power-on there is one, and nothing to end.
+  log::debug("vgpu {}: the guest was reset or let go of the device", spec_.name);
+  end_guest_sessions("the virtual machine was reset", true);
+  channel_->all_programs_gone();
+}
+
 void VgpuServer::on_peer_gone() {
   log::info("vgpu {}: the virtual machine is gone", spec_.name);
   end_guest_sessions("the virtual machine is gone", true);
@@ -400,6 +407,8 @@ void VgpuServer::on_peer_gone() {
 
 void VgpuServer::on_agent_started(uint64_t agent_epoch) {
   log::info("vgpu {}: the guest's agent is on (epoch {:x})", spec_.name, agent_epoch);
+  // What QEMU says of the reboot was sent before this agent began.
+  if (ivshmem_) ivshmem_->forget_notifications();
   end_guest_sessions("the guest's agent was started anew", true);
   channel_->all_programs_gone();
 }

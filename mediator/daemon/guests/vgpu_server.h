@@ -100,6 +100,7 @@ class VgpuServer final : private io::IvshmemServer::Owner,
 
   Result<void> may_connect(const PeerCredentials& peer, const std::vector<gid_t>& groups) override;
   Result<io::IvshmemMemory> on_peer_connected(const PeerCredentials& peer) override;
+  void on_peer_reset() override;
   void on_peer_gone() override;
   void on_join(io::LocalServer::ConnectionId connection, const std::string& program,
                const PeerCredentials& peer) override;

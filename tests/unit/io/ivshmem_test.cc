@@ -52,6 +52,11 @@ class FakeQemu {
   int host_bell(uint32_t vector) const { return fd(3 + vector); }
   int guest_bell(uint32_t vector, uint32_t vectors) const { return fd(3 + vectors + vector); }
   int socket() const { return socket_.get(); }
+  void send_bytes(const void* bytes, size_t n) {
+    EXPECT_EQ(::send(socket_.get(), bytes, n, MSG_NOSIGNAL), static_cast<ssize_t>(n));
+  }
+  // What a QEMU with our patches says of its guest.
+  void notify(int64_t value) { send_bytes(&value, sizeof value); }
   void close() { socket_.reset(); }
 
  private:
@@ -296,6 +301,92 @@ TEST_F(IvshmemTest, ANewAgentEpochEndsTheSessionsBefore) {
   expect_all_free();
   EXPECT_EQ(open(after, 7).status, 0u);
   EXPECT_EQ(vgpu_->agent().agent_epoch(), 6u);
+}
+
+// Notifications of a patched QEMU.
+constexpr int64_t kDeviceReset = -2, kDeviceClosed = -3;
+
+TEST_F(IvshmemTest, AResetThatQemuReportsEndsTheGuestsSessionsAtOnce) {
+  auto q = connect();
+  LocalProgram local(vgpu_->spec().local_socket);
+  local.send_join();
+  ASSERT_TRUE(run_until([&] { return local.joined(); }));
+  uint64_t epoch = 0;
+  for (int64_t value : {kDeviceReset, kDeviceClosed}) {
+    FakeAgent agent(*q, ++epoch);
+    ASSERT_EQ(open(agent, 1).status, 0u);
+    q->notify(value);
+    EXPECT_TRUE(run_until([&] { return vgpu_->sessions().size() == 1; }));
+    EXPECT_TRUE(run_until([&] { return vgpu_->channel().slots_in_use() == 0; }));
+    EXPECT_TRUE(vgpu_->has_live_peer()) << "QEMU is still there";
+  }
+  EXPECT_EQ(local.slot_state(), uint32_t{SLUICE_SLOT_OPEN}) << "not the guest's";
+}
+
+TEST_F(IvshmemTest, ANotificationInPiecesIsOne) {
+  auto q = connect();
+  FakeAgent agent(*q, 1);
+  ASSERT_EQ(open(agent, 1).status, 0u);
+  const auto* bytes = reinterpret_cast<const char*>(&kDeviceReset);
+  q->send_bytes(bytes, 3);
+  run_for_a_moment();
+  EXPECT_EQ(vgpu_->sessions().size(), 1u);
+  q->send_bytes(bytes + 3, 5);
+  EXPECT_TRUE(run_until([&] { return vgpu_->sessions().empty(); }));
+}
+
+TEST_F(IvshmemTest, NumbersThatAreNoNotificationEndNothing) {
+  auto q = connect();
+  FakeAgent agent(*q, 1);
+  ASSERT_EQ(open(agent, 1).status, 0u);
+  for (int64_t value : {int64_t{0}, int64_t{-1}, int64_t{-4}, int64_t{1}, INT64_MIN, INT64_MAX})
+    q->notify(value);
+  run_for_a_moment();
+  EXPECT_EQ(vgpu_->sessions().size(), 1u);
+  EXPECT_TRUE(vgpu_->has_live_peer());
+  q->notify(kDeviceReset);  // still in step
+  EXPECT_TRUE(run_until([&] { return vgpu_->sessions().empty(); }));
+}
+
+TEST_F(IvshmemTest, ALateNotificationOfARebootEndsNothingOfAfterIt) {
+  auto q = connect();
+  FakeAgent before(*q, 1);
+  ASSERT_EQ(open(before, 1).status, 0u);
+  // More than the pace allows: the rest would be read long after the new agent began.
+  const std::vector<int64_t> many(600, kDeviceReset);
+  q->send_bytes(many.data(), many.size() * sizeof many[0]);
+  FakeAgent after(*q, 2);
+  ASSERT_TRUE(run_until([&] { return vgpu_->agent().agent_epoch() == 2; }));
+  ASSERT_EQ(open(after, 2).status, 0u);
+  run_for_a_moment();
+  EXPECT_EQ(vgpu_->sessions().size(), 1u);
+}
+
+TEST_F(IvshmemTest, ANotificationOfARefusedPeerEndsNothing) {
+  auto q = connect();
+  FakeAgent agent(*q, 1);
+  ASSERT_EQ(open(agent, 1).status, 0u);
+  FakeQemu stranger(vgpu_->spec().socket);
+  ASSERT_TRUE(run_until([&] { return stranger.set_up(); }));
+  stranger.notify(kDeviceReset);
+  run_for_a_moment();
+  EXPECT_EQ(vgpu_->sessions().size(), 1u);
+}
+
+TEST_F(IvshmemTest, AFloodOfNotificationsDisturbsNobodyElse) {
+  auto other = create("b");
+  FakeQemu other_qemu(other->spec().socket);
+  ASSERT_TRUE(run_until([&] { return other_qemu.complete(vectors_); }));
+  FakeAgent other_agent(other_qemu, 1);
+  ASSERT_EQ(open(other_agent, 1).status, 0u);
+  auto q = connect();
+  const std::vector<int64_t> flood(4096, kDeviceReset);
+  [[maybe_unused]] auto n =
+      ::send(q->socket(), flood.data(), flood.size() * sizeof flood[0], MSG_DONTWAIT);
+  EXPECT_EQ(open(other_agent, 2).status, 0u);
+  EXPECT_EQ(other->sessions().size(), 2u);
+  q->close();
+  EXPECT_TRUE(run_until([&] { return !vgpu_->has_live_peer(); }));
 }
 
 TEST_F(IvshmemTest, MoreOpensThanSlotsAreAnswered) {
