@@ -9,9 +9,10 @@
 //     its place;
 //   - when none of the open ones has work; their reports are read before that, because a session
 //     with an open gate does not report that it has work again;
-//   - where holds may last (rotates()): when an open one seems idle, and after session_turn_ns,
-//     the longest open ones first. A session that gives way is evicted, and keeps its place until
-//     it has drained: what does not leave is not joined by more.
+//   - where holds may last (rotates()): when an open one seems idle, session_idle_ns after the
+//     last grant at the earliest, and after session_turn_ns, the longest open ones first. A session
+//     that gives way is evicted, and keeps its place until it has drained: what does not leave is
+//     not joined by more.
 // Where holds may last, what is open beyond the limit when a neighbour becomes backlogged is
 // evicted, those without work first. Elsewhere it stays open: the policy ends that hold soon.
 //
