@@ -13,6 +13,14 @@ size_t Crowd::most(VgpuId v) const {
   return g.hold == HoldState::kAlone ? g.sessions.size() : sharing_.config.sessions_at_once;
 }
 
+// The usual case, without allocation: there is no crowd, and all gates are open.
+bool Crowd::all_launch(VgpuId v) const {
+  const std::vector<SessionId>& all = sharing_.vgpus[v].sessions;
+  return all.size() <= most(v) && std::all_of(all.begin(), all.end(), [&](SessionId s) {
+           return sharing_.has_open_gate(s);
+         });
+}
+
 Crowd::Places Crowd::places(VgpuId v) const {
   const VgpuState& g = sharing_.vgpus[v];
   const bool alone = g.hold == HoldState::kAlone;
@@ -90,6 +98,7 @@ bool Crowd::advance(uint64_t now_ns, ActionQueue& out) {
 }
 
 bool Crowd::advance(uint64_t now_ns, VgpuId v, ActionQueue& out) {
+  if (all_launch(v)) return false;
   Round& round = vgpus_[v];
   const bool asked = std::exchange(round.asked, false);
   const bool rotates = sharing_.strategy->rotates();

@@ -56,6 +56,7 @@ class Crowd {
     size_t working = 0;     // of the open ones
     bool recalled = false;  // an open one drains what it launched before
   };
+  bool all_launch(VgpuId v) const;
   Places places(VgpuId v) const;
   size_t most(VgpuId v) const;
   bool advance(uint64_t now_ns, VgpuId v, ActionQueue& out);
