@@ -82,6 +82,10 @@ bool header_is_right(const Elf64_Ehdr& h) {
          h.e_shstrndx < h.e_shnum && (h.e_phnum == 0 || h.e_phentsize == sizeof(Elf64_Phdr));
 }
 
+// Whether a section has bytes in the image. Where others say that they are means nothing, and is
+// not checked: nothing is read there.
+bool has_contents(const Elf64_Shdr& s) { return s.sh_type != SHT_NOBITS && s.sh_type != SHT_NULL; }
+
 // The image with its tables, as far as it was checked.
 class Reader {
  public:
@@ -117,7 +121,7 @@ class Reader {
   Result<void> read_sections() {
     for (uint32_t i = 0; i < header_.e_shnum; ++i) {
       const auto s = bytes_.get<Elf64_Shdr>(header_.e_shoff + i * sizeof(Elf64_Shdr));
-      if (s.sh_type != SHT_NOBITS && s.sh_type != SHT_NULL && !bytes_.has(s.sh_offset, s.sh_size))
+      if (has_contents(s) && !bytes_.has(s.sh_offset, s.sh_size))
         return bad("with a section outside it");
       sections_.push_back(s);
     }
@@ -135,7 +139,7 @@ class Reader {
           (__builtin_add_overflow(device, s.sh_size, &device) ||
            __builtin_add_overflow(device, s.sh_addralign, &device)))
         return bad("whose sections are larger than memory");
-      if (*name == kPtxSection) cubin_.ptx = bytes_.view(s.sh_offset, s.sh_size);
+      if (*name == kPtxSection && has_contents(s)) cubin_.ptx = bytes_.view(s.sh_offset, s.sh_size);
     }
     cubin_.device_bytes = std::max<uint64_t>(device, size_);
     return {};
@@ -176,7 +180,7 @@ class Reader {
     const auto found = by_name_.find(".nv.info." + std::string(kernel->name));
     if (found == by_name_.end()) return {};
     const Elf64_Shdr& s = sections_[found->second];
-    if (s.sh_type == SHT_NOBITS || !first_use(s.sh_size))
+    if (!has_contents(s) || !first_use(s.sh_size))
       return bad("with no room for the records about its kernels");
     uint64_t at = s.sh_offset;
     for (uint64_t left = s.sh_size; left != 0;) {
@@ -251,7 +255,7 @@ Result<uint64_t> bytes_of(const void* image) {
   for (uint32_t i = 0; i < h.e_shnum; ++i) {
     Elf64_Shdr s;
     std::memcpy(&s, at + h.e_shoff + i * sizeof s, sizeof s);
-    if (s.sh_type == SHT_NOBITS || s.sh_type == SHT_NULL) continue;
+    if (!has_contents(s)) continue;
     if (s.sh_offset > kMostBytes || s.sh_size > kMostBytes) return bad("with a section outside it");
     end = std::max<uint64_t>(end, s.sh_offset + s.sh_size);
   }

@@ -43,7 +43,11 @@ inline constexpr size_t kMaxAdminConnections = 32;
 // Refused connections that still read why. More: strangers hold more descriptors; fewer: a flood of
 // them leaves nobody the time to read.
 inline constexpr size_t kMaxRefusedAdmin = 16;
-inline constexpr size_t kMaxAdminBatch = 64;               // requests in one JSON-RPC array
+inline constexpr size_t kMaxAdminBatch = 64;  // requests in one JSON-RPC array
+// Requests of one connection that wait for what they have begun (`delete`: for workers to end).
+// Fewer: a script that deletes many vGPUs at once is refused; more: a client that asks without end
+// takes more memory.
+inline constexpr size_t kMaxAdminUnanswered = 256;
 inline constexpr size_t kMaxAdminBacklogBytes = 4u << 20;  // unread answers before we hang up
 inline constexpr size_t kMaxEvents = 1024;  // kept for `sluicectl events`; older are dropped
 

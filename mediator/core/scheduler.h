@@ -56,6 +56,10 @@ struct SchedulerConfig {
   // Where a vGPU's hold may last: those give way to the next ones after so long. Shorter: each
   // round costs evictions; longer: a program beyond the first four waits longer.
   uint64_t session_turn_ns = 20'000'000;
+  // There: a session that seems idle does so after this time at the earliest. Shorter: sessions
+  // that report work and none in turn cost sluiced a hand-over for each report; longer: places
+  // stand empty.
+  uint64_t session_idle_ns = 200'000;
   // Turns are priorities of the GPU's streams (sharing/turns.h). Contexts must run side by side.
   bool turns_by_priority = false;
   // There: a vGPU whose turn was taken may go on below the next one for so long before its gates

@@ -19,3 +19,15 @@ class Crowd(WithSluiced):
         self.eventually(lambda: self.vgpu("b")["launches_done"] > done, "the neighbour goes on")
         beside.kill()
         self.assert_all_free("a")
+
+
+class CrowdInSpace(Crowd):
+    EXTRA = 'sm_unit = 1\n[scheduler]\nspatial = true\n'
+
+
+class CrowdOnSlices(Crowd):
+    EXTRA = '[scheduler]\nslices = true\n'
+
+
+class CrowdInTurns(Crowd):
+    EXTRA = '[scheduler]\nturns = "priority"\n'

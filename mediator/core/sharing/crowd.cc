@@ -13,6 +13,14 @@ size_t Crowd::most(VgpuId v) const {
   return g.hold == HoldState::kAlone ? g.sessions.size() : sharing_.config.sessions_at_once;
 }
 
+// The usual case, without allocation: there is no crowd, and all gates are open.
+bool Crowd::all_launch(VgpuId v) const {
+  const std::vector<SessionId>& all = sharing_.vgpus[v].sessions;
+  return all.size() <= most(v) && std::all_of(all.begin(), all.end(), [&](SessionId s) {
+           return sharing_.has_open_gate(s);
+         });
+}
+
 Crowd::Places Crowd::places(VgpuId v) const {
   const VgpuState& g = sharing_.vgpus[v];
   const bool alone = g.hold == HoldState::kAlone;
@@ -90,6 +98,7 @@ bool Crowd::advance(uint64_t now_ns, ActionQueue& out) {
 }
 
 bool Crowd::advance(uint64_t now_ns, VgpuId v, ActionQueue& out) {
+  if (all_launch(v)) return false;
   Round& round = vgpus_[v];
   const bool asked = std::exchange(round.asked, false);
   const bool rotates = sharing_.strategy->rotates();
@@ -110,6 +119,11 @@ bool Crowd::advance(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   }
   if (p.open.empty() || p.leaving > 0) return false;
   if (p.working == 0) {
+    const uint64_t due_ns = round.since_ns + sharing_.config.session_idle_ns;
+    if (rotates && now_ns < due_ns) {
+      next_ns_ = std::min(next_ns_, due_ns);
+      return false;
+    }
     if (asked) {
       give_way(p, p.open.size(), out);
       return true;
@@ -120,12 +134,14 @@ bool Crowd::advance(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   }
   if (!rotates) return false;
   const size_t idle = p.open.size() - p.working;
-  const uint64_t due_ns = round.since_ns + sharing_.config.session_turn_ns;
-  if (idle == 0 && now_ns < due_ns) {
+  const SchedulerConfig& c = sharing_.config;
+  const uint64_t due_ns = round.since_ns + (idle > 0 ? c.session_idle_ns : c.session_turn_ns);
+  if (now_ns < due_ns) {
     next_ns_ = std::min(next_ns_, due_ns);
     return false;
   }
-  give_way(p, std::min(p.waiting.size(), now_ns < due_ns ? idle : p.open.size()), out);
+  const bool turn_is_over = now_ns >= round.since_ns + c.session_turn_ns;
+  give_way(p, std::min(p.waiting.size(), turn_is_over ? p.open.size() : idle), out);
   return true;
 }
 

@@ -9,9 +9,10 @@
 //     its place;
 //   - when none of the open ones has work; their reports are read before that, because a session
 //     with an open gate does not report that it has work again;
-//   - where holds may last (rotates()): when an open one seems idle, and after session_turn_ns,
-//     the longest open ones first. A session that gives way is evicted, and keeps its place until
-//     it has drained: what does not leave is not joined by more.
+//   - where holds may last (rotates()): when an open one seems idle, session_idle_ns after the
+//     last grant at the earliest, and after session_turn_ns, the longest open ones first. A session
+//     that gives way is evicted, and keeps its place until it has drained: what does not leave is
+//     not joined by more.
 // Where holds may last, what is open beyond the limit when a neighbour becomes backlogged is
 // evicted, those without work first. Elsewhere it stays open: the policy ends that hold soon.
 //
@@ -55,6 +56,7 @@ class Crowd {
     size_t working = 0;     // of the open ones
     bool recalled = false;  // an open one drains what it launched before
   };
+  bool all_launch(VgpuId v) const;
   Places places(VgpuId v) const;
   size_t most(VgpuId v) const;
   bool advance(uint64_t now_ns, VgpuId v, ActionQueue& out);

@@ -17,7 +17,11 @@ bool may_administer(const PeerCredentials& peer, uid_t our_uid, gid_t our_gid) {
 class AdminServer::Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(AdminServer& server, uint64_t id, Fd socket)
-      : server_(server), peers_(server.peers_), id_(id), socket_(std::move(socket)) {}
+      : server_(server),
+        peers_(server.peers_),
+        id_(id),
+        socket_(std::move(socket)),
+        next_(server.io_) {}
   ~Connection() {
     watch_.stop();
     peers_->close(std::move(socket_));
@@ -46,30 +50,61 @@ class AdminServer::Connection : public std::enable_shared_from_this<Connection> 
 
  private:
   void on_readable() {
+    // One request at a time, and before more is read: a client that sends many has one of them
+    // served in each turn of the loop, and the rest waits in its socket.
+    if (next_.pending() && !closing_) return;
     char buffer[4096];
     auto got = receive_plain(socket_.get(), buffer, sizeof buffer);
     if (!got && got.error().code == EAGAIN) return;
     if (!got || got->bytes == 0) return drop();
     if (closing_) return;  // nothing it says matters any more
     incoming_.append(buffer, got->bytes);
+    handle_next();
+  }
+
+  // The next line, and the one after it in a later turn of the loop.
+  void handle_next() {
     auto self = shared_from_this();  // a request may end us
-    size_t begin = 0;
-    while (!gone_ && !closing_) {
-      const size_t end = incoming_.find('\n', std::max(begin, scanned_));
-      if (end == std::string::npos) break;
-      std::string_view line(incoming_.data() + begin, end - begin);
-      begin = end + 1;
-      scanned_ = begin;
-      if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-      if (line.size() > limits::kMaxAdminRequestBytes) return too_long();
-      if (line.find_first_not_of(" \t") == std::string_view::npos) continue;
-      server_.dispatcher_.handle(line, [weak = weak_from_this()](std::string answer) {
-        if (auto c = weak.lock()) c->send(std::move(answer));
-      });
+    while (!gone_ && !closing_ && !next_.pending()) {
+      const size_t end = incoming_.find('\n', scanned_);
+      scanned_ = end == std::string::npos ? incoming_.size() : 0;
+      if (std::min(end, incoming_.size()) > limits::kMaxAdminRequestBytes) return too_long();
+      if (end == std::string::npos) return;
+      std::string line = incoming_.substr(0, end);
+      incoming_.erase(0, end + 1);
+      if (!line.empty() && line.back() == '\r') line.pop_back();
+      if (line.find_first_not_of(" \t") == std::string::npos) continue;
+      handle(line);
+      if (!gone_ && !next_.pending()) in_a_later_turn([this] { handle_next(); });
     }
-    incoming_.erase(0, begin);
-    scanned_ = incoming_.size();
-    if (incoming_.size() > limits::kMaxAdminRequestBytes) too_long();
+  }
+
+  void handle(const std::string& line) {
+    if (++unanswered_ > limits::kMaxAdminUnanswered)
+      return finish_with(
+          rpc_error_line(kRpcRefused, "more than " + std::to_string(limits::kMaxAdminUnanswered) +
+                                          " requests of this connection wait for their answers"));
+    server_.dispatcher_.handle(
+        line,
+        [weak = weak_from_this()](std::string answer) {
+          auto c = weak.lock();
+          if (!c) return;
+          --c->unanswered_;
+          c->send(std::move(answer));
+        },
+        // A batch: what follows it waits until all of it has begun.
+        [this](std::function<void()> step) {
+          in_a_later_turn([this, step = std::move(step)] {
+            step();
+            if (!gone_ && !next_.pending()) handle_next();
+          });
+        });
+  }
+
+  void in_a_later_turn(std::function<void()> what) {
+    next_.after_ms(0, [self = weak_from_this(), what = std::move(what)] {
+      if (const auto alive = self.lock(); alive && !alive->gone_) what();
+    });
   }
 
   void too_long() {
@@ -107,6 +142,7 @@ class AdminServer::Connection : public std::enable_shared_from_this<Connection> 
     if (gone_) return;
     gone_ = true;
     watch_.stop();
+    next_.cancel();
     server_.drop(id_);
   }
 
@@ -117,6 +153,8 @@ class AdminServer::Connection : public std::enable_shared_from_this<Connection> 
   io::FdWatch watch_;
   std::string incoming_, outgoing_;
   size_t scanned_ = 0, sent_ = 0;
+  size_t unanswered_ = 0;
+  io::Timer next_;  // what is to be done in a later turn of the loop
   bool waiting_ = false, closing_ = false, gone_ = false;
 };
 

@@ -20,18 +20,30 @@ json::object error_object(json::value id, const RpcError& e) {
   return {{"jsonrpc", "2.0"}, {"id", std::move(id)}, {"error", std::move(error)}};
 }
 
-// Collects the answers of a batch; the last one sends the array.
-struct Batch {
-  json::array answers;
-  size_t waiting = 0;
-  RpcDispatcher::Respond respond;
-  void one_done() {
-    if (--waiting > 0) return;
-    respond(answers.empty() ? std::string() : json::serialize(answers));
+}  // namespace
+
+// Collects the answers of a batch, as text and no more than a client may leave unread; the last one
+// sends them.
+struct RpcDispatcher::Batch {
+  json::value requests;
+  Later later;
+  Respond respond;
+  size_t begun = 0, done = 0;
+  std::string answers;
+  bool too_long = false;
+
+  size_t size() const { return requests.get_array().size(); }
+  void add(const json::object& answer) {
+    if (!answer.empty() && !too_long)
+      answers += (answers.empty() ? "" : ",") + json::serialize(answer);
+    too_long = too_long || answers.size() > limits::kMaxAdminBacklogBytes;
+    if (too_long) std::string().swap(answers);
+    if (++done < size()) return;
+    if (too_long)
+      return respond(rpc_error_line(kRpcInvalidRequest, "the answers of this batch are too long"));
+    respond(answers.empty() ? std::string() : "[" + answers + "]");
   }
 };
-
-}  // namespace
 
 std::string rpc_error_line(int code, const std::string& message) {
   return json::serialize(error_object(nullptr, {code, message}));
@@ -42,7 +54,7 @@ void RpcReply::value(json::value result) const {
 }
 void RpcReply::error(const RpcError& e) const { deliver_(error_object(id_, e)); }
 
-void RpcDispatcher::handle(std::string_view line, Respond respond) const {
+void RpcDispatcher::handle(std::string_view line, Respond respond, const Later& later) const {
   boost::system::error_code bad;
   // Depth is bounded by the parser (32), size by the connection.
   json::value request = json::parse(json::string_view(line.data(), line.size()), bad);
@@ -60,13 +72,19 @@ void RpcDispatcher::handle(std::string_view line, Respond respond) const {
                                   "a batch has 1 to " + std::to_string(limits::kMaxAdminBatch) +
                                       " requests, this one " + std::to_string(requests.size())));
   auto batch = std::make_shared<Batch>();
-  batch->waiting = requests.size();
+  batch->requests = std::move(request);
+  batch->later = later;
   batch->respond = std::move(respond);
-  for (const json::value& one : requests)
-    handle_one(one, [batch](json::object answer) {
-      if (!answer.empty()) batch->answers.push_back(std::move(answer));
-      batch->one_done();
-    });
+  next_of(batch);
+}
+
+void RpcDispatcher::next_of(const std::shared_ptr<Batch>& batch) const {
+  do {
+    const size_t i = batch->begun++;
+    handle_one(batch->requests.get_array()[i],
+               [batch](const json::object& answer) { batch->add(answer); });
+  } while (!batch->later && batch->begun < batch->size());
+  if (batch->begun < batch->size()) batch->later([this, batch] { next_of(batch); });
 }
 
 // Delivers an empty object where no answer is due.

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -79,10 +80,15 @@ class RpcDispatcher {
   using Respond = std::function<void(std::string line)>;
 
   void add(std::string name, Method method) { methods_[std::move(name)] = std::move(method); }
-  // Calls `respond` exactly once, before it returns or later.
-  void handle(std::string_view line, Respond respond) const;
+  // Runs what it is given later, in this thread, when others have had their turn.
+  using Later = std::function<void(std::function<void()>)>;
+  // Calls `respond` exactly once, before it returns or later. With `later` a batch's requests
+  // begin one at a time, and nothing of it is held for longer than `later` holds it.
+  void handle(std::string_view line, Respond respond, const Later& later = nullptr) const;
 
  private:
+  struct Batch;
+  void next_of(const std::shared_ptr<Batch>& batch) const;
   void handle_one(const boost::json::value& request, RpcReply::Deliver deliver) const;
   std::map<std::string, Method, std::less<>> methods_;
 };

@@ -251,6 +251,27 @@ TEST_P(CrowdEverywhere, WithoutWorkTheNextFollow) {
   EXPECT_EQ(done.size(), crowd.size());
 }
 
+// A worker that was taken over reports work and none in turn, as fast as it may ring.
+TEST_P(CrowdEverywhere, ReportsInTurnDoNotMoveTheCrowd) {
+  settle();
+  uint64_t before = 0, after = 0;
+  for (const SessionId s : crowd) before += generation(s);
+  const uint64_t began_ns = h.now;
+  constexpr uint32_t kReports = 20'000;  // 10 us apart
+  for (uint32_t i = 0; i < kReports; ++i) {
+    h.now += 10'000;
+    if (h.wake <= h.now) h.time(h.now);
+    const SessionId s = crowd[i / 2 % crowd.size()];
+    h.report(s, i % 2, 0, generation(s) - open(s));
+    if (GetParam().config.policy_config.machine.preemptor == policy::PreemptorKind::kProportional)
+      for (const VgpuId v : {a, b}) h.scheduler->on_used(h.now, v, 5'000);
+  }
+  for (const SessionId s : crowd) after += generation(s);
+  // So many grants in that time by the rule, and those of turns of the whole vGPU.
+  const uint64_t rounds = (h.now - began_ns) / SchedulerConfig().session_idle_ns;
+  EXPECT_LE(after - before, most * (rounds + 2)) << kReports << " reports";
+}
+
 TEST_P(CrowdEverywhere, AllMayLaunchOnceTheNeighbourHasNoWork) {
   settle();
   h.remove(sb);

@@ -317,6 +317,71 @@ TEST_F(AdminTest, BadClientsDoNotDisturbGoodOnes) {
   }
 }
 
+// How many answers of one client may come before that of another one, which asks after it. The loop
+// takes turns; both are in the same process as the test, so no clock is involved.
+constexpr int kAnswersBefore = 8;
+
+TEST_F(AdminTest, AClientThatAsksWithoutEndIsServedInTurn) {
+  const std::string path = config_.admin_socket_path();
+  const std::string question = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"version\"}\n";
+  Client greedy(path), good(path);
+  for (int round = 0; round < 20; ++round) {
+    while (greedy.send(question)) {
+    }
+    int before = 0;
+    ASSERT_TRUE(good.send(question));
+    ASSERT_TRUE(run_until([&] {
+      while (greedy.line()) ++before;
+      return good.line().has_value();
+    }));
+    EXPECT_LE(before, kAnswersBefore);
+  }
+}
+
+TEST_F(AdminTest, ABatchIsServedInTurn) {
+  const std::string path = config_.admin_socket_path();
+  const std::string one = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"version\"}";
+  std::string batch = "[" + one;
+  for (size_t i = 1; i < limits::kMaxAdminBatch; ++i) batch += "," + one;
+  Client greedy(path), good(path);
+  ASSERT_TRUE(greedy.send(batch + "]\n" + one + "\n"));
+  ASSERT_TRUE(good.send(one + "\n"));
+  std::optional<std::string> all, answer;
+  ASSERT_TRUE(run_until([&] { return (answer = good.line()).has_value(); }));
+  EXPECT_FALSE(greedy.line()) << "its batch is not over yet";
+  ASSERT_TRUE(run_until([&] { return (all = greedy.line()).has_value(); }));
+  EXPECT_EQ(boost::json::parse(*all).as_array().size(), limits::kMaxAdminBatch);
+  ASSERT_TRUE(run_until([&] { return (answer = greedy.line()).has_value(); }));
+  EXPECT_TRUE(boost::json::parse(*answer).is_object()) << "what followed it, after it";
+}
+
+TEST_F(AdminTest, ABatchWithTooLongAnswersIsCutOff) {
+  log::init("test", log::Level::kInfo);
+  for (int i = 0; i < 30; ++i) log::info("{}", std::string(4000, 'x'));
+  log::init("test", log::Level::kError);
+  const std::string one = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"events\"}";
+  std::string batch = "[" + one;
+  for (size_t i = 1; i < limits::kMaxAdminBatch; ++i) batch += "," + one;
+  Client client(config_.admin_socket_path());
+  ASSERT_TRUE(client.send(batch + "]\n"));
+  std::optional<std::string> answer;
+  ASSERT_TRUE(run_until([&] { return (answer = client.line()).has_value(); }));
+  EXPECT_NE(answer->find("too long"), std::string::npos) << answer->substr(0, 200);
+}
+
+// What was sent before the end is done, although nobody waits for the answer.
+TEST_F(AdminTest, RequestsOfAClientThatHasGoneAreDone) {
+  {
+    Client client(config_.admin_socket_path());
+    std::string batch;
+    for (const char* name : {"a1", "a2", "a3"})
+      batch += std::string(batch.empty() ? "[" : ",") +
+               R"({"jsonrpc":"2.0","method":"vgpu.create","params":{"name":")" + name + "\"}}";
+    ASSERT_TRUE(client.send(batch + "]\n"));
+  }
+  ASSERT_TRUE(run_until([&] { return call("vgpu.list").at("result").as_array().size() == 3; }));
+}
+
 TEST_F(AdminTest, ConnectionsAreBounded) {
   std::vector<std::unique_ptr<Client>> clients;
   for (size_t i = 0; i < limits::kMaxAdminConnections; ++i) {

@@ -41,6 +41,24 @@ int error_of(const std::string& image) {
   return r ? 0 : r.error().code;
 }
 
+// A section without contents may have any offset: nothing is read there.
+TEST(Cubin, SectionsWithoutContentsAreNotRead) {
+  const std::string good = test::CubinBuilder().kernel("k", {{0, 4}}).ptx(".version 8.0").image();
+  ASSERT_EQ(read(good)->ptx.substr(0, 8), ".version");
+  uint16_t count;
+  std::memcpy(&count, good.data() + offsetof(Elf64_Ehdr, e_shnum), sizeof count);
+  for (const uint32_t type : {SHT_NOBITS, SHT_NULL})
+    for (const uint64_t offset : {good.size() + 1, uint64_t{1} << 60, ~uint64_t{0}})
+      for (size_t i = 0; i < count; ++i) {
+        std::string image = good;
+        set<uint32_t>(image, section(image, i) + offsetof(Elf64_Shdr, sh_type), type);
+        set<uint64_t>(image, section(image, i) + offsetof(Elf64_Shdr, sh_offset), offset);
+        const auto cubin = read(image);
+        if (!cubin || cubin->ptx.empty()) continue;
+        EXPECT_EQ(cubin->ptx.substr(0, 8), ".version") << "section " << i;
+      }
+}
+
 TEST(Cubin, KernelsParametersAndMemory) {
   const std::string image = two_kernels();
   ASSERT_TRUE(is_cubin(std::string_view(image)));
