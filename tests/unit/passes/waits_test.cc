@@ -293,12 +293,34 @@ TEST(PtxWaits, VariablesInTheStackFrame) {
   EXPECT_EQ(
       framed(lower + "mov.u64 %rd5, %SP; @%p1 mov.u64 %rd5, %rd1; st.u64 [%rd5], %rd1;" + ask),
       "waits");
+  // A member's address is made by `or`, where the frame's alignment leaves the bits free.
+  const std::string lower_by_or =
+      "mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd0, %rd2; add.s64 %rda, %rd3, -4;"
+      "add.u64 %rd5, %SP, 16; or.b64 %rd6, %rd5, 4; st.u32 [%rd6], %r1; st.u64 [%SP+24], %rda;";
+  EXPECT_EQ(framed(lower_by_or + ask), "in-order");
+  const std::string not_free =
+      "add.u64 %rd5, %SP, 16; or.b64 %rd6, %rd5, 8; st.u32 [%rd6], %r1;";  // the frame's is 8
+  EXPECT_EQ(framed(lower + not_free + ask), "waits");
   // A name of an inner scope is another frame.
   EXPECT_EQ(framed(lower +
                    "{ .local .align 8 .b8 frame[32]; .reg .b64 %x; mov.u64 %x, frame;"
                    "st.local.u64 [%x+24], %rd1; }" +
                    ask),
             "in-order");
+}
+
+// The word that is swapped is named by a variable in a frame whose address goes elsewhere.
+TEST(PtxWaits, TokensNamedByVariablesInMemory) {
+  const std::string frame =
+      ".local .align 8 .b8 frame[16]; .reg .b64 %SP, %SPL; mov.u64 %SPL, frame;"
+      "cvta.local.u64 %SP, %SPL; st.u64 [%SP+0], %rd0; add.u64 %rd5, %SP, 0;"
+      "st.global.u64 [%rd1], %rd5;";
+  const std::string take =
+      "L: ld.u64 %rd3, [%SP+0]; atom.cas.b32 %r4, [%rd3], 1, 0; setp.ne.u32 %p0, %r4, 1;"
+      "@%p0 bra L;";
+  EXPECT_EQ(tier(frame + take), "waits");
+  EXPECT_EQ(tier(frame + take + "st.global.u32 [%rd1+8], 1;"), "waits");
+  EXPECT_EQ(tier(frame + take + "ld.u64 %rd4, [%SP+0]; atom.exch.b32 %r5, [%rd4], 1;"), "plain");
 }
 
 // Copies bring to shared memory what others write.
