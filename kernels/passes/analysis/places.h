@@ -66,7 +66,7 @@ class Sums {
   ptx::RegisterTable& registers_;
   std::unordered_map<std::uint32_t, std::vector<const ptx::Statement*>> definitions_;
   std::unordered_map<std::string_view, std::vector<std::uint32_t>>
-      locals_;  // inner scopes, by name
+      locals_;                                               // inner scopes, by name
   std::unordered_map<std::string, std::int64_t> alignment_;  // of local variables, by their part
   std::unordered_map<std::uint32_t, Sum> known_;
 };
