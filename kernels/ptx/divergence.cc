@@ -2,6 +2,7 @@
 #include "kernels/ptx/divergence.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <unordered_set>
 
@@ -180,8 +181,13 @@ Result<std::vector<bool>> kept_values(const Cfg& cfg, const DataFlow& flow) {
 // Taint that flows through registers until nothing changes.
 class Taint {
  public:
-  Taint(const DataFlow& flow, bool through_reductions)
-      : flow_(flow), through_reductions_(through_reductions), tainted_(flow.registers()) {}
+  // `reached`: whether a statement can run behind one that taints; nothing flows back in time.
+  Taint(const DataFlow& flow, bool through_reductions,
+        const std::function<bool(std::uint32_t)>& reached)
+      : flow_(flow),
+        through_reductions_(through_reductions),
+        reached_(reached),
+        tainted_(flow.registers()) {}
   void mark(std::uint32_t r) {
     if (tainted_[r]) return;
     tainted_[r] = true;
@@ -192,6 +198,7 @@ class Taint {
   }
   bool operator[](std::uint32_t r) const { return tainted_[r]; }
   bool any_use(std::uint32_t statement) const {
+    if (!reached_(statement)) return false;
     const auto uses = flow_.uses(statement);
     return std::any_of(uses.begin(), uses.end(), [&](std::uint32_t r) { return tainted_[r]; });
   }
@@ -200,16 +207,34 @@ class Taint {
       const std::uint32_t r = work_.back();
       work_.pop_back();
       for (std::uint32_t statement : flow_.readers(r))
-        if (through_reductions_ || !flow_.uniform(statement)) mark_results(statement);
+        if (reached_(statement) && (through_reductions_ || !flow_.uniform(statement)))
+          mark_results(statement);
     }
   }
 
  private:
   const DataFlow& flow_;
   bool through_reductions_;
+  std::function<bool(std::uint32_t)> reached_;
   std::vector<bool> tainted_;
   std::vector<std::uint32_t> work_;
 };
+
+// By block: whether it can run behind one of the statements.
+std::vector<bool> blocks_behind(const Cfg& cfg, const std::vector<std::uint32_t>& statements) {
+  std::vector<bool> behind(cfg.blocks().size());
+  std::vector<std::uint32_t> work;
+  for (std::uint32_t i : statements) work.push_back(cfg.block_of(i));
+  while (!work.empty()) {
+    const std::uint32_t b = work.back();
+    work.pop_back();
+    if (b >= behind.size() || behind[b]) continue;
+    behind[b] = true;
+    const auto& next = cfg.blocks()[b].successors;
+    work.insert(work.end(), next.begin(), next.end());
+  }
+  return behind;
+}
 
 }  // namespace
 
@@ -234,7 +259,10 @@ Result<Divergence> Divergence::run(const Cfg& cfg, const PostDominators& post_do
   const Function& f = cfg.function();
   const auto& blocks = cfg.blocks();
   DataFlow flow(f);
-  Taint taint(flow, through_reductions);
+  // Between threads what one of them does taints the others' past as well.
+  std::vector<bool> behind(blocks.size(), true);
+  if (sources && through_reductions) behind = blocks_behind(cfg, *sources);
+  Taint taint(flow, through_reductions, [&](std::uint32_t i) { return behind[cfg.block_of(i)]; });
   if (sources) {
     for (std::uint32_t i : *sources) taint.mark_results(i);
   } else {

@@ -459,9 +459,10 @@ Result<void> ModuleDecoder::entry_or_refusal(const ptx::Function& f) {
     if (done || !costs_kernels_only(done.error())) return done;
     refused = std::move(done).error().message;
     context_.nodes.resize(nodes);
-    // Variables of its body have their places, and nothing uses them.
+    // Variables of its body have their places, and nothing uses them or its registers.
     std::erase_if(without_body.variables, [](const ptx::Variable& v) {
-      return v.space == ptx::Space::kGlobal || v.space == ptx::Space::kConst;
+      return v.space == ptx::Space::kGlobal || v.space == ptx::Space::kConst ||
+             v.space == ptx::Space::kReg;
     });
   }
   if (auto done = entry(without_body); !done) return done;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operands: registers, immediates, special registers, variables and addresses.
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 
@@ -28,7 +29,13 @@ bool Decoder::declare_registers() {
       return error_ = {0, "line " + std::to_string(v.line) + ": .sreg is not supported"}, false;
     if (v.space != ptx::Space::kReg) continue;
     const Type type = type_of(v.type);
-    if (type == Type::kNone || v.vector_width != 1)
+    if (type != Type::kNone && v.vector_width != 1)
+      return error_ = {ENOTSUP, "line " + std::to_string(v.line) +
+                                    ": registers that are vectors (.v" +
+                                    std::to_string(v.vector_width) + " " + std::string(v.name) +
+                                    ") are not supported"},
+             false;
+    if (type == Type::kNone)
       return error_ = {0, "line " + std::to_string(v.line) + ": registers of type " +
                               std::string(v.type) + " are not supported"},
              false;

@@ -76,7 +76,10 @@ bool Sum::is_positive() const {
 Sums::Sums(const ptx::Function& function, ptx::RegisterTable& registers)
     : function_(function), registers_(registers) {
   for (const ptx::Variable& v : function.variables)
-    if (v.space == ptx::Space::kLocal && v.scope != 0) locals_[v.name].push_back(v.scope);
+    if (v.space == ptx::Space::kLocal) {
+      if (v.scope != 0) locals_[v.name].push_back(v.scope);
+      alignment_[local_part(v.name, v.scope)] = v.align & -v.align;
+    }
   for (const Statement& s : function.statements) {
     if (s.kind != StatementKind::kInstruction || s.operands.empty()) continue;
     const ptx::Effect effect = ptx::effect_of(s);
@@ -117,6 +120,12 @@ Places Sums::compare(const Sum& a, const Sum& b) {
   const bool unknown = std::all_of(rest.parts.begin(), rest.parts.end(),
                                    [](const auto& p) { return p.first[0] == kVaries; });
   return unknown ? Places::kUnknown : Places::kOther;
+}
+
+std::int64_t Sums::lowest_bit(const std::pair<const std::string, std::int64_t>& part) const {
+  const auto aligned = alignment_.find(part.first);
+  const std::int64_t bit = part.second & -part.second;
+  return aligned == alignment_.end() || bit > kLargestFactor ? bit : bit * aligned->second;
 }
 
 Sum Sums::of_text(std::string_view operand, const Statement& in, int depth) {
@@ -199,13 +208,14 @@ Sum Sums::of_definition(std::uint32_t number, const Statement& s, int depth) {
       add(out, operand(2), base == "add" ? 1 : -1);
       return out;
     }
-    // A bit that is free: compilers add 1 so to what they have shifted.
+    // A bit that is free: compilers add 1 so to what they have shifted, and a member's offset to
+    // the address of a structure in the stack frame.
     if (base == "or" && count == 3 && operand(2).is_constant()) {
       out = operand(1);
       const std::int64_t bits = operand(2).constant;
       const bool free = bits >= 0 &&
                         std::all_of(out.parts.begin(), out.parts.end(),
-                                    [&](const auto& p) { return (p.second & -p.second) > bits; }) &&
+                                    [&](const auto& p) { return lowest_bit(p) > bits; }) &&
                         (out.constant == 0 || (out.constant & -out.constant) > bits);
       if (free) {
         out.constant += bits;

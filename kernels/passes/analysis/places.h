@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "kernels/ptx/module.h"
@@ -54,6 +55,8 @@ class Sums {
   static std::string local_part(std::string_view name, std::uint32_t scope);
 
  private:
+  // The lowest bit of a part times its factor that may be 1.
+  std::int64_t lowest_bit(const std::pair<const std::string, std::int64_t>& part) const;
   std::string symbol_part(std::string_view name, const ptx::Statement& in) const;
   Sum of_text(std::string_view operand, const ptx::Statement& in, int depth);
   Sum of_register(std::uint32_t number, int depth);
@@ -63,7 +66,8 @@ class Sums {
   ptx::RegisterTable& registers_;
   std::unordered_map<std::uint32_t, std::vector<const ptx::Statement*>> definitions_;
   std::unordered_map<std::string_view, std::vector<std::uint32_t>>
-      locals_;  // inner scopes, by name
+      locals_;                                               // inner scopes, by name
+  std::unordered_map<std::string, std::int64_t> alignment_;  // of local variables, by their part
   std::unordered_map<std::uint32_t, Sum> known_;
 };
 

@@ -7,6 +7,7 @@
 #include "kernels/passes/analysis/lower_index.h"
 #include "kernels/passes/analysis/standstill.h"
 #include "kernels/passes/analysis/swaps.h"
+#include "kernels/passes/analysis/value_lock.h"
 #include "kernels/ptx/divergence.h"
 
 namespace sluice::passes {
@@ -231,7 +232,8 @@ bool Finder::polls(std::uint32_t i, bool ordered_loop) {
   if (copies_in(s))
     return same_every_turn(cfg_, registers_, members_[loop_of(b)], i, s.operands[1]);
   if (reads_others(s, ordered_loop))
-    return !swaps_.only_compared(i, members_[loop_of(b)]) && !polls_lock(i) && !reads_constant(i);
+    return !swaps_.only_compared(i, members_[loop_of(b)]) && !polls_lock(i) && !reads_constant(i) &&
+           !reads_value_lock(cfg_, registers_, sums_, i, members_[loop_of(b)]);
   return calls_what_polls(s, callees_, ordered_loop);
 }
 

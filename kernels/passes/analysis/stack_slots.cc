@@ -97,7 +97,8 @@ class Frames {
   // Whether an instruction makes one address in a frame of another and nothing else.
   bool keeps(const Statement& s, const Frame* frame) {
     const std::string_view base = base_opcode(s.opcode);
-    if (base != "mov" && base != "cvta" && base != "add" && base != "sub") return false;
+    if (base != "mov" && base != "cvta" && base != "add" && base != "sub" && base != "or")
+      return false;
     std::int64_t offset = 0;
     return !s.operands.empty() && frame_of(s.operands[0], s, offset) == frame;
   }

@@ -31,5 +31,10 @@ std::vector<std::uint32_t> reads_of_standstill(const ptx::Cfg& cfg, ptx::Registe
 bool same_every_turn(const ptx::Cfg& cfg, ptx::RegisterTable& registers,
                      const std::vector<std::uint32_t>& blocks, std::uint32_t statement,
                      std::string_view operand);
+// The same, where loads from what the loop does not write count as the same: variables in a stack
+// frame whose address goes elsewhere.
+bool same_but_for_others(const ptx::Cfg& cfg, ptx::RegisterTable& registers,
+                         const std::vector<std::uint32_t>& blocks, std::uint32_t statement,
+                         std::string_view operand);
 
 }  // namespace sluice::passes

@@ -72,7 +72,7 @@ bool Swaps::takes_token(std::uint32_t atom, const std::vector<std::uint32_t>& bl
   const bool compares = has_modifier(s.opcode, "cas");
   if ((!compares && !has_modifier(s.opcode, "exch")) || s.operands.size() < 3) return false;
   // What it waits for is what it compares with; whatever it leaves there instead.
-  if (!same_every_turn(cfg_, registers_, blocks, atom, s.operands[1]) ||
+  if (!same_but_for_others(cfg_, registers_, blocks, atom, s.operands[1]) ||
       (compares && !same_every_turn(cfg_, registers_, blocks, atom, s.operands[2])))
     return false;
   const auto puts_back = [&](std::uint32_t i) {

@@ -175,6 +175,7 @@ TEST_F(ExecForms, AnAbsentInstructionCostsOnlyTheKernelsThatReachIt) {
       ".visible .entry itself() { .global .u32 own; wgmma.fence.sync.aligned; ret; }\n"
       ".visible .entry cube() { .reg .f32 %f<8>; .reg .u64 %rd;\n"
       "  tex.cube.v4.f32.f32 {%f0, %f1, %f2, %f3}, [%rd, {%f4, %f5, %f6, %f7}]; ret; }\n"
+      ".visible .entry vector() { .reg .v4 .f32 %v; mov.v4.f32 %v, %v; ret; }\n"
       ".visible .entry callers_caller() { call.uni calls_it; ret; }\n"
       ".visible .entry pointer() { .reg .u64 %rd<2>; ld.global.u64 %rd0, [table];\n"
       "  call %rd0, p; ret; p: .callprototype _ (); }\n"
@@ -186,7 +187,7 @@ TEST_F(ExecForms, AnAbsentInstructionCostsOnlyTheKernelsThatReachIt) {
   DecodeOptions options;
   options.refuse_kernels_alone = true;
   ASSERT_TRUE(load(head + functions + entries, options)) << error_;
-  for (const char* name : {"itself", "callers_caller", "cube"}) {
+  for (const char* name : {"itself", "callers_caller", "cube", "vector"}) {
     SCOPED_TRACE(name);
     EXPECT_NE(program_->find_entry(name)->refused.find("not supported"), std::string::npos);
     EXPECT_FALSE(Block::make(image_, name, {{1, 1, 1}, {1, 1, 1}, 0}, {}, map_, environment_));

@@ -30,7 +30,25 @@ $PUBLISH:
 	st.relaxed.gpu.global.v2.u32 [%rd4], {%r12, %r11};
 $END:
 	ret;)"},
-      // The same with numbers that the blocks draw themselves and hand round in shared memory.
+      // Values that are their own locks: -1 while somebody changes one.
+      {"value_lock", "plain", {31, 1, 1}, {32, 1, 1}, 0, 0, "", R"(
+	and.b32 %r10, %r5, 15;
+	mul.wide.u32 %rd4, %r10, 4;
+	add.s64 %rd5, %rd0, %rd4;
+$READ:
+	ld.volatile.global.u32 %r11, [%rd5];
+	setp.eq.s32 %p1, %r11, -1;
+	@%p1 bra $READ;
+	atom.global.cas.b32 %r12, [%rd5], %r11, -1;
+	setp.ne.s32 %p2, %r12, %r11;
+	@%p2 bra $READ;
+	shr.u32 %r13, %r5, 20;
+	add.s32 %r14, %r11, %r13;
+	membar.gl;
+	st.volatile.global.u32 [%rd5], %r14;
+	ret;)"},
+      // A chained scan with numbers that the blocks draw themselves and hand round in shared
+      // memory.
       {"drawn_scan",
        "in-order",
        {31, 1, 1},

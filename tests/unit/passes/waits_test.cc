@@ -293,12 +293,96 @@ TEST(PtxWaits, VariablesInTheStackFrame) {
   EXPECT_EQ(
       framed(lower + "mov.u64 %rd5, %SP; @%p1 mov.u64 %rd5, %rd1; st.u64 [%rd5], %rd1;" + ask),
       "waits");
+  // A member's address is made by `or`, where the frame's alignment leaves the bits free.
+  const std::string lower_by_or =
+      "mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd0, %rd2; add.s64 %rda, %rd3, -4;"
+      "add.u64 %rd5, %SP, 16; or.b64 %rd6, %rd5, 4; st.u32 [%rd6], %r1; st.u64 [%SP+24], %rda;";
+  EXPECT_EQ(framed(lower_by_or + ask), "in-order");
+  const std::string not_free =
+      "add.u64 %rd5, %SP, 16; or.b64 %rd6, %rd5, 8; st.u32 [%rd6], %r1;";  // the frame's is 8
+  EXPECT_EQ(framed(lower + not_free + ask), "waits");
   // A name of an inner scope is another frame.
   EXPECT_EQ(framed(lower +
                    "{ .local .align 8 .b8 frame[32]; .reg .b64 %x; mov.u64 %x, frame;"
                    "st.local.u64 [%x+24], %rd1; }" +
                    ask),
             "in-order");
+}
+
+// The word that is swapped is named by a variable in a frame whose address goes elsewhere.
+TEST(PtxWaits, TokensNamedByVariablesInMemory) {
+  const std::string frame =
+      ".local .align 8 .b8 frame[16]; .reg .b64 %SP, %SPL; mov.u64 %SPL, frame;"
+      "cvta.local.u64 %SP, %SPL; st.u64 [%SP+0], %rd0; add.u64 %rd5, %SP, 0;"
+      "st.global.u64 [%rd1], %rd5;";
+  const std::string take =
+      "L: ld.u64 %rd3, [%SP+0]; atom.cas.b32 %r4, [%rd3], 1, 0; setp.ne.u32 %p0, %r4, 1;"
+      "@%p0 bra L;";
+  EXPECT_EQ(tier(frame + take), "waits");
+  EXPECT_EQ(tier(frame + take + "st.global.u32 [%rd1+8], 1;"), "waits");
+  EXPECT_EQ(tier(frame + take + "ld.u64 %rd4, [%SP+0]; atom.exch.b32 %r5, [%rd4], 1;"), "plain");
+}
+
+// A sum of values that others have written, counted by a number that begins as the sum did.
+TEST(PtxWaits, NothingDependsOnWhatIsReadLater) {
+  const auto counted = [](const std::string& before, const std::string& inside = "") {
+    return tier("mov.u32 %r3, 0;" + before + "mov.u32 %r4, %r3;" +
+                "L: ld.volatile.global.u32 %r5, [%rd0]; add.u32 %r3, %r3, %r5;" + inside +
+                "add.u32 %r4, %r4, 1; setp.lt.u32 %p0, %r4, %r0; @%p0 bra L;");
+  };
+  EXPECT_EQ(counted(""), "plain");
+  EXPECT_EQ(counted("", "mov.u32 %r4, %r3;"), "waits");
+  // The loop is behind itself: what it read last time decides when it ends this time.
+  EXPECT_EQ(tier("mov.u32 %r3, 0; mov.u32 %r6, 0;\n"
+                 "R: mov.u32 %r4, %r3;\n"
+                 "L: ld.volatile.global.u32 %r3, [%rd0]; add.u32 %r4, %r4, 1;"
+                 "setp.lt.u32 %p0, %r4, %r0; @%p0 bra L;\n"
+                 "setp.eq.u32 %p1, %r3, 0; @%p1 bra R;"),
+            "waits");
+}
+
+// A value that is its own lock: read, swapped for a mark, stored back.
+TEST(PtxWaits, ValuesThatAreTheirOwnLock) {
+  const std::string start = "mul.wide.u32 %rd2, %r2, 4; add.s64 %rd3, %rd0, %rd2;";
+  const std::string read = "L: ld.volatile.global.u32 %r3, [%rd3];";
+  const std::string skip = "setp.eq.s32 %p0, %r3, -1; @%p0 bra L;";
+  const std::string take =
+      "T: atom.global.cas.b32 %r4, [%rd3], %r3, -1; setp.ne.s32 %p1, %r4, %r3; @%p1 bra L;";
+  const std::string store = "add.s32 %r5, %r3, 1; membar.gl; st.volatile.global.u32 [%rd3], %r5;";
+  const std::string lock = start + read + skip + take;
+  EXPECT_EQ(tier(lock + store), "plain");
+  EXPECT_EQ(tier(lock + "atom.global.exch.b32 %r6, [%rd3], 7;"), "plain");
+  // Never given back; the mark stored again; not on every path; half of it; elsewhere.
+  EXPECT_EQ(tier(lock), "waits");
+  EXPECT_EQ(tier(lock + "st.global.u32 [%rd3], -1;"), "waits");
+  EXPECT_EQ(tier(lock + "setp.eq.u32 %p2, %r0, 0; @%p2 bra E;" + store + "E:"), "waits");
+  EXPECT_EQ(tier(lock + "setp.eq.u32 %p2, %r0, 0; @%p2 st.volatile.global.u32 [%rd3], 3;"),
+            "waits");
+  EXPECT_EQ(tier(lock + "st.global.u16 [%rd3], 0;"), "waits");
+  EXPECT_EQ(tier(lock + "st.global.u32 [%rd3+4], 0;"), "waits");
+  EXPECT_EQ(tier(lock + "st.global.u32 [%rd1], 0;"), "waits");
+  EXPECT_EQ(tier(lock + "add.s64 %rd3, %rd3, 4;" + store), "waits");
+  // Other values are waited for as well; another one than the swap leaves.
+  EXPECT_EQ(tier(start + read + "setp.lt.s32 %p0, %r3, 0; @%p0 bra L;" + take + store), "waits");
+  EXPECT_EQ(tier(start + read + "setp.eq.s32 %p0, %r3, -2; @%p0 bra L;" + take + store), "waits");
+  EXPECT_EQ(tier(start + read + "setp.ne.s32 %p0, %r3, -1; @%p0 bra L;" + take + store), "waits");
+  // One block fills what the others wait for: whatever else may write there.
+  const std::string fill = "setp.eq.u32 %p3, %r1, 7; @!%p3 bra G; st.global.u32 ";
+  EXPECT_EQ(tier(start + fill + "[%rd3], 5; G:" + read + skip + take + store), "waits");
+  EXPECT_EQ(tier(start + fill + "[%rd0+28], 5; G:" + read + skip + take + store), "waits");
+  EXPECT_EQ(tier(start + fill + "[%rd1], 5; G:" + read + skip + take + store), "plain");
+  // The answer is the last turn's.
+  EXPECT_EQ(tier(start + "mov.u32 %r4, 0;" + read + skip +
+                 "setp.ne.s32 %p1, %r4, %r3; atom.global.cas.b32 %r4, [%rd3], %r3, -1;"
+                 "@%p1 bra L;" +
+                 store),
+            "waits");
+  // Another one is read while this one is held.
+  EXPECT_EQ(tier(lock +
+                 "M: ld.volatile.global.u32 %r7, [%rd1]; setp.eq.u32 %p2, %r7, 0;"
+                 "@%p2 bra M;" +
+                 store),
+            "waits");
 }
 
 // Copies bring to shared memory what others write.
