@@ -11,7 +11,7 @@
 //   fault
 //                        that the kernel's log has of a worker), NoXids (there will be none any
 //                        more)
-//   sluiced -> spawner   Spawn (descriptors: control, output), Kill
+//   sluiced -> spawner   Spawn (descriptors: control, output), Kill, Forget (a vGPU's machine code)
 //
 //   a worker, by its id:   Spawn --> Spawned --> Exited        or  --> Failed, at any point before
 //   it runs
@@ -31,7 +31,7 @@
 namespace sluice::spawner_protocol {
 
 inline constexpr int kControlFd = 3;
-inline constexpr uint32_t kVersion = 2;
+inline constexpr uint32_t kVersion = 3;
 // A packet of either side at most. Setup carries the environment of workers.
 inline constexpr size_t kMaxBytes = 64u << 10;
 
@@ -59,6 +59,7 @@ enum class Type : uint32_t {
   kSpawn = 2,
   kKill = 3,
   kLaunch = 4,
+  kForget = 5,
   kHello = 11,
   kSpawned = 12,
   kFailed = 13,
@@ -73,12 +74,13 @@ struct Header {
   int32_t code =
       0;  // Xid: its number. Hello, Failed: an errno, 0: good. Exited: signal or exit status
   uint64_t id = 0;    // of a worker, chosen by sluiced, never used twice. Hello: workers ended that
-                      // an earlier sluiced had left
+                      // an earlier sluiced had left. Forget: of a vGPU
   int64_t pid = 0;    // Spawned: as the spawner sees it. Launched: the spawner
   uint32_t flag = 0;  // Setup: Flags. Spawn: MiB of its region. Exited: 1 it died of a signal
   uint32_t version = kVersion;
+  uint64_t vgpu = 0;  // Spawn: whose cache of machine code it shares; 0: it has none
 };
-static_assert(sizeof(Header) == 32);
+static_assert(sizeof(Header) == 40);
 
 enum Flags : uint32_t { kNvidia = 1 };
 
@@ -87,8 +89,9 @@ enum Flags : uint32_t { kNvidia = 1 };
 //   Setup  runtime=DIR worker=PATH library=PATH uids=FIRST-LAST see=PATH... env=NAME=VALUE...
 //   mps=DIR
 //          kernel-log=PATH memory=BYTES, of one worker, its region apart; none: no limit
-//   Hello  missing=WALL: why... no-limit=CONTROLLER: why... no-kernel-log=why    or, with a code,
-//          error=why
+//          code-cache=BYTES, of one vGPU; none: there are no caches of machine code
+//   Hello  missing=WALL: why... no-limit=CONTROLLER: why... no-kernel-log=why
+//          no-code-cache=why    or, with a code, error=why
 struct Packet {
   Header header;
   std::vector<std::string> lines;

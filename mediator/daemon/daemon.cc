@@ -266,6 +266,7 @@ Result<void> Daemon::start_spawner(bool nvidia, const std::vector<std::string>& 
   if (nvidia) spec.mps = value_of(environment, kMpsPipes);
   spec.worker_memory_bytes = config_.host_memory_bytes + limits::kWorkerOwnBytes +
                              (nvidia ? 0 : config_.soft_memory_bytes);
+  spec.code_cache_bytes = config_.code_cache_for(nvidia);
   auto spawner = io::Spawner::start(io_, std::move(spec));
   if (!spawner) return Error(spawner.error()).with_context("spawner");
   spawner_ = std::move(*spawner);
@@ -275,6 +276,9 @@ Result<void> Daemon::start_spawner(bool nvidia, const std::vector<std::string>& 
   if (nvidia && !spawner_->sees_xids())
     log::warning("faults of workers are not seen in the kernel's log: {}",
                  spawner_->no_kernel_log());
+  if (config_.code_cache_for(nvidia) && !spawner_->no_code_cache().empty())
+    log::warning("programs of a vGPU share no cache of machine code: {}",
+                 spawner_->no_code_cache());
   for (const std::string& m : spawner_->missing())
     log::warning("workers run without a wall: {}", m);
   for (const std::string& m : spawner_->missing_limits())

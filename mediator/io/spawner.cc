@@ -101,6 +101,7 @@ Result<void> Spawner::start_keeper() {
   if (!spec_.mps.empty()) setup.add("mps", spec_.mps);
   if (!spec_.kernel_log.empty()) setup.add("kernel-log", spec_.kernel_log);
   if (spec_.worker_memory_bytes) setup.add("memory", std::to_string(spec_.worker_memory_bytes));
+  if (spec_.code_cache_bytes) setup.add("code-cache", std::to_string(spec_.code_cache_bytes));
   const std::string bytes = spawner_protocol::encode(setup);
   if (bytes.size() > spawner_protocol::kMaxBytes)
     return Error{E2BIG, "the environment of workers is too large"};
@@ -197,6 +198,7 @@ Result<void> Spawner::on_hello(const Packet& packet) {
   missing_limits_ = packet.all("no-limit");
   ended_ = packet.header.id;
   no_kernel_log_ = packet.one("no-kernel-log");
+  no_code_cache_ = packet.one("no-code-cache");
   return {};
 }
 
@@ -230,13 +232,15 @@ bool Spawner::is_worker(pid_t pid) const {
   return std::find(pids_.begin(), pids_.end(), pid) != pids_.end();
 }
 
-uint64_t Spawner::spawn(Client& client, uint64_t region_bytes, Fd control, Fd output) {
+uint64_t Spawner::spawn(Client& client, uint64_t region_bytes, uint64_t vgpu, Fd control,
+                        Fd output) {
   const uint64_t id = next_id_++;
   clients_[id] = &client;
   Packet p;
   p.header.type = Type::kSpawn;
   p.header.id = id;
   p.header.flag = static_cast<uint32_t>(region_bytes >> 20);
+  p.header.vgpu = vgpu;
   std::vector<Fd> fds;
   fds.push_back(std::move(control));
   fds.push_back(std::move(output));
@@ -248,6 +252,14 @@ void Spawner::kill(uint64_t id) {
   Packet p;
   p.header.type = Type::kKill;
   p.header.id = id;
+  send(p, {});
+}
+
+// One that was started anew knows nothing of it, and makes nothing of this.
+void Spawner::forget_vgpu(uint64_t number) {
+  Packet p;
+  p.header.type = Type::kForget;
+  p.header.id = number;
   send(p, {});
 }
 

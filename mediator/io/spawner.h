@@ -36,6 +36,7 @@ struct SpawnerSpec {
   bool nvidia = false;
   std::string uids;
   uint64_t worker_memory_bytes = 0;  // of one worker, its region apart; 0: no limit
+  uint64_t code_cache_bytes = 0;     // of one vGPU; 0: none
   uint32_t hello_ms =
       60000;  // how long it may take to begin: it may have to end workers of an earlier one
 };
@@ -67,8 +68,22 @@ class Spawner {
     beyond_repair_ = std::move(beyond_repair);
   }
 
-  // Returns the worker's id. `client` outlives it, or forgets it.
-  uint64_t spawn(Client& client, uint64_t region_bytes, Fd control, Fd output);
+  // Of one vGPU: its workers share a cache of the machine code that the GPU's driver makes.
+  class Vgpu {
+   public:
+    explicit Vgpu(Spawner& spawner) : spawner_(spawner), number_(spawner.next_vgpu_++) {}
+    ~Vgpu() { spawner_.forget_vgpu(number_); }
+    Vgpu(const Vgpu&) = delete;
+    Vgpu& operator=(const Vgpu&) = delete;
+    uint64_t number() const { return number_; }
+
+   private:
+    Spawner& spawner_;
+    uint64_t number_;
+  };
+
+  // Returns the worker's id. `client` outlives it, or forgets it. `vgpu`: its number; 0: none.
+  uint64_t spawn(Client& client, uint64_t region_bytes, uint64_t vgpu, Fd control, Fd output);
   void kill(uint64_t id);
   // The client hears no more of it. It is killed.
   void forget(uint64_t id);
@@ -81,6 +96,8 @@ class Spawner {
   // Whether faults of workers are seen in the kernel's log; if not, why.
   bool sees_xids() const { return no_kernel_log_.empty(); }
   const std::string& no_kernel_log() const { return no_kernel_log_; }
+  // Why workers have no cache of machine code that they share; empty: they have.
+  const std::string& no_code_cache() const { return no_code_cache_; }
   uint64_t ended_at_start() const { return ended_; }
   // Whether this is, or was not long ago, a worker: what it has asked for may lie in a socket
   // still.
@@ -103,6 +120,7 @@ class Spawner {
   void close_keeper();
   void again();
   Result<void> on_hello(const spawner_protocol::Packet& packet);
+  void forget_vgpu(uint64_t number);
   void send(const spawner_protocol::Packet& packet, std::vector<Fd> fds);
   void flush();
   void on_readable();
@@ -123,9 +141,9 @@ class Spawner {
   std::deque<Outgoing> outgoing_;
   std::map<uint64_t, Client*> clients_;
   std::deque<pid_t> pids_;  // the last of all workers that there were
-  uint64_t next_id_ = 1;
+  uint64_t next_id_ = 1, next_vgpu_ = 1;
   std::vector<std::string> missing_, missing_limits_;
-  std::string no_kernel_log_ = "not asked for";
+  std::string no_kernel_log_ = "not asked for", no_code_cache_;
   uint64_t ended_ = 0;
 };
 

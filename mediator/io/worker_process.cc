@@ -63,7 +63,8 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::spawn(boost::asio::io_cont
   if (!output) return output.error();
   w->socket_ = std::move(ours);
   w->spec_ = std::move(spec);
-  w->id_ = spawner.spawn(*w, w->spec_.start.region_bytes, std::move(theirs), std::move(*output));
+  w->id_ = spawner.spawn(*w, w->spec_.start.region_bytes, w->spec_.vgpu, std::move(theirs),
+                         std::move(*output));
   return w;
 }
 

@@ -32,6 +32,7 @@ struct WorkerSpec {
   std::vector<int> fds;  // in the order of StartFd; borrowed for as long as the WorkerProcess lives
   std::shared_ptr<PeerThread> peers;     // closes our ends of its sockets
   std::shared_ptr<WakeBudget> messages;  // of all workers of its vGPU; null: only its own pace
+  uint64_t vgpu = 0;                     // Spawner::Vgpu's number; 0: it shares no machine code
   Fd soft_gpu;  // the last of them, if there is one. Closed here once the worker has it: it is
                 // known to live by the locks of this open file
 };

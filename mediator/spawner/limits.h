@@ -10,6 +10,12 @@ namespace sluice::spawner::limits {
 // Threads of a worker's uid. The software GPU has up to 256 for its SMs, NVIDIA's driver some tens,
 // a session a handful; fewer and a GPU of many SMs does not start.
 inline constexpr uint64_t kThreads = 1024;
+// The same of all workers of a vGPU, where they share a uid (code_caches.h): fewer, and a vGPU with
+// all its slots in use cannot start threads.
+inline constexpr uint64_t kThreadsOfVgpu = 16384;
+// Of the range of uids one in so many is for a cache of machine code and not for a worker. More:
+// hosts with many vGPUs have no caches for some of them.
+inline constexpr uint32_t kIdsToCode = 8;
 // The share of processor time of a worker's cgroup, whatever its threads: that of every other one,
 // and of sluiced's own. Lower: sluiced and its neighbours in the unit come before all workers.
 inline constexpr uint64_t kCpuWeight = 100;

@@ -150,10 +150,14 @@ void set_limit(int which, rlim_t most) {
 
 }  // namespace
 
-std::vector<std::string> worker_environment(const std::vector<std::string>& given, bool own_root) {
+std::vector<std::string> worker_environment(const std::vector<std::string>& given, bool own_root,
+                                            const CodeCaches::Place* code) {
   std::vector<std::string> own = {own_root ? std::string("HOME=") + kOwnFolder : "",
                                   own_root ? std::string("TMPDIR=") + kOwnFolder : "",
-                                  "CUDA_CACHE_PATH=", own_root ? "" : "CUDA_CACHE_DISABLE=1"};
+                                  std::string("CUDA_CACHE_PATH=") + (code ? kCodeCache : ""),
+                                  own_root ? "" : "CUDA_CACHE_DISABLE=1"};
+  // The driver makes room by itself, before the folder is full.
+  if (code) own.push_back("CUDA_CACHE_MAXSIZE=" + std::to_string(code->bytes / 8 * 7));
   auto name_of = [](const std::string& v) { return v.substr(0, v.find('=')); };
   std::vector<std::string> all;
   for (const std::string& v : given)
@@ -236,6 +240,17 @@ Prison Prison::prepare(PrisonSpec spec, const std::string& no_cgroups) {
   return p;
 }
 
+Result<void> Prison::open_code_caches(uint64_t bytes, spawner_protocol::UidRange ids) {
+  if (bytes == 0) return Error{ENOENT, "not asked for"};
+  if (!has(Wall::kRoot)) return Error{EPERM, "workers have no root folder of their own"};
+  if (!has(Wall::kPids)) return Error{EPERM, "workers of one user id could signal each other"};
+  auto codes = CodeCaches::open(bytes, ids, has(Wall::kUser));
+  if (!codes) return codes.error();
+  codes_ = std::move(*codes);
+  landlock_.write.push_back(kCodeCache);
+  return {};
+}
+
 void Prison::rehearse(int cgroup) {
   for (size_t tries = 0; tries < static_cast<size_t>(Wall::kCount); ++tries) {
     const Failure f = rehearse_once(has(Wall::kCgroup) ? cgroup : -1);
@@ -296,7 +311,8 @@ Prison::Failure Prison::rehearse_once(int cgroup) {
   return f;
 }
 
-Result<Prison::Started> Prison::start(uint32_t n, int control, int output, int cgroup) {
+Result<Prison::Started> Prison::start(uint32_t n, int control, int output, int cgroup,
+                                      const CodeCaches::Place* code) {
   int go[2], failed[2];
   if (::pipe2(go, O_CLOEXEC) != 0) return Error::from_errno("pipe");
   Fd go_read(go[0]), go_write(go[1]);
@@ -319,7 +335,8 @@ Result<Prison::Started> Prison::start(uint32_t n, int control, int output, int c
   if (pid < 0) return Error::from_errno("clone3");
   if (pid == 0) {
     go_write.reset();  // or it would never see that we are gone
-    become_worker(rehearsal ? 0 : n, control, output, go_read.get(), failed_write.get(), rehearsal);
+    become_worker(rehearsal ? 0 : n, control, output, go_read.get(), failed_write.get(), rehearsal,
+                  code);
   }
   return Started{static_cast<pid_t>(pid), Fd(pidfd), std::move(go_write), std::move(failed_read)};
 }
@@ -334,8 +351,8 @@ struct Prison::Fail {
   }
 };
 
-void Prison::become_worker(uint32_t n, int control, int output, int go, int failed,
-                           bool rehearsal) {
+void Prison::become_worker(uint32_t n, int control, int output, int go, int failed, bool rehearsal,
+                           const CodeCaches::Place* code) {
   Fail fail{failed};
   ::setsid();
   for (int s = 1; s < NSIG; ++s) ::signal(s, SIG_DFL);
@@ -343,12 +360,12 @@ void Prison::become_worker(uint32_t n, int control, int output, int go, int fail
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 
-  const uid_t id = spec_.uids.first + n;
-  if (has(Wall::kRoot)) mount_own_folders(id, fail);
+  const uid_t id = code ? code->id : spec_.uids.first + n;
+  if (has(Wall::kRoot)) mount_own_folders(id, code, fail);
   if (has(Wall::kHostName)) [[maybe_unused]]
     int r = ::sethostname("worker", 6);
   limit_resources();
-  if (has(Wall::kUser)) become_user(id, fail);
+  if (has(Wall::kUser)) become_user(id, code ? limits::kThreadsOfVgpu : limits::kThreads, fail);
   drop_all_capabilities();
   check_files(rehearsal, fail);
   if (has(Wall::kLandlock))
@@ -359,10 +376,10 @@ void Prison::become_worker(uint32_t n, int control, int output, int go, int fail
   wait_for_go(go, fail);
   if (rehearsal) ::_exit(0);
   place_descriptors(control, output, fail);
-  run_program(fail);
+  run_program(code, fail);
 }
 
-void Prison::mount_own_folders(uid_t id, const Fail& fail) const {
+void Prison::mount_own_folders(uid_t id, const CodeCaches::Place* code, const Fail& fail) const {
   if (has(Wall::kProc) &&
       ::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0)
     fail(Wall::kProc, "mount /proc");
@@ -372,6 +389,12 @@ void Prison::mount_own_folders(uid_t id, const Fail& fail) const {
       std::string("mode=0700,size=") + limits::kTmpSize + ",nr_inodes=" + limits::kTmpFiles + owner;
   if (::mount("tmp", kOwnFolder, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options.c_str()) != 0)
     fail(Wall::kRoot, "mount its own folder");
+  if (code && ::mount(code->path.c_str(), kCodeCache, nullptr, MS_BIND, nullptr) != 0)
+    fail(Wall::kRoot, "show its cache of machine code");
+  // Others' are out of its reach by their modes; it does not see them either.
+  if (codes_ && ::mount("none", kCodeCaches, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
+                        "mode=0,size=4k,nr_inodes=2") != 0)
+    fail(Wall::kRoot, "hide others' caches of machine code");
 }
 
 // Before capabilities go: then it cannot take that back. It would have inherited the place of
@@ -391,8 +414,8 @@ void Prison::limit_resources() const {
   set_limit(RLIMIT_MSGQUEUE, 0);
 }
 
-void Prison::become_user(uid_t id, const Fail& fail) const {
-  set_limit(RLIMIT_NPROC, limits::kThreads);  // of its uid, so only where that is its own
+void Prison::become_user(uid_t id, uint64_t threads, const Fail& fail) const {
+  set_limit(RLIMIT_NPROC, threads);  // of its uid, so only where that is no other's
   if (::setgroups(0, nullptr) != 0) fail(Wall::kUser, "setgroups");
   if (::setresgid(id, id, id) != 0) fail(Wall::kUser, "setresgid");
   if (::setresuid(id, id, id) != 0) fail(Wall::kUser, "setresuid");
@@ -432,8 +455,9 @@ void Prison::place_descriptors(int control, int output, Fail& fail) const {
   ::syscall(SYS_close_range, kControlFd + 1, ~0u, CLOSE_RANGE_CLOEXEC);
 }
 
-void Prison::run_program(const Fail& fail) const {
-  std::vector<std::string> environment = worker_environment(spec_.environment, has(Wall::kRoot));
+void Prison::run_program(const CodeCaches::Place* code, const Fail& fail) const {
+  std::vector<std::string> environment =
+      worker_environment(spec_.environment, has(Wall::kRoot), code);
   std::vector<char*> variables;
   for (std::string& v : environment) variables.push_back(v.data());
   variables.push_back(nullptr);

@@ -16,12 +16,14 @@
 #include <sys/types.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "mediator/base/fd.h"
 #include "mediator/base/result.h"
 #include "mediator/core/spawner_protocol.h"
+#include "mediator/spawner/code_caches.h"
 #include "mediator/spawner/landlock.h"
 
 namespace sluice::spawner {
@@ -40,9 +42,11 @@ struct PrisonSpec {
 };
 
 // What a worker gets of the environment `given` (NAME=value). With a root folder of its own, its
-// home and temporary files are there, NVIDIA's cache of compiled kernels included. Without one it
-// has no such cache: workers would share it, and one would choose what another one runs.
-std::vector<std::string> worker_environment(const std::vector<std::string>& given, bool own_root);
+// home and temporary files are there, NVIDIA's cache of machine code included, unless its vGPU has
+// one (`code`). Without such a root it has no cache: workers would share it, and one would choose
+// what another one runs.
+std::vector<std::string> worker_environment(const std::vector<std::string>& given, bool own_root,
+                                            const CodeCaches::Place* code = nullptr);
 
 class Prison {
  public:
@@ -68,8 +72,16 @@ class Prison {
     int code = 0;
     char what[56] = {};
   };
-  // `n`: which uid of the range. `cgroup`: -1: none.
-  Result<Started> start(uint32_t n, int control, int output, int cgroup);
+  // Before any start: the cache that each worker gets may be of this many bytes. Why there are
+  // none: `bytes` is 0, or the host does not allow them.
+  Result<void> open_code_caches(uint64_t bytes, spawner_protocol::UidRange ids);
+  // Null: there are none.
+  CodeCaches* code_caches() { return codes_ ? &*codes_ : nullptr; }
+
+  // `n`: which uid of the range; `code`: its vGPU's cache of machine code, whose uid it has then;
+  // or null. `cgroup`: -1: none.
+  Result<Started> start(uint32_t n, int control, int output, int cgroup,
+                        const CodeCaches::Place* code = nullptr);
 
  private:
   explicit Prison(PrisonSpec spec) : spec_(std::move(spec)) {}
@@ -81,18 +93,19 @@ class Prison {
   // the process; `fail` is what reports why.
   struct Fail;
   [[noreturn]] void become_worker(uint32_t n, int control, int output, int go, int failed,
-                                  bool rehearsal);
-  void mount_own_folders(uid_t id, const Fail& fail) const;
+                                  bool rehearsal, const CodeCaches::Place* code);
+  void mount_own_folders(uid_t id, const CodeCaches::Place* code, const Fail& fail) const;
   bool be_ended_first() const;
   void limit_resources() const;
-  void become_user(uid_t id, const Fail& fail) const;
+  void become_user(uid_t id, uint64_t threads, const Fail& fail) const;
   void check_files(bool rehearsal, const Fail& fail) const;
   void wait_for_go(int go, const Fail& fail) const;
   void place_descriptors(int control, int output, Fail& fail) const;
-  [[noreturn]] void run_program(const Fail& fail) const;
+  [[noreturn]] void run_program(const CodeCaches::Place* code, const Fail& fail) const;
 
   PrisonSpec spec_;
   LandlockPaths landlock_;
+  std::optional<CodeCaches> codes_;
   Fd proc_;  // the host's /proc, opened before any wall
   Fd self_;  // a pidfd of the spawner: its children see by it whether it has gone
   std::map<Wall, std::string> missing_;

@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "mediator/base/fd.h"
+#include "mediator/spawner/code_caches.h"
 
 // Where the C library's headers are older than the call.
 #ifndef MOUNT_ATTR_RDONLY
@@ -132,7 +133,8 @@ Result<void> enter_root(const RootSpec& spec) {
   const std::string& root = spec.runtime_dir;
   if (::mount("sluice-root", root.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=1m") != 0)
     return Error::from_errno("mount a root folder on " + root);
-  for (const char* folder : {"/proc", "/tmp", "/dev", "/dev/shm", "/run", kOwnFolder})
+  for (const char* folder :
+       {"/proc", "/tmp", "/dev", "/dev/shm", "/run", kOwnFolder, kCodeCache, kCodeCaches})
     if (::mkdir((root + folder).c_str(), 0755) != 0)
       return Error::from_errno(std::string("mkdir ") + folder);
 

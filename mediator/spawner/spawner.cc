@@ -116,6 +116,7 @@ Result<void> Spawner::set_up() {
   probe.reset();
   if (cgroups_) cgroups_->remove("probe");
   if (!prison_->has(Wall::kCgroup)) cgroups_.reset();
+  open_code_caches(*uids);
 
   ::sigprocmask(SIG_BLOCK, &signals, nullptr);
   signals_.reset(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -129,7 +130,20 @@ Result<void> Spawner::set_up() {
   if (cgroups_)
     for (const std::string& why : cgroups_->missing_limits()) hello.add("no-limit", why);
   if (!kernel_log_) hello.add("no-kernel-log", no_log);
+  if (!no_code_cache_.empty()) hello.add("no-code-cache", no_code_cache_);
   return send(hello);
+}
+
+// The last ids of the range are for them, so that no worker of another vGPU has one.
+void Spawner::open_code_caches(const spawner_protocol::UidRange& uids) {
+  const uint32_t ids = uids.count() / limits::kIdsToCode;
+  const uint64_t bytes = std::strtoull(setup_.one("code-cache").c_str(), nullptr, 10);
+  auto opened = ids == 0 ? Error{EINVAL, "workers.uids are too few"}
+                         : prison_->open_code_caches(bytes, {uids.last - ids + 1, uids.last});
+  if (opened)
+    slots_ = std::min(slots_, uids.count() - ids);
+  else
+    no_code_cache_ = opened.error().message;
 }
 
 // Before exits are reported: a fault comes before the end of its worker.
@@ -181,11 +195,15 @@ Result<void> Spawner::on_packet() {
   const spawner_protocol::Header& h = in->packet.header;
   if (!in->packet.lines.empty()) return Error{EPROTO, "sluiced sent a malformed message"};
   if (h.type == Type::kSpawn && in->fds.size() == 2)
-    return spawn(h.id, h.flag, in->fds[0].get(), in->fds[1].get());
+    return spawn(h, in->fds[0].get(), in->fds[1].get());
   if (h.type == Type::kKill && in->fds.empty()) {
     // One that is not there has ended just now: its Exited is on the way.
     for (auto& [pid, worker] : workers_)
       if (worker.id == h.id) kill(pid, worker);
+    return {};
+  }
+  if (h.type == Type::kForget && in->fds.empty()) {
+    if (CodeCaches* codes = prison_->code_caches()) codes->forget(h.id);
     return {};
   }
   return Error{EPROTO, "sluiced sent a message of no known kind"};
@@ -210,33 +228,54 @@ CgroupLimits Spawner::limits_of(uint32_t shared_mib) const {
   return {worker_memory_ ? worker_memory_ + shared : 0, limits::kThreads};
 }
 
-Result<void> Spawner::spawn(uint64_t id, uint32_t shared_mib, int control, int output) {
+// None where there are none, or no room for one: it costs the worker time, not its place.
+std::optional<CodeCaches::Place> Spawner::take_code_cache(uint64_t vgpu) {
+  CodeCaches* codes = prison_->code_caches();
+  if (!codes || vgpu == 0) return std::nullopt;
+  auto place = codes->take(vgpu);
+  if (place) return std::move(*place);
+  log::warning("spawner: a worker has no cache of machine code: {}", place.error().message);
+  return std::nullopt;
+}
+
+void Spawner::leave_code_cache(const Worker& worker) {
+  if (worker.code) prison_->code_caches()->leave(*worker.code);
+}
+
+Result<void> Spawner::spawn(const spawner_protocol::Header& asked, int control, int output) {
+  const uint64_t id = asked.id;
   for (const auto& [pid, worker] : workers_)
     if (worker.id == id) return Error{EPROTO, "sluiced used a worker's id twice"};
   const auto slot = free_slot();
   if (!slot) return send_failed(id, EAGAIN, "all user ids of workers.uids are in use");
   Fd cgroup;
   if (cgroups_) {
-    auto made = cgroups_->make(cgroup_name(*slot), limits_of(shared_mib));
+    auto made = cgroups_->make(cgroup_name(*slot), limits_of(asked.flag));
     if (!made) return send_failed(id, made.error().code, made.error().message);
     cgroup = std::move(*made);
   }
-  auto started = prison_->start(*slot, control, output, cgroup.get());
+  Worker worker{id, *slot, {}, {}};
+  const auto code = take_code_cache(asked.vgpu);
+  if (code) worker.code = code->folder;
+  auto started = prison_->start(*slot, control, output, cgroup.get(), code ? &*code : nullptr);
   if (!started) {
+    leave_code_cache(worker);
     if (cgroups_) cgroups_->remove(cgroup_name(*slot));
     return send_failed(id, started.error().code, "start a worker: " + started.error().message);
   }
   // First it stands in the file, then it may run.
   const pid_t pid = started->pid;
   file_->set_worker(*slot, mark_of(proc_.get(), pid));
-  Worker& worker = workers_[pid] = {id, *slot, std::move(*started)};
+  worker.process = std::move(*started);
   Packet spawned;
   spawned.header.type = Type::kSpawned;
   spawned.header.id = id;
   spawned.header.pid = pid;
-  if (auto sent = send(spawned, worker.process.pidfd.get()); !sent) return sent;
-  [[maybe_unused]] auto n = ::write(worker.process.go.get(), "", 1);
-  worker.process.go.reset();
+  const int pidfd = worker.process.pidfd.get();
+  Worker& kept = workers_[pid] = std::move(worker);
+  if (auto sent = send(spawned, pidfd); !sent) return sent;
+  [[maybe_unused]] auto n = ::write(kept.process.go.get(), "", 1);
+  kept.process.go.reset();
   return {};
 }
 
@@ -255,6 +294,7 @@ Result<void> Spawner::reap() {
     if (found == workers_.end()) continue;
     Worker worker = std::move(found->second);
     workers_.erase(found);
+    leave_code_cache(worker);
     file_->set_worker(worker.slot, {});
     if (cgroups_) {
       cgroups_->kill(cgroup_name(worker.slot));  // whatever it made

@@ -37,13 +37,17 @@ class Spawner {
     uint64_t id = 0;
     uint32_t slot = 0;  // which uid of the range
     Prison::Started process;
+    std::optional<size_t> code;  // which cache of machine code is its vGPU's
   };
 
   Result<void> set_up();
+  void open_code_caches(const spawner_protocol::UidRange& uids);
   Result<void> serve();
   Result<void> on_packet();
-  // `shared_mib`: of its region, which counts as the memory of who touches it first.
-  Result<void> spawn(uint64_t id, uint32_t shared_mib, int control, int output);
+  // `asked.flag`: its region, which counts as the memory of who touches it first.
+  Result<void> spawn(const spawner_protocol::Header& asked, int control, int output);
+  std::optional<CodeCaches::Place> take_code_cache(uint64_t vgpu);
+  void leave_code_cache(const Worker& worker);
   CgroupLimits limits_of(uint32_t shared_mib) const;
   void kill(pid_t pid, Worker& worker);
   Result<void> reap();
@@ -58,6 +62,7 @@ class Spawner {
   spawner_protocol::Packet setup_;
   pid_t sluiced_;
   uint32_t slots_ = 0, next_slot_ = 0;
+  std::string no_code_cache_;   // why there are none; empty: there are
   uint64_t worker_memory_ = 0;  // of one worker, without what it shares; 0: no limit
   std::optional<RunningFile> file_;
   std::optional<Cgroups> cgroups_;

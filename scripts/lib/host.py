@@ -41,9 +41,11 @@ class Installed:
 
 class Sluiced:
     """A running mediator. `build` is a meson build folder, whose programs run unless `programs`
-    (Built, Installed) are others; everything it writes is below `work`."""
+    (Built, Installed) are others; everything it writes is below `work`. Of the configuration:
+    `workers` goes into its section of that name, `extra` behind `[device]`."""
 
-    def __init__(self, build, work, device="soft", soft_sms=4, extra="", env=None, programs=None):
+    def __init__(self, build, work, device="soft", soft_sms=4, extra="", env=None, programs=None,
+                 workers=""):
         self.build = pathlib.Path(build).resolve()
         self.programs = programs or Built(self.build)
         self.work = pathlib.Path(work).resolve()
@@ -59,7 +61,7 @@ class Sluiced:
             f'runtime_dir = "{self.run_dir}"\n'
             f'state_dir = "{self.work}/state"\n'
             f'worker = "{self.programs.worker}"\n'
-            f'[workers]\nspawner = "{self.programs.spawner}"\n'
+            f'[workers]\nspawner = "{self.programs.spawner}"\n{workers}'
             f'[admin]\nsocket = "{self.admin}"\n'
             f'[device]\nkind = "{device}"\n'
             f'soft_library = "{self.programs.soft_library}"\n'

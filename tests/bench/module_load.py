@@ -8,7 +8,8 @@ usage: module_load.py [--build DIR] [--device soft|nvidia] [--images DIR] [--ker
 
 Each image twice: machine code for sm_90 with PTX beside it, as nvcc makes it, and PTX alone. Side
 by side in each round: the driver alone (NVIDIA GPUs only), with its cache of compiled PTX and
-without, and Sluice with `clones = "eager"` and "lazy". Medians of the rounds.
+without, Sluice with `clones = "eager"` and "lazy", each without a cache, and "again": lazily, for
+a program that is not its vGPU's first. Medians of the rounds.
 """
 import argparse
 import json
@@ -27,7 +28,7 @@ KINDS = {"sass": ["-fatbin", "-gencode", "arch=compute_90,code=[sm_90,compute_90
          "ptx": ["-ptx", "-gencode", "arch=compute_75,code=compute_75"]}
 
 
-WAYS = ("native", "native-uncached", "eager", "lazy")
+WAYS = ("native", "native-uncached", "eager", "lazy", "again")
 
 
 def source(kernels):
@@ -80,7 +81,8 @@ class Bench:
             s = Sluiced(self.args.build, tempfile.mkdtemp(prefix="sluice-load."),
                         device=self.args.device, soft_sms=4,
                         extra=("nvidia_sms = 132\n" if self.args.device == "nvidia" else "") +
-                        f'clones = "{way}"\n')
+                        f'clones = "{"eager" if way == "eager" else "lazy"}"\n',
+                        workers="" if way == "again" else 'code_cache = "0M"\n')
             s.start()
             s.ctl("create", "a", "--weight", 1)
             self.daemons[way] = s
@@ -105,6 +107,8 @@ class Bench:
                 if self.args.device == "soft" and kind == "sass":
                     kind = "both"
                 runs = {w: [] for w in ways}
+                if "again" in ways:
+                    self.one("again", image, n)
                 for _ in range(self.args.rounds):
                     for w in ways:
                         runs[w].append(self.one(w, image, n))

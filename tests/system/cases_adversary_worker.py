@@ -153,6 +153,34 @@ class CompileCache(WithSluiced):
             self.assertRegex(own, rf" {re.escape(variables['HOME'])} .* tmpfs ")
 
 
+class CodeCache(WithSluiced):
+    """Workers of one vGPU share a cache of machine code, and its user id; those of two never do."""
+    WORKERS = 'code_cache = "2M"\n'
+
+    def setUp(self):
+        super().setUp()
+        if why := self.sluiced.ctl("info")["workers"]["no_code_cache"]:
+            self.skipTest(why)
+
+    def worker(self, vgpu):
+        """The user, and the device number of what is mounted as its cache."""
+        self.program(vgpu, "triad", "--seconds", 100000)
+        self.eventually(lambda: self.vgpu(vgpu)["launches_done"] > 0, "it launches")
+        pid = self.sluiced.ctl("show", vgpu)["session_list"][-1]["worker_pid"]
+        proc = pathlib.Path(f"/proc/{pid}")
+        self.assertIn(b"CUDA_CACHE_PATH=/run/code\0", (proc / "environ").read_bytes())
+        mounts = [m.split() for m in (proc / "mountinfo").read_text().splitlines()]
+        cache, = [m for m in mounts if m[4] == "/run/code"]
+        return proc.stat().st_uid, cache[2]
+
+    def test_who_shares_it(self):
+        first, other = self.worker("a"), self.worker("b")
+        self.eventually(lambda: self.vgpu("b")["launches_done"] > 0, "it launches")
+        self.assertNotEqual(first[0], other[0])
+        self.assertNotEqual(first[1], other[1])
+        self.assertEqual(self.worker("a"), first)
+
+
 class EachWall(WithSluiced):
     """Walls cover one another, so what gets out shows only when several are missing. Here each is
     looked at by itself, from outside."""

@@ -84,12 +84,13 @@ class Program:
 class WithSluiced(unittest.TestCase):
     """A fresh sluiced for the class, on the software GPU unless run.py has other options; vGPUs
     `a` and `b` of weight 1."""
-    EXTRA = ""
+    EXTRA = WORKERS = ""
 
     @classmethod
     def setUpClass(cls):
         cls.work = folder()
-        cls.sluiced = Sluiced(BUILD, cls.work, device=DEVICE, extra=cls.EXTRA)
+        cls.sluiced = Sluiced(BUILD, cls.work, device=DEVICE, extra=cls.EXTRA,
+                              workers=cls.WORKERS)
         cls.addClassCleanup(cls.sluiced.stop)
         cls.sluiced.start()
         for name in ("a", "b"):

@@ -56,6 +56,7 @@ json::object workers_info(const io::Spawner& s) {
           {"missing_limits", std::move(unlimited)},
           {"sees_xids", s.sees_xids()},
           {"no_kernel_log", s.no_kernel_log()},
+          {"no_code_cache", s.no_code_cache()},
           {"ended_at_start", s.ended_at_start()}};
 }
 

@@ -109,6 +109,7 @@ Result<void> GuestSession::prepare() {
   spec.fds = worker_fds();
   spec.peers = request_.peers;
   spec.messages = request_.messages;
+  spec.vgpu = request_.machine_code;
   auto soft_gpu = open_soft_gpu();
   if (!soft_gpu) return soft_gpu.error();
   spec.soft_gpu = std::move(*soft_gpu);

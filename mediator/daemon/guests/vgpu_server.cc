@@ -25,6 +25,7 @@ VgpuServer::VgpuServer(SessionServices& services, VgpuSpec spec)
       executor_(services.executor),
       spec_(std::move(spec)),
       peers_(std::make_shared<io::PeerThread>(services.io)),
+      machine_code_(*services.spawner),
       host_epoch_(monotonic_ns()),
       penalty_(services.settings.stalls.worst_ns()),
       stall_timer_(services.io),
@@ -291,10 +292,11 @@ bool VgpuServer::start_session(GuestSession::Origin origin, const std::string& p
   auto start = [&]() -> Result<std::unique_ptr<GuestSession>> {
     auto channel = channel_for(origin);
     if (!channel) return channel.error();
-    auto started = GuestSession::start(services_,
-                                       {spec_.name, id_, *channel, peers_, messages_, origin,
-                                        program.empty() ? "?" : program, guest_pid},
-                                       *this);
+    auto started =
+        GuestSession::start(services_,
+                            {spec_.name, id_, *channel, peers_, messages_, machine_code_.number(),
+                             origin, program.empty() ? "?" : program, guest_pid},
+                            *this);
     if (started && origin.local) local_channels_[origin.id] = *channel;
     return started;
   };

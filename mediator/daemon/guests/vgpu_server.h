@@ -125,6 +125,7 @@ class VgpuServer final : private io::IvshmemServer::Owner,
   // How often its workers' messages wake the loop.
   std::shared_ptr<io::WakeBudget> messages_ = std::make_shared<io::WakeBudget>(
       io::Pace{limits::kVgpuMessageWakesPerSecond, limits::kVgpuMessageWakeBurst});
+  io::Spawner::Vgpu machine_code_;  // what its workers share of it
   std::shared_ptr<RegionPool> pool_;
   std::shared_ptr<Channel> channel_;  // with the virtual machine
   // Of local programs, by connection, as long as that lasts: also after the session's end.

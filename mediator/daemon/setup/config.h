@@ -82,6 +82,12 @@ struct Config {
   uint32_t spin_us = 3000;                  // see worker_protocol::Start; of a worker with a seat
   std::optional<uint32_t> spin_processors;  // seats; unset: spin_processors_for()
   std::vector<std::string> worker_paths;    // more that workers may read
+  // Of the machine code that NVIDIA's driver makes, kept in memory for the programs of one vGPU; 0:
+  // none is; unset: code_cache_for().
+  std::optional<uint64_t> code_cache_bytes;
+  uint64_t code_cache_for(bool nvidia) const {
+    return code_cache_bytes.value_or(nvidia ? 64ull << 20 : 0);
+  }
 
   // [vgpu]: of vGPUs that do not say otherwise
   uint64_t region_bytes = 256ull << 20;

@@ -268,6 +268,7 @@ constexpr Row kRows[] = {
     {"workers", "spin_us", Number{&Config::spin_us, 0, 100'000}},
     {"workers", "spin_processors", Number{&Config::spin_processors, 0, 4096}},
     {"workers", "paths", Words{take_worker_path, "absolute paths"}},
+    {"workers", "code_cache", Size{&Config::code_cache_bytes, 0, 16 * kGiB}},
 
     {"vgpu", "region",
      Size{&Config::region_bytes, limits::kMinRegionBytes, limits::kMaxRegionBytes,

@@ -115,6 +115,10 @@ TEST(Config, WhatIsLeftToUsFollowsTheGpu) {
   EXPECT_TRUE(c->lazy_clones_for(true));
   EXPECT_FALSE(c->lazy_clones_for(false));
   EXPECT_TRUE(parse_config("[device]\nclones = \"lazy\"", "f")->lazy_clones_for(false));
+  EXPECT_EQ(c->code_cache_for(true), 64u << 20);
+  EXPECT_EQ(c->code_cache_for(false), 0u);
+  EXPECT_EQ(parse_config("[workers]\ncode_cache = \"32M\"", "f")->code_cache_for(false), 32u << 20);
+  EXPECT_EQ(parse_config("[workers]\ncode_cache = \"0M\"", "f")->code_cache_for(true), 0u);
   EXPECT_FALSE(parse_config("[device]\nclones = \"eager\"", "f")->lazy_clones_for(true));
   EXPECT_EQ(c->evict_end_for(true), 500u);
   EXPECT_EQ(c->evict_end_for(false), 2000u);
