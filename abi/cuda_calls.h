@@ -121,7 +121,7 @@
 #define SLUICE_CUSTOM_CALLS(Y) \
   Y(SLUICE_CALL_MODULE_LOAD, module_load, sluice_module_load, &sluice_module_load::inline_bytes) \
   Y(SLUICE_CALL_FUNCTION_GET, function_get, sluice_function_get, &sluice_function_get::name_bytes) \
-  Y(SLUICE_CALL_FUNCTION_CLONES, function_clones, sluice_function_clones, kNoTail) \
+  Y(SLUICE_CALL_FUNCTION_CLONES, function_clones, sluice_function_clones, &sluice_function_clones::address_bytes) \
   Y(SLUICE_CALL_LAUNCH, launch, sluice_launch, &sluice_launch::param_bytes) \
   Y(SLUICE_CALL_COPY, copy, sluice_copy, kNoTail) \
   Y(SLUICE_CALL_MEMSET, memset, sluice_memset, kNoTail) \

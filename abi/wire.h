@@ -155,12 +155,16 @@ struct sluice_function_get { /* name follows, name_bytes without NUL */
 };
 /* The clones of a kernel whose module was loaded without any (SLUICE_JOINED_LAZY_CLONES), in a
  * module of their own. From its answer on that module is a part of the kernel's: its own handle
- * names nothing any more. Once for a function. */
+ * names nothing any more. Once for a function. Addresses of variables follow, address_bytes: what
+ * the module's array SLUICE_ADDRESS_ARRAY, of so many bytes, is to hold. */
+#define SLUICE_ADDRESS_ARRAY "sluice_addresses"
 struct sluice_function_clones {
   uint64_t function;
   uint64_t module;
-  uint32_t flags;       /* as in sluice_function_get */
-  uint32_t state_bytes; /* likewise */
+  uint32_t flags;         /* as in sluice_function_get */
+  uint32_t state_bytes;   /* likewise */
+  uint32_t address_bytes; /* a multiple of 8; 0: the module has no such array */
+  uint32_t reserved;      /* 0 */
 };
 #define SLUICE_MAX_PARAMS 1024
 struct sluice_function_reply { /* then param_count pairs {u32 offset, u32 bytes} of the ORIGINAL */

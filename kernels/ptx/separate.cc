@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <set>
 
 #include "abi/cuda_driver.h"
@@ -39,17 +40,21 @@ bool is_text(const Variable& v) {
   return false;
 }
 
-std::string hex(uint64_t value) {
-  char digits[2 + 16 + 1];
-  std::snprintf(digits, sizeof digits, "0x%llx", static_cast<unsigned long long>(value));
-  return digits;
+// Stands for the address of the variable of this number: no program's, which are below 2^47 or in
+// the upper half.
+constexpr std::string_view kNumber = "0x7e534c5500";
+std::string number_of(size_t variable) {
+  char digits[6 + 1];
+  std::snprintf(digits, sizeof digits, "%06zx", variable);
+  return std::string(kNumber) + digits;
 }
+constexpr std::string_view kLoads = "mov.b64 ";
 
-AddressUses uses_of(const std::vector<std::pair<std::string_view, uint64_t>>& addresses) {
+AddressUses uses_of(const std::vector<std::pair<std::string_view, size_t>>& numbers) {
   AddressUses uses;
-  for (const auto& [name, address] : addresses) {
+  for (const auto& [name, number] : numbers) {
     const std::string place = "%sluice_variable_" + std::to_string(uses.size());
-    uses[name] = {place, "mov.b64 " + place + ", " + hex(address) + ";"};
+    uses[name] = {place, std::string(kLoads) + place + ", " + number_of(number) + ";"};
   }
   return uses;
 }
@@ -61,6 +66,9 @@ Result<SeparableModule> SeparableModule::parse(std::string text) {
   if (!parsed) return std::move(parsed).error();
   SeparableModule m(*std::move(parsed));
   if (m.module_.address_size() != 64) return no("addresses of 32 bits");
+  if (m.module_.text().find(kNumber) != std::string_view::npos ||
+      m.module_.text().find(kAddressArray) != std::string_view::npos)
+    return no("what stands for addresses");
   if (auto done = m.check_items(); !done) return std::move(done).error();
   if (auto done = m.check_functions(); !done) return std::move(done).error();
   return m;
@@ -87,7 +95,7 @@ Result<void> SeparableModule::check_items() {
 // That every use of a variable has a form with an address, so that no kernel is found later to
 // have none.
 Result<void> SeparableModule::check_functions() const {
-  std::vector<std::pair<std::string_view, uint64_t>> all;
+  std::vector<std::pair<std::string_view, size_t>> all;
   for (const Variable& v : module_.variables())
     if (v.space == Space::kGlobal) all.emplace_back(v.name, 0);
   const AddressUses uses = uses_of(all);
@@ -148,10 +156,13 @@ std::vector<std::string> SeparableModule::variables_of(std::string_view entry) c
   return names;
 }
 
-Result<std::string> SeparableModule::kernel_text(
-    std::string_view entry, const std::unordered_map<std::string, uint64_t>& addresses) const {
+Result<std::string> SeparableModule::kernel_text(std::string_view entry,
+                                                 const std::vector<std::string>& elsewhere) const {
+  if (elsewhere.size() > kMaxAddresses) return no("it reaches too many variables");
   const Reached reached = reached_from(entry);
-  std::vector<std::pair<std::string_view, uint64_t>> wanted;
+  std::unordered_map<std::string_view, size_t> numbers;
+  for (const std::string& name : elsewhere) numbers.emplace(name, numbers.size());
+  std::vector<std::pair<std::string_view, size_t>> wanted;
   std::string text;
   for (const ModuleDirective& d : module_.directives()) {
     text += module_.text_of(d.range);
@@ -160,14 +171,14 @@ Result<std::string> SeparableModule::kernel_text(
   std::set<uint32_t> seen;
   for (const size_t i : reached.variables) {
     const Variable& v = module_.variables()[i];
-    const auto found = addresses.find(std::string(v.name));
-    if (v.space == Space::kShared || (found == addresses.end() && is_text(v))) {
+    const auto found = numbers.find(v.name);
+    if (v.space == Space::kShared || (found == numbers.end() && is_text(v))) {
       if (!seen.insert(v.range.begin).second) continue;
       text += module_.text_of(v.range);
       text += '\n';
       continue;
     }
-    if (found == addresses.end()) return no("no address of " + std::string(v.name));
+    if (found == numbers.end()) return no("no address of " + std::string(v.name));
     wanted.emplace_back(v.name, found->second);
   }
   const AddressUses uses = uses_of(wanted);
@@ -180,6 +191,33 @@ Result<std::string> SeparableModule::kernel_text(
     text += '\n';
   }
   return text;
+}
+
+Result<std::string> addresses_from_array(const std::string& text, size_t count) {
+  if (count == 0) return text;
+  const std::string declared = std::string("\n.visible .const .align 8 .b64 ") + kAddressArray +
+                               "[" + std::to_string(count) + "];\n";
+  const size_t header = text.find(".address_size");
+  size_t at = header == text.npos ? text.npos : text.find('\n', header);
+  if (at == text.npos) return no("no header");
+  std::string out = text.substr(0, at) + declared;
+  // Each is in a statement of its own: `mov.b64 REGISTER, NUMBER;`.
+  for (size_t number; (number = text.find(kNumber, at)) != text.npos;) {
+    const size_t begin = text.rfind(kLoads, number), end = number + number_of(0).size();
+    const size_t comma = text.find(',', begin);
+    if (begin == text.npos || begin < at || end >= text.size() || text[end] != ';' ||
+        comma >= number || text.find_first_not_of(" \t", comma + 1) != number)
+      return no("an address where none was put");
+    const size_t variable =
+        std::strtoull(text.substr(number + kNumber.size(), end - number).c_str(), nullptr, 16);
+    if (variable >= count) return no("an address that is not known");
+    out.append(text, at, begin - at).append("ld.const.b64 ");
+    out.append(text, begin + kLoads.size(), comma - begin - kLoads.size());
+    out.append(", [").append(kAddressArray).append("+");
+    out.append(std::to_string(8 * variable)).append("]");
+    at = end;
+  }
+  return out.append(text, at);
 }
 
 }  // namespace sluice::ptx

@@ -6,11 +6,16 @@
 // a kernel can be assembled again long after its module was loaded, and both see the same
 // variables.
 //
-//   the module                           kernel's own text (kernel_text())
-//   .global .u32 count;                  .func step ...
-//   .func step ...                       .entry scan ... mov.b64 %r, 0x7f0000001000; ...
-//   .entry scan ... step, count
-//   .entry sort ...
+//   the module              kernel_text()                      addresses_from_array() of that
+//   .global .u32 count;     .func step ...                     .const .b64 sluice_addresses[1];
+//   .func step ...          .entry scan ...                    .func step ...
+//   .entry scan ...           mov.b64 %r, 0x7e534c5500000000;  .entry scan ...
+//     step, count                                                ld.const.b64 %r,
+//   .entry sort ...                                                [sluice_addresses+0];
+//
+// The addresses are written into the array when the text is loaded. So the text is the same in
+// every program, and a driver that has assembled it before need not do so again. In between, where
+// the text is rewritten, each address is a number, which passes can follow as one.
 //
 // What cannot be shared so, and makes parse() fail: constants (a bank belongs to one module),
 // texture and surface references, variables defined elsewhere, calls by a function's address,
@@ -27,6 +32,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "abi/wire.h"
 #include "kernels/ptx/module.h"
 #include "mediator/base/result.h"
 
@@ -41,10 +47,10 @@ class SeparableModule {
   std::vector<std::string> entries() const;
   // The variables that `entry` and what it calls name.
   std::vector<std::string> variables_of(std::string_view entry) const;
-  // `entry` with what it calls. `addresses`: of those variables; all of them, but strings of the
-  // program's own text, which it can have copies of.
+  // `entry` with what it calls. `elsewhere`: which of those variables have addresses, in the order
+  // of the array; all of them, but strings of the program's own text, which it can have copies of.
   Result<std::string> kernel_text(std::string_view entry,
-                                  const std::unordered_map<std::string, uint64_t>& addresses) const;
+                                  const std::vector<std::string>& elsewhere) const;
 
  private:
   struct Reached {
@@ -61,5 +67,13 @@ class SeparableModule {
   std::unordered_map<std::string_view, std::vector<size_t>> functions_;
   std::unordered_map<std::string_view, size_t> variables_;
 };
+
+// Variables that one kernel may reach.
+inline constexpr size_t kMaxAddresses = 2048;
+// The array's name in the text.
+inline constexpr char kAddressArray[] = SLUICE_ADDRESS_ARRAY;
+
+// A kernel's text, rewritten or not, with its `count` addresses read from the array.
+Result<std::string> addresses_from_array(const std::string& text, size_t count);
 
 }  // namespace sluice::ptx

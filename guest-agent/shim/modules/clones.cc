@@ -7,12 +7,13 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
-#include <unordered_map>
+#include <vector>
 
 #include "abi/wire.h"
 #include "guest-agent/shim/modules/module_registry.h"
@@ -29,24 +30,46 @@ struct FunctionName {
   std::string name;
 };
 
-// The kernel's own text, with the addresses of its module's variables.
-Result<std::string> text_of(const Entered& e, const FunctionName& function,
-                            const ptx::SeparableModule& module) {
-  std::unordered_map<std::string, uint64_t> addresses;
-  for (const std::string& name : module.variables_of(function.name)) {
+// Those of a module's variables that a kernel reaches and the driver knows.
+struct Elsewhere {
+  std::vector<std::string> names;
+  std::vector<uint64_t> addresses;
+};
+
+Elsewhere variables_of(const Entered& e, const FunctionName& function,
+                       const ptx::SeparableModule& module) {
+  Elsewhere found;
+  for (std::string& name : module.variables_of(function.name)) {
     CUdeviceptr address = 0;
     size_t bytes = 0;
     const CUresult r = SLUICE_CALL(cuModuleGetGlobal_v2, *e.link, e.context, &address, &bytes,
                                    reinterpret_cast<CUmodule>(function.module), name.c_str());
-    if (r == CUDA_SUCCESS) addresses[name] = address;
+    if (r != CUDA_SUCCESS) continue;
+    found.names.push_back(std::move(name));
+    found.addresses.push_back(address);
   }
-  return module.kernel_text(function.name, addresses);
+  return found;
+}
+
+CUresult give_clones(const Entered& e, sluice_function_clones body,
+                     const std::vector<uint64_t>& addresses) {
+  body.address_bytes = static_cast<uint32_t>(addresses.size() * sizeof addresses[0]);
+  Pending pending;
+  Traced traced(SLUICE_CALL_FUNCTION_CLONES, body);
+  return traced.end(e.link->call(
+      SLUICE_CALL_FUNCTION_CLONES, e.context, sizeof body + body.address_bytes,
+      [&](std::byte* to) {
+        std::memcpy(to, &body, sizeof body);
+        std::memcpy(to + sizeof body, addresses.data(), body.address_bytes);
+      },
+      pending));
 }
 
 // Empty: it has clones. Else why not.
 std::string try_to_make(const Entered& e, const FunctionName& function,
                         const ptx::SeparableModule& module) {
-  auto text = text_of(e, function, module);
+  const Elsewhere variables = variables_of(e, function, module);
+  auto text = module.kernel_text(function.name, variables.names);
   if (!text) return text.error().message;
   auto rewritten = passes::rewrite_module(*std::move(text));
   if (!rewritten) return rewritten.error().message;
@@ -55,9 +78,11 @@ std::string try_to_make(const Entered& e, const FunctionName& function,
     log_line("kernel %s: %s%s%s", kernel.name.c_str(), passes::tier_name(kernel.tier),
              kernel.reason.empty() ? "" : ": ", kernel.reason.c_str());
     if (!kernel.evictable) return "";
+    const auto loaded = ptx::addresses_from_array(rewritten->text, variables.addresses.size());
+    if (!loaded) return loaded.error().message;
     uint64_t handle = 0;
     std::string log;
-    CUresult r = send_text(*e.link, e.context, rewritten->text, &handle, &log);
+    CUresult r = send_text(*e.link, e.context, *loaded, &handle, &log);
     if (r != CUDA_SUCCESS) return "they do not load (" + std::to_string(r) + "): " + log;
     const KernelFlags flags = flags_of(kernel);
     sluice_function_clones body{};
@@ -65,7 +90,7 @@ std::string try_to_make(const Entered& e, const FunctionName& function,
     body.module = handle;
     body.flags = flags.flags;
     body.state_bytes = flags.state_bytes;
-    r = e.link->call(SLUICE_CALL_FUNCTION_CLONES, e.context, body);
+    r = give_clones(e, body, variables.addresses);
     if (r == CUDA_SUCCESS) return "";
     SLUICE_CALL(cuModuleUnload, *e.link, e.context, reinterpret_cast<CUmodule>(handle));
     return "the worker refuses them: " + std::to_string(r);

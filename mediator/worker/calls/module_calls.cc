@@ -53,7 +53,10 @@ void handle_function_get(WorkerSession& s, const Call& call, const sluice_functi
 
 void handle_function_clones(WorkerSession& s, const Call& call, const sluice_function_clones& c,
                             std::span<const std::byte> tail) {
-  s.jobs.post([&s, call, c] { add_clones(s, call, c); });
+  if (tail.size() % sizeof(uint64_t) != 0) s.violation("function_clones: addresses");
+  s.jobs.post([&s, call, c, addresses = std::vector(tail.begin(), tail.end())] {
+    add_clones(s, call, c, addresses);
+  });
 }
 
 void handle_extent_alloc(WorkerSession& s, const Call& call, const sluice_extent& e,

@@ -115,6 +115,24 @@ uint64_t most_local_bytes(const gpu::DriverApi& api, const FunctionObject& f) {
   return most;
 }
 
+// Fills a module's array of addresses. In a stream of its own: whatever else is queued may wait for
+// the program.
+CUresult fill_addresses(const gpu::DriverApi& api, CUmodule module,
+                        std::span<const std::byte> addresses) {
+  CUdeviceptr array = 0;
+  size_t bytes = 0;
+  CUstream stream = nullptr;
+  if (addresses.empty()) return CUDA_SUCCESS;
+  CUresult r = api.cuModuleGetGlobal(&array, &bytes, module, SLUICE_ADDRESS_ARRAY);
+  if (r == CUDA_SUCCESS && bytes != addresses.size()) r = CUDA_ERROR_INVALID_VALUE;
+  if (r == CUDA_SUCCESS) r = api.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+  if (r != CUDA_SUCCESS) return r;
+  r = api.cuMemcpyHtoDAsync(array, addresses.data(), bytes, stream);
+  if (r == CUDA_SUCCESS) r = api.cuStreamSynchronize(stream);
+  (void)api.cuStreamDestroy(stream);
+  return r;
+}
+
 // `charged`: of device memory; 0: there is none. `once`: what one load of it takes.
 void load_charged(WorkerSession& s, const Call& call, const std::string& ptx, uint32_t log_bytes,
                   uint64_t charged, uint64_t once, uint64_t host) {
@@ -271,7 +289,8 @@ void get_function(WorkerSession& s, const Call& call, uint64_t guest_module,
   s.answer(call, CUDA_SUCCESS, f->reply);
 }
 
-void add_clones(WorkerSession& s, const Call& call, const sluice_function_clones& clones) {
+void add_clones(WorkerSession& s, const Call& call, const sluice_function_clones& clones,
+                std::span<const std::byte> addresses) {
   std::shared_ptr<FunctionObject> f;
   std::shared_ptr<ModuleObject> module;
   {
@@ -293,6 +312,8 @@ void add_clones(WorkerSession& s, const Call& call, const sluice_function_clones
   found.original = f->original;
   find_forms(s.api, *module, clones.flags, clones.state_bytes, &found);
   if (found.clone == nullptr) return s.answer(call, CUDA_ERROR_NOT_FOUND);
+  if (const CUresult r = fill_addresses(s.api, module->cu, addresses); r != CUDA_SUCCESS)
+    return s.answer(call, r);
   const uint64_t local_bytes = most_local_bytes(s.api, found);
   std::lock_guard lock(s.mutex);
   // Jobs run one after the other, but calls that the decoder answers itself do not wait for them.

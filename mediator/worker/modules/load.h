@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "mediator/worker/session/worker_session.h"
@@ -24,7 +25,8 @@ void get_function(WorkerSession& s, const Call& call, uint64_t guest_module,
                   const std::string& name, uint32_t guest_flags, uint32_t state_bytes);
 
 // The clones of `function` are those in `module`, which becomes a part of the function's own
-// module.
-void add_clones(WorkerSession& s, const Call& call, const sluice_function_clones& clones);
+// module. `addresses`: what its array of them is to hold; the guest's own, as those in its text.
+void add_clones(WorkerSession& s, const Call& call, const sluice_function_clones& clones,
+                std::span<const std::byte> addresses);
 
 }  // namespace sluice::worker

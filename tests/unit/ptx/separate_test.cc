@@ -70,12 +70,11 @@ TEST(SeparableModule, AKernelsTextHasWhatItReachesAndNoMore) {
   EXPECT_EQ(names, (std::vector<std::string>{"count", "table"}));
   EXPECT_TRUE(m->variables_of("alone").empty());
 
-  const auto scan = m->kernel_text("scan", {{"count", 0x1000}, {"table", 0x7f0000002000}});
+  const auto scan = m->kernel_text("scan", {"table", "count"});
   ASSERT_TRUE(scan) << scan.error().message;
   EXPECT_EQ(scan->find(".global .align"), scan->npos) << *scan;  // no variable of its own
   EXPECT_EQ(scan->find("alone"), scan->npos);
   EXPECT_EQ(scan->find("pool"), scan->npos);
-  EXPECT_NE(scan->find("0x1000;"), scan->npos);
   EXPECT_NE(scan->find("add.s64 %rd1, %sluice_variable_"), scan->npos) << *scan;
   const auto again = Module::parse(*scan);
   ASSERT_TRUE(again) << again.error().message;
@@ -85,6 +84,24 @@ TEST(SeparableModule, AKernelsTextHasWhatItReachesAndNoMore) {
   ASSERT_TRUE(rewritten);
   ASSERT_EQ(rewritten->kernels.size(), 1u);
   EXPECT_TRUE(rewritten->kernels[0].evictable) << rewritten->kernels[0].reason;
+
+  // Each use of either, in the original and in every form, reads it from the array.
+  const auto read = addresses_from_array(rewritten->text, 2);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_NE(read->find(".visible .const .align 8 .b64 sluice_addresses[2];"), read->npos);
+  EXPECT_EQ(read->find("0x7e534c55"), read->npos) << *read;
+  const auto loads = [&](const std::string& of) {
+    size_t n = 0;
+    for (size_t at = 0; (at = read->find("[sluice_addresses+" + of + "]", at)) != read->npos; ++at)
+      ++n;
+    return n;
+  };
+  const size_t bodies = 4;  // the original and its forms
+  EXPECT_EQ(loads("0"), 3 * bodies) << *read;
+  EXPECT_GE(loads("8"), 1u);
+  const auto loaded = Module::parse(*read);
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  EXPECT_NE(loaded->find_function("scan" SLUICE_CLONE_SUFFIX), nullptr);
 
   const auto alone = m->kernel_text("alone", {});
   ASSERT_TRUE(alone);
@@ -104,20 +121,51 @@ TEST(SeparableModule, AStringWithoutAnAddressIsCopied) {
 }
 )");
   ASSERT_TRUE(m) << m.error().message;
-  const auto copied = m->kernel_text("k", {{"table", 0x1000}});
+  const auto copied = m->kernel_text("k", {"table"});
   ASSERT_TRUE(copied) << copied.error().message;
   EXPECT_NE(copied->find(".global .align 1 .b8 $str[3] = {104, 105, 0};"), copied->npos);
   EXPECT_EQ(copied->find("table"), copied->npos);
-  const auto reached = m->kernel_text("k", {{"table", 0x1000}, {"$str", 0x2000}});
+  const auto reached = m->kernel_text("k", {"table", "$str"});
   ASSERT_TRUE(reached);
   EXPECT_EQ(reached->find("$str"), reached->npos);
-  EXPECT_FALSE(m->kernel_text("k", {{"$str", 0x2000}})) << "a table may be written";
+  EXPECT_FALSE(m->kernel_text("k", {"$str"})) << "a table may be written";
 }
 
 TEST(SeparableModule, AnAddressThatIsMissingIsAnError) {
   const auto m = SeparableModule::parse(kModule);
   ASSERT_TRUE(m);
-  EXPECT_FALSE(m->kernel_text("scan", {{"count", 0x1000}}));
+  EXPECT_FALSE(m->kernel_text("scan", {"count"}));
+}
+
+// The guest's own text must not be taken for ours, nor ours for another place's.
+TEST(SeparableModule, WhatStandsForAddressesIsOursAlone) {
+  EXPECT_NE(why_not(".visible .entry k() { .reg .b64 %r; mov.b64 %r, 0x7e534c5500000000; ret; }"),
+            "");
+  EXPECT_NE(why_not(".global .b64 sluice_addresses[1];\n.visible .entry k() { ret; }"), "");
+  const std::string begin = std::string(kHeader) + ".entry k() { .reg .b64 %r; ";
+  EXPECT_TRUE(addresses_from_array(begin + "mov.b64 %r, 0x7e534c5500000000; }", 1));
+  for (const char* const other :
+       {"mov.b64 %r, 0x7e534c5500000001; }", "add.s64 %r, %r, 0x7e534c5500000000; }",
+        "mov.b64 %r, 0x7e534c5500000000", "mov.b64 %r, 0x7e534c55000000005; }",
+        "mov.b64 %r, 0; ld.global.b64 %r, [0x7e534c5500000000]; }"})
+    EXPECT_FALSE(addresses_from_array(begin + other, 1)) << other;
+  EXPECT_FALSE(addresses_from_array("mov.b64 %r, 0x7e534c5500000000;", 1)) << "no header";
+}
+
+TEST(SeparableModule, MoreVariablesThanAnArrayHoldsAreRefused) {
+  std::string text = kHeader, body;
+  std::vector<std::string> names;
+  for (size_t i = 0; i <= kMaxAddresses; ++i) {
+    names.push_back("v" + std::to_string(i));
+    text += ".global .u32 " + names.back() + ";\n";
+    body += "mov.u64 %rd1, " + names.back() + ";\n";
+  }
+  const auto m = SeparableModule::parse(text + ".visible .entry k() {\n.reg .b64 %rd<2>;\n" + body +
+                                        "ret;\n}\n");
+  ASSERT_TRUE(m) << m.error().message;
+  EXPECT_FALSE(m->kernel_text("k", names));
+  names.pop_back();
+  EXPECT_FALSE(m->kernel_text("k", names)) << "one has no address";
 }
 
 TEST(SeparableModule, WhatBelongsToItsModuleIsRefused) {

@@ -139,8 +139,35 @@ class WorkerLaterClones : public WorkerForms {
     clones_ = clones.as<uint64_t>();
   }
   int32_t give(uint64_t to, uint64_t from, uint32_t flags = SLUICE_FUNCTION_EVICTABLE) {
-    const sluice_function_clones c{to, from, flags, 0};
+    const sluice_function_clones c{to, from, flags, 0, 0, 0};
     return b->wait(b->post(SLUICE_CALL_FUNCTION_CLONES, c, context)).status;
+  }
+  // The same with what the clones' array of addresses is to hold.
+  uint64_t post_with_addresses(const std::vector<uint64_t>& addresses, uint32_t bytes) {
+    const sluice_function_clones c{add, clones_, SLUICE_FUNCTION_EVICTABLE, 0, bytes, 0};
+    std::vector<std::byte> body(sizeof c + addresses.size() * sizeof addresses[0]);
+    std::memcpy(body.data(), &c, sizeof c);
+    std::memcpy(body.data() + sizeof c, addresses.data(), body.size() - sizeof c);
+    return b->post(SLUICE_CALL_FUNCTION_CLONES, body, context);
+  }
+  int32_t give_addresses(const std::vector<uint64_t>& addresses) {
+    const auto bytes = static_cast<uint32_t>(addresses.size() * sizeof addresses[0]);
+    return b->wait(post_with_addresses(addresses, bytes)).status;
+  }
+  // Clones that look for 0x1234 in the second place of an array of two.
+  static void look_for_addresses(std::string& text) {
+    for (const char* clone : {"add" SLUICE_CLONE_SUFFIX "(", "add" SLUICE_ONE_TASK_SUFFIX "(",
+                              "add" SLUICE_WINDOW_SUFFIX "("}) {
+      const size_t at = text.find('{', text.find(clone));
+      ASSERT_NE(at, text.npos) << clone;
+      text.insert(at + 1,
+                  "\n.reg .pred %other;\n.reg .b64 %held;\n"
+                  "ld.const.b64 %held, [" SLUICE_ADDRESS_ARRAY
+                  "+8];\n"
+                  "setp.ne.b64 %other, %held, 0x1234;\n@%other trap;\n");
+    }
+    text.insert(text.find('\n', text.find(".address_size")),
+                "\n.visible .const .align 8 .b64 " SLUICE_ADDRESS_ARRAY "[2];\n");
   }
   int32_t unload(uint64_t which) {
     return generic(kOpcode_cuModuleUnload, {raw(which)}, context).status;
@@ -164,6 +191,35 @@ TEST_F(WorkerLaterClones, LaunchesTakeThemFromThenOn) {
   ASSERT_EQ(give(add, clones_), CUDA_SUCCESS);
   launch(kGrid, 64, d, kN, 1);
   EXPECT_EQ(sync().status, CUDA_ERROR_LAUNCH_FAILED) << "a clone";
+}
+
+TEST_F(WorkerLaterClones, TheirArrayHoldsTheAddresses) {
+  for (const uint64_t held : {0x1234, 0x1235}) {
+    load_both(look_for_addresses);
+    ASSERT_EQ(give_addresses({7, held}), CUDA_SUCCESS);
+    const uint32_t kN = 64 * kGrid;
+    const uint64_t d = alloc(kN * 4).as<uint64_t>();
+    launch(kGrid, 64, d, kN, 1);
+    EXPECT_EQ(sync().status, held == 0x1234 ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_FAILED);
+  }
+}
+
+TEST_F(WorkerLaterClones, MoreAddressesThanTheArrayHoldsAreRefused) {
+  load_both(look_for_addresses);
+  EXPECT_EQ(give_addresses({1}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(give_addresses({1, 2, 3}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(unload(clones_), CUDA_SUCCESS) << "is still a module";
+  const Answer without = load(passes::rewrite_module(std::string(kPtx))->text);
+  ASSERT_EQ(without.status, CUDA_SUCCESS);
+  clones_ = without.as<uint64_t>();
+  EXPECT_EQ(give_addresses({1}), CUDA_ERROR_NOT_FOUND) << "no array";
+  EXPECT_EQ(give_addresses({}), CUDA_SUCCESS);
+}
+
+TEST_F(WorkerLaterClones, APartOfAnAddressEndsTheSession) {
+  load_both(look_for_addresses);
+  post_with_addresses({1, 2}, 12);
+  expect_violation("addresses");
 }
 
 TEST_F(WorkerLaterClones, TheirModuleIsThenAPartOfTheOther) {
