@@ -131,6 +131,7 @@ class TakenOverBesideNvidia(TakenOver):
 
 class CompileCache(WithSluiced):
     """NVIDIA's cache of compiled kernels is no way from one worker to another."""
+    WORKERS = 'code_cache = "0M"\n'
 
     @classmethod
     def setUpClass(cls):
