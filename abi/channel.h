@@ -163,6 +163,8 @@ struct sluice_join {
 /* Modules are loaded as the program gives them, and a kernel's clones when it is first launched
  * (SLUICE_CALL_FUNCTION_CLONES). Without it every clone is in the text of its module. */
 #define SLUICE_JOINED_LAZY_CLONES 0x1u
+/* Modules are loaded as the program gives them, and nothing is evicted: kernels have no clones. */
+#define SLUICE_JOINED_ORIGINALS 0x2u
 enum sluice_doorbell_kind {
   SLUICE_DOORBELL_EVENTFD =
       1, /* descriptors: region memfd, bell (write to ring the host), wake (host rings) */

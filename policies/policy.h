@@ -124,6 +124,9 @@ struct Machine {
   // Bounds of a slice on a proportional preemptor. Below the floor the switches cost more than the
   // work; the ceiling is the hardware's register.
   uint64_t slice_floor_ns = 1'000'000;
+  // A switch costs only where two have work, and a kernel is stopped wherever it is: who has the
+  // GPU alone may have short slices, for the sake of who is expected.
+  bool slices_are_free_alone = false;
   uint64_t slice_ceiling_ns = 100'000'000;
 };
 

@@ -54,6 +54,7 @@ class Channel {
   Bell bell() const { return bell_; }
   // The host wants a kernel's clones when it is first launched, not with its module.
   bool lazy_clones() const { return lazy_clones_; }
+  bool originals() const { return originals_; }
 
   // Cheap enough for every call: two loads from one cache line. True: no worker serves it any more.
   bool ended() const;
@@ -96,7 +97,7 @@ class Channel {
   uint64_t epoch_ = 0;
   const sluice_slot_header* header_ = nullptr;
   bool can_wait_ = false;
-  bool lazy_clones_ = false;
+  bool lazy_clones_ = false, originals_ = false;
   std::atomic<bool> hung_up_{false};
 };
 

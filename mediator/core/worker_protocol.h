@@ -3,7 +3,7 @@
 // when it starts the worker (descriptor 3 of the worker). Both are ours, but sluiced believes a
 // worker no more than its guest: every message is checked, and a bad one ends that worker only.
 //
-// sluiced -> worker: Start (once, with descriptors), LeaseReply, ExtentReply, End.
+// sluiced -> worker: Start (once, with descriptors), LeaseReply, ExtentReply, TimeSlice, End.
 // worker -> sluiced: Ready (once), LeaseRequest, LeaseReturn, ExtentRequest, ExtentReturn, Ended.
 #pragma once
 
@@ -13,7 +13,7 @@
 namespace sluice::worker_protocol {
 
 inline constexpr int kControlFd = 3;
-inline constexpr uint32_t kVersion = 2;
+inline constexpr uint32_t kVersion = 3;
 
 enum class Type : uint32_t {
   kStart = 1,
@@ -25,7 +25,8 @@ enum class Type : uint32_t {
   kExtentReply = 7,    // sluiced: code 0 and `offset`, `bytes`; or ENOMEM
   kExtentReturn = 8,   // worker: `offset`, `bytes`; sluiced punches them out; no answer
   kEnd = 9,            // sluiced: end the session; `code` (CUresult) and text are for the guest
-  kEnded = 10  // worker: the session is over by itself: `code` CUresult, text; it exits next
+  kEnded = 10,      // worker: the session is over by itself: `code` CUresult, text; it exits next
+  kTimeSlice = 11,  // sluiced: its contexts' slices of an NVIDIA GPU's time, `bytes` ns; no answer
 };
 
 // What is leased: memory of the device, or of the host for what the worker keeps for its guest; and
@@ -97,6 +98,7 @@ struct Start {
   uint32_t spin_us = 50;  // how long the worker polls for its program's next call before it sleeps
   uint32_t turns_by_priority = 0;  // 1: grants have levels (SLUICE_GRANT_LEVEL)
   uint32_t turn_whole_us = 0;      // then: what is expected to take no longer runs whole
+  uint32_t time_slices = 0;        // 1: the hardware goes round among vGPUs: nobody waits for this
   uint32_t green_contexts = 1;     // parts are confined by the hardware where it can be; 0: never
   Signal signal = Signal::kHost;
   uint32_t fixed_chunk = 0;  // tasks between two polls of the evict word (FLEP's amortising

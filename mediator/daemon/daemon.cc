@@ -15,6 +15,7 @@
 #include "mediator/daemon/scheduling/side_by_side.h"
 #include "mediator/daemon/scheduling/spatial.h"
 #include "mediator/daemon/scheduling/time_slices.h"
+#include "mediator/daemon/scheduling/worker_time_slices.h"
 #include "mediator/io/listener.h"
 
 extern char** environ;
@@ -43,6 +44,11 @@ core::SchedulerConfig scheduler_config(const Config& c, bool nvidia, uint32_t sm
   s.policy_config.machine.sm_unit = unit;
   if (sms) s.policy_config.machine.change_ns = uint64_t{c.set_change_us} * 1000;
   if (c.slices) s.policy_config.machine.preemptor = policy::PreemptorKind::kProportional;
+  if (c.slices && nvidia) {
+    s.policy_config.machine.handover_ns = kSliceSwitchNs;
+    s.policy_config.machine.slice_floor_ns = kLeastSliceNs;
+    s.policy_config.machine.slices_are_free_alone = true;
+  }
   s.turns_by_priority = c.turns_by_priority;
   if (c.turns_by_priority) s.policy_config.machine.handover_ns = kTurnHandoverNs;
   s.policy_config.min_quantum_ns = uint64_t{c.least_quantum_us()} * 1000;
@@ -91,6 +97,7 @@ SessionSettings session_settings(const Config& config, bool nvidia, uint32_t sms
   s.spin_us = config.spin_us;
   s.spin_processors = config.spin_processors_for(std::thread::hardware_concurrency());
   s.turns_by_priority = config.turns_by_priority;
+  s.time_slices = config.slices && nvidia;
   s.turn_whole_us = config.turn_whole_us;
   s.green_contexts = config.green_contexts;
   s.staging_bytes = config.staging_bytes;
@@ -236,7 +243,9 @@ Result<void> Daemon::start_executor(bool nvidia, uint32_t sms, uint32_t unit) {
   executor_ = std::move(*executor);
   executor_->keep_learnt(config_.state_dir);
   if (config_.slices)
-    executor_->set_time_slices(std::make_unique<TimeSlices>(config_.soft_gpu_path()));
+    executor_->set_time_slices(
+        nvidia ? std::unique_ptr<TimeSlices>(std::make_unique<WorkerTimeSlices>(kSliceSwitchNs))
+               : std::make_unique<SoftTimeSlices>(config_.soft_gpu_path()));
   if (config_.trace.empty()) return {};
   // Where the GPU is given whole and its SMs are not known here, the trace counts it as one.
   const uint32_t traced_sms = sms                                   ? sms

@@ -21,6 +21,10 @@
 //                    and it has one between any two of theirs
 //   rides()          a rider has the shortest slice; it may lead by max_lead_turns of its turns,
 //                    after which the others' turns are longer until it falls back
+//   awaits()         one that has the GPU alone, or beside such as pause only, has slices as short
+//   as
+//                    the latency class of who may come wants: 0.2 ms for low, 1 ms for normal
+//                    (where that costs nothing: Machine::slices_are_free_alone)
 //   may_pause()      the gates stay shut for a switch's length for one that may be back at once
 //                    (ski rental); all such waiting costs kIdleLoss of the time
 //
@@ -30,6 +34,7 @@
 // Priorities are strict: lower levels are gated while a higher one is backlogged. No timer while
 // one vGPU is backlogged alone. Cost: O(1) per event, O(backlogged) per round.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -84,6 +89,7 @@ class WfqSlices final : public Policy {
     clock_.turn_idle(v);
     own_[v].waited_ns = now_ns;
     own_[v].burst_ns += (own_[v].used_ns - own_[v].burst_ns) / (own_[v].burst_ns > 0 ? 4 : 1);
+    if (own_[v].burst_ns < static_cast<double>(mean_slice_ns())) note_visit(now_ns, v);
     const uint32_t place = own_[v].place;
     busy_[place] = busy_.back();
     own_[busy_.back()].place = place;
@@ -153,6 +159,7 @@ class WfqSlices final : public Policy {
   static constexpr uint64_t kUnset = ~0ull;
   static constexpr double kLongestRoundNs = 1e9;
   static constexpr uint64_t kWaitsNs = 100'000'000;
+  static constexpr uint64_t kExpectedNs = 1'000'000'000;
   static constexpr double kShortestBurst = 8;  // of a switch: less is not worth stopping others
   // Who uses the GPU so long after it was gated has a kernel that no gate stops; its next may be
   // one, too.
@@ -201,6 +208,30 @@ class WfqSlices final : public Policy {
     return lead_ns + turn - quantum > (own_[v].gated && !below_floor ? -0.5 : 0.5) * turn;
   }
 
+  // Who came for a short while, by latency class: the last, and the last that was another.
+  struct Visits {
+    VgpuId last = kNoVgpu, other = kNoVgpu;
+    uint64_t last_ns = 0, other_ns = 0;
+  };
+  void note_visit(uint64_t now_ns, VgpuId v) {
+    Visits& visits = visits_[static_cast<size_t>(clock_[v].share.latency)];
+    if (visits.last != v) visits.other = visits.last, visits.other_ns = visits.last_ns;
+    visits.last = v, visits.last_ns = now_ns;
+  }
+  bool expects(uint64_t now_ns, VgpuId v, LatencyClass latency) const {
+    const Visits& visits = visits_[static_cast<size_t>(latency)];
+    const auto soon = [&](VgpuId who, uint64_t since_ns) {
+      return who != kNoVgpu && who != v && now_ns - since_ns < kExpectedNs;
+    };
+    return soon(visits.last, visits.last_ns) || soon(visits.other, visits.other_ns);
+  }
+  uint64_t awaits(uint64_t now_ns, VgpuId v) const {
+    if (!config_.machine.slices_are_free_alone) return ceiling_ns();
+    if (expects(now_ns, v, LatencyClass::kLow)) return std::max(floor_ns(), kForLowNs);
+    if (expects(now_ns, v, LatencyClass::kNormal)) return std::max(floor_ns(), kForNormalNs);
+    return ceiling_ns();
+  }
+
   double lead_of(VgpuId v) const {
     return static_cast<double>(clock_.lead_sm_ns(v)) / std::max(config_.machine.sm_count, 1u);
   }
@@ -239,6 +270,7 @@ class WfqSlices final : public Policy {
     out.push_back(Action::wake(at_ns));
   }
 
+  static constexpr uint64_t kForLowNs = 200'000, kForNormalNs = 1'000'000;
   static constexpr double kGain =
       0.25;  // of a round's error that the next round's slices take back
   static constexpr double kShorter = 0.75, kLonger = 1.25;
@@ -336,6 +368,8 @@ class WfqSlices final : public Policy {
       own_[v].left_ns = 0;
       // Alone, the hardware has nobody to switch to; a long slice would only make a newcomer wait.
       own_[v].wanted_ns = busy_.size() == 1 ? mean_slice_ns() : slice_for(v, lead_ns);
+      if (rest_.size() < 2 && !pauses(now_ns, v))
+        own_[v].wanted_ns = std::min(own_[v].wanted_ns, awaits(now_ns, v));
       const double turns = lead_ns / clock_[v].share.weight;
       if (last == kNoVgpu || turns < least) last = v, least = turns;
     }
@@ -396,6 +430,7 @@ class WfqSlices final : public Policy {
   uint64_t credit_at_ns_ = 0, pause_since_ns_ = 0;
   std::vector<VgpuId> top_;   // those of busy_ of the highest level, as the last round began
   std::vector<VgpuId> rest_;  // those of them that do not pause
+  std::array<Visits, 3> visits_;
   double lead_of_rest_ = 0, weight_of_rest_ = 0;
   bool one_by_one_ = false;  // the rest have their turns one by one
   bool pausing_ =

@@ -18,6 +18,8 @@ does of it. The median of the rounds is reported.
   mps               NVIDIA's MPS as it comes                                  (nvidia)
   mps-priority      MPS, the light client at a higher client priority         (nvidia)
   sluice            contexts of their own, policy wfq
+  sluice-slices     the same, on the hardware's time slices; light's latency normal, low, batch:
+                    sluice-slices-low, sluice-slices-batch
   sluice-mps        contexts side by side, turns by eviction                  (nvidia)
   sluice-turns      contexts side by side, turns by priority, policy wfq
   sluice-turns-srt  the same, policy wfq-srt
@@ -41,15 +43,20 @@ sys.path.insert(0, str(ROOT / "scripts/lib"))
 from host import Sluiced  # noqa: E402
 
 # Name: (contexts side by side, Sluice's configuration; None: without Sluice).
+SLICES = '[scheduler]\npolicy = "wfq"\nslices = true\n'
 WAYS = {
     "slices": (False, None),
     "mps": (True, None),
     "mps-priority": (True, None),
     "sluice": (False, '[scheduler]\npolicy = "wfq"\n'),
+    "sluice-slices": (False, SLICES),
+    "sluice-slices-low": (False, SLICES),
+    "sluice-slices-batch": (False, SLICES),
     "sluice-mps": (True, '[scheduler]\npolicy = "wfq"\n'),
     "sluice-turns": (True, '[scheduler]\npolicy = "wfq"\nturns = "priority"\n'),
     "sluice-turns-srt": (True, '[scheduler]\npolicy = "wfq-srt"\nturns = "priority"\n'),
 }
+LATENCIES = ("sluice-slices-low", "sluice-slices-batch")
 GAP_US = 2000
 
 
@@ -96,17 +103,19 @@ class Native:
 class Mediated:
     """Programs as local clients of a sluiced."""
 
-    def __init__(self, args, extra, env):
+    def __init__(self, args, way, env):
+        self.latency = way.removeprefix("sluice-slices-") if way in LATENCIES else "normal"
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="sluice-turns."))
         self.work.chmod(0o711)
         nvidia = "nvidia_sms = 132\n" if args.device == "nvidia" else ""
         self.sluiced = Sluiced(args.build, self.work, device=args.device, soft_sms=4,
-                               extra=nvidia + extra, env=env)
+                               extra=nvidia + WAYS[way][1], env=env)
 
     def __enter__(self):
         self.sluiced.start()
         for name, weight in (("light", 1), ("heavy", 1), ("one", 2), ("two", 1)):
             self.sluiced.ctl("create", name, "--weight", weight)
+        self.sluiced.ctl("set", "light", "--latency", self.latency)
         return self
 
     def __exit__(self, kind, *_):
@@ -217,7 +226,7 @@ def main():
     result = {"device": a.device, "seconds": a.seconds, "rows": []}
 
     def host(way, env):
-        return Native(way, env) if WAYS[way][1] is None else Mediated(a, WAYS[way][1], env)
+        return Native(way, env) if WAYS[way][1] is None else Mediated(a, way, env)
 
     for steps in map(int, a.steps.split(",")):
         first = "slices" if nvidia else ways[0]

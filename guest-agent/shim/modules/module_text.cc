@@ -165,7 +165,7 @@ std::shared_ptr<const Text> make_text(ModuleCode code) {
   }
   add_device_runtime(&text->original);
   text->managed = lift_managed_variables(&text->original);
-  if (!rewriting()) {
+  if (!rewriting() || code.originals) {
     text->entries = entries_of(text->original);
     text->machine = std::move(code.machine);
     return text;

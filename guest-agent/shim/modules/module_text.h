@@ -49,9 +49,10 @@ CUresult read_image_file(const char* path, std::string* image);
 
 // A module's code as its image has it.
 struct ModuleCode {
-  std::string text;     // PTX, or machine code where there is no PTX
-  std::string machine;  // machine code beside the PTX, where clones are lazy; or empty
-  bool lazy = false;    // the host wants clones at a kernel's first launch
+  std::string text;        // PTX, or machine code where there is no PTX
+  std::string machine;     // machine code beside the PTX, if it is to be loaded; or empty
+  bool lazy = false;       // the host wants clones at a kernel's first launch
+  bool originals = false;  // the host wants none at all
 };
 
 // Rewrites PTX, or leaves that to the first launches, where the module allows it.

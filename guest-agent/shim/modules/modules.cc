@@ -85,9 +85,10 @@ CUresult find_code(const Entered& e, const void* image, size_t bytes, const JitL
     return r;
   }
   code->lazy = e.link->channel().lazy_clones();
+  code->originals = e.link->channel().originals();
   if (found.data() != code->text.data())
     code->text.assign(found);
-  else if (code->lazy && !cubin::is_cubin(found))
+  else if ((code->lazy || code->originals) && !cubin::is_cubin(found))
     code->machine = machine_code_in(image, bytes, newest);
   return CUDA_SUCCESS;
 }

@@ -188,6 +188,7 @@ worker_protocol::Start GuestSession::start_message(const ExtentRange& staging) c
   start.spatial_sms = settings_.spatial_sms;
   if (spins_) start.spin_us = settings_.spin_us;
   start.turns_by_priority = settings_.turns_by_priority;
+  start.time_slices = settings_.time_slices;
   start.turn_whole_us = settings_.turn_whole_us;
   start.green_contexts = settings_.green_contexts;
   copy_text(start.library, sizeof start.library, settings_.library);
@@ -426,6 +427,14 @@ void GuestSession::on_ready(const Message& m) {
         }
         end(kCudaErrorLaunchTimeout, "ended by the host: " + std::string(core::to_string(reason)),
             true);
+      },
+      [this](uint64_t slice_ns) {
+        Message slice{};
+        slice.type = worker_protocol::Type::kTimeSlice;
+        slice.bytes = slice_ns;
+        if (auto sent = worker_->send(slice); !sent)
+          log::warning("vgpu {} slot {}: its worker is not told its time slice: {}", request_.vgpu,
+                       slot_, sent.error().message);
       });
   if (!id) return end(kCudaErrorUnknown, id.error().message);
   scheduler_id_ = *id;

@@ -60,13 +60,16 @@ struct SessionSettings {
   uint32_t admission_us = 40;
   uint32_t window_us = 32;
   bool lazy_clones = false;
-  uint32_t joined_flags() const { return lazy_clones ? SLUICE_JOINED_LAZY_CLONES : 0; }
+  uint32_t joined_flags() const {
+    return time_slices ? SLUICE_JOINED_ORIGINALS : lazy_clones ? SLUICE_JOINED_LAZY_CLONES : 0;
+  }
   uint64_t context_bytes = 0;
   uint64_t host_memory_bytes = UINT64_MAX;
   uint32_t spatial_sms = 0;      // SMs of a GPU that is shared in space; 0: it is given whole
   uint32_t spin_us = 3000;       // of a worker that has a seat
   uint32_t spin_processors = 0;  // seats
   bool turns_by_priority = false;
+  bool time_slices = false;  // of an NVIDIA GPU, each worker's set by itself
   uint32_t turn_whole_us = 0;
   bool green_contexts = true;
   uint64_t staging_bytes = 8u << 20;

@@ -31,6 +31,7 @@ struct GrantExecutor::SessionEntry {
   int ring_fd;
   pid_t worker;
   EndHook end;
+  SliceHook slice;
   uint64_t grant = 0;  // as the scheduler set it
   bool ending = false;
   ErrorHook on_error = {};  // empty: nobody asks, or it was called
@@ -118,7 +119,7 @@ void GrantExecutor::remove_vgpu(core::VgpuId vgpu) {
 
 Result<core::SessionId> GrantExecutor::add_session(core::VgpuId vgpu, io::StubPages& pages,
                                                    int gate_fd, int ring_fd, pid_t worker,
-                                                   EndHook end) {
+                                                   EndHook end, SliceHook slice) {
   // The entry must be there when the scheduler's first actions about it are executed.
   const uint64_t now = monotonic_ns();
   auto id = scheduler_->add_session(now, vgpu, actions_);
@@ -131,6 +132,7 @@ Result<core::SessionId> GrantExecutor::add_session(core::VgpuId vgpu, io::StubPa
                                                            .ring_fd = ring_fd,
                                                            .worker = worker,
                                                            .end = std::move(end),
+                                                           .slice = std::move(slice),
                                                            .ring_watch = {}});
   entry->ring_watch = io::FdWatch(
       io_, ring_fd, io::Pace{limits::kRingsPerSecond, limits::kRingBurst},
@@ -222,7 +224,8 @@ void GrantExecutor::execute(const core::Action& action) {
       ring_wake(entry.gate_fd);
       break;
     case Kind::kSetSlice:
-      if (slices_) slices_->set(entry.worker, action.word);
+      if (const uint64_t ns = slices_ ? slices_->set(entry.worker, action.word) : 0; ns != 0)
+        entry.slice(ns);
       break;
     case Kind::kEndSession:
       entry.end(action.reason);
@@ -271,10 +274,20 @@ void GrantExecutor::on_ring(core::SessionId session) {
 void GrantExecutor::measure(bool now) {
   if (!slices_) return;
   const uint64_t now_ns = monotonic_ns();
-  slices_->look(now_ns, now, [&](pid_t worker, uint64_t used_ns) {
+  const auto of = [&](pid_t worker) -> SessionEntry* {
     for (const auto& s : sessions_)
-      if (s && s->worker == worker)
-        return scheduler_->on_used(now_ns, s->vgpu, used_ns * sm_count_);
+      if (s && s->worker == worker) return s.get();
+    return nullptr;
+  };
+  const auto works = [&](pid_t worker) {
+    const SessionEntry* entry = of(worker);
+    if (!entry) return false;
+    const core::ReportSnapshot report = core::read_report(entry->pages.report());
+    return report.guest_demand > 0 || report.guest_in_flight > 0;
+  };
+  slices_->look(now_ns, now, works, [&](pid_t worker, uint64_t used_ns) {
+    if (const SessionEntry* entry = of(worker))
+      scheduler_->on_used(now_ns, entry->vgpu, used_ns * sm_count_);
   });
 }
 

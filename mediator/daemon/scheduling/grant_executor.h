@@ -30,6 +30,8 @@ class GrantExecutor {
  public:
   // Called when the scheduler wants a session ended. It ends the worker and, once that is gone,
   // calls remove_session(); not before this call returns.
+  // Its contexts are to have a slice of so long.
+  using SliceHook = std::function<void(uint64_t slice_ns)>;
   using EndHook = std::function<void(core::EndReason)>;
 
   // An error if there is no policy of that name.
@@ -58,7 +60,7 @@ class GrantExecutor {
   // `pages` and both wake sockets (base/peer_socket.h) stay the session's and outlive
   // remove_session(). `worker`: its process.
   Result<core::SessionId> add_session(core::VgpuId vgpu, io::StubPages& pages, int gate_fd,
-                                      int ring_fd, pid_t worker, EndHook end);
+                                      int ring_fd, pid_t worker, EndHook end, SliceHook slice);
   // Whether workers have to be woken to take an eviction further (worker_protocol::is_forwarded).
   // Before any session.
   void ring_on_evict(bool ring) { ring_on_evict_ = ring; }

@@ -26,11 +26,7 @@ Result<void> check_time_slices(const Config& c, bool nvidia,
   if (!policy_can(c.policy, can))
     return refuse_slices("policy " + c.policy +
                          " sets no time slices; those that do are: " + policies_that(can));
-  if (nvidia)
-    return refuse_slices(
-        "NVIDIA's driver lets only a process itself set its time slices, and sluice-worker does "
-        "not; unset it, or use "
-        "the software GPU (device.kind = \"soft\")");
+  if (nvidia) return {};
   if (const std::string mode = value_of(environment, "SLUICE_SOFT_MODE"); mode != "timeslice")
     return refuse_slices(
         "SLUICE_SOFT_MODE is \"" + mode +
@@ -45,7 +41,7 @@ Result<void> check_time_slices(const Config& c, bool nvidia,
   return {};
 }
 
-bool TimeSlices::open(uint64_t now_ns) {
+bool SoftTimeSlices::open(uint64_t now_ns) {
   struct stat st;
   // Cut short, overwritten, or another file by that name now: the next worker's GPU is that one.
   const bool look = gpu_ && now_ns - checked_ns_ >= kReopenNs;
@@ -65,19 +61,19 @@ bool TimeSlices::open(uint64_t now_ns) {
   return true;
 }
 
-void TimeSlices::set(pid_t worker, uint64_t slice_ns) {
+uint64_t SoftTimeSlices::set(pid_t worker, uint64_t slice_ns) {
   // Bounds of the software GPU (docs/operating/software-gpu.md): 50 us to 10 s.
   slice_us_[worker] = static_cast<uint32_t>(std::clamp<uint64_t>(slice_ns / 1000, 50, 10'000'000));
-  if (!gpu_ || !gpu_->intact()) return;
+  if (!gpu_ || !gpu_->intact()) return 0;
   for (uint32_t tsgid = 1; tsgid <= SLUICE_SOFT_CHANNELS; ++tsgid)
     if (gpu_->channel(tsgid).pid == static_cast<uint32_t>(worker))
       gpu_->set_timeslice(tsgid, slice_us_[worker]);
+  return 0;
 }
 
-void TimeSlices::forget(pid_t worker) { slice_us_.erase(worker); }
+void SoftTimeSlices::forget(pid_t worker) { slice_us_.erase(worker); }
 
-void TimeSlices::look(uint64_t now_ns, bool now,
-                      const std::function<void(pid_t worker, uint64_t used_ns)>& used) {
+void SoftTimeSlices::look(uint64_t now_ns, bool now, const Works&, const Used& used) {
   if (!open(now_ns) || (!now && now_ns - looked_ns_ < kLookNs)) return;
   const uint64_t elapsed_ns = now_ns - looked_ns_;
   looked_ns_ = now_ns;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // TimeSlices: the time slices of the workers' contexts on a GPU that goes round among them, and
-// what each worker has used of it (scheduler.slices). The software GPU's, through its shared file;
-// NVIDIA's driver lets only a process itself set its slices, and no worker of this version does.
+// what each worker has used of it (scheduler.slices).
 //
-// Owned by the GrantExecutor, one thread. Everything in the file can be written by every worker:
-// slices are put right at each look, use is bounded by the time that has gone by, and a file that
-// is not what it was is opened anew.
+//   SoftTimeSlices    the software GPU's, through its shared file
+//   WorkerTimeSlices  NVIDIA's, set by each worker itself (worker_time_slices.h)
+//
+// Owned by the GrantExecutor, one thread.
 #pragma once
 
 #include <sys/types.h>
@@ -30,16 +30,29 @@ Result<void> check_time_slices(const Config& config, bool nvidia,
 
 class TimeSlices {
  public:
-  explicit TimeSlices(std::string soft_gpu_file) : file_(std::move(soft_gpu_file)) {}
+  using Works = std::function<bool(pid_t worker)>;  // whether it has launches that are not done
+  using Used = std::function<void(pid_t worker, uint64_t used_ns)>;
+  virtual ~TimeSlices() = default;
 
-  // Each context of `worker` from now on; at most what the GPU takes.
-  void set(pid_t worker, uint64_t slice_ns);
-  void forget(pid_t worker);
-  // Puts slices right and tells for each worker what its contexts have used since the last look:
-  // turns that have ended, so all together at most the time since then and a turn. At most every
-  // kLookNs, unless `now`.
-  void look(uint64_t now_ns, bool now,
-            const std::function<void(pid_t worker, uint64_t used_ns)>& used);
+  // Each context of `worker` from now on; at most what the GPU takes. What the worker is to be
+  // told, ns; 0: nothing.
+  virtual uint64_t set(pid_t worker, uint64_t slice_ns) = 0;
+  virtual void forget(pid_t worker) = 0;
+  // Tells for each worker what its contexts have used since the last look, or a little later.
+  // Seldom, unless `now`.
+  virtual void look(uint64_t now_ns, bool now, const Works& works, const Used& used) = 0;
+};
+
+// Everything in the file can be written by every worker: slices are put right at each look, use is
+// bounded by the time that has gone by, and a file that is not what it was is opened anew. Used is
+// what turns have that are over: all together at most the time since the last look and a turn.
+class SoftTimeSlices final : public TimeSlices {
+ public:
+  explicit SoftTimeSlices(std::string soft_gpu_file) : file_(std::move(soft_gpu_file)) {}
+
+  uint64_t set(pid_t worker, uint64_t slice_ns) override;
+  void forget(pid_t worker) override;
+  void look(uint64_t now_ns, bool now, const Works& works, const Used& used) override;
 
  private:
   static constexpr uint64_t kLookNs = 500'000, kReopenNs = 50'000'000;

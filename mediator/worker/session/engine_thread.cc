@@ -9,6 +9,7 @@
 #include "mediator/base/log.h"
 #include "mediator/base/peer_socket.h"
 #include "mediator/worker/limits.h"
+#include "mediator/worker/process/channel_groups.h"
 #include "mediator/worker/session/polling.h"
 #include "mediator/worker/session/worker_session.h"
 
@@ -174,6 +175,9 @@ void WorkerSession::on_control() {
         ready = control.on_extent_reply(m);
         break;
       }
+      case wp::Type::kTimeSlice:
+        take_time_slice(m.bytes);
+        break;
       case wp::Type::kEnd:
         drain_at_end();
         end(static_cast<CUresult>(m.code), m.text, true);
@@ -182,6 +186,17 @@ void WorkerSession::on_control() {
     }
     if (ready) ready();
   }
+}
+
+// Contexts without a slice of ours have the driver's own, so that vGPU has another share than it is
+// to have: said once.
+void WorkerSession::take_time_slice(uint64_t ns) {
+  ChannelGroups& groups = ChannelGroups::of_process();
+  const size_t set = groups.set_slice(ns);
+  if (set != 0 && set == groups.count()) return;
+  if (!std::exchange(says_slices_, false)) return;
+  log::warning("vgpu {} slot {}: {} of {} channel groups have taken a time slice of {} us",
+               setup.start.vgpu, setup.start.slot, set, groups.count(), ns / 1000);
 }
 
 void WorkerSession::drain_at_end() {

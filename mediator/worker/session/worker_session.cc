@@ -37,6 +37,7 @@ LoopSettings loop_settings(const wp::Start& start) {
 EngineLimits engine_limits(const wp::Start& start) {
   EngineLimits l;
   if (start.turns_by_priority != 0) l.opaque_contended_ns = kTurnOpaqueNs;
+  if (start.time_slices != 0) l.opaque_contended_ns = OpaqueLimit::kNobodyWaits;
   return l;
 }
 }  // namespace

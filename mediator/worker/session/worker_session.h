@@ -221,6 +221,7 @@ class WorkerSession {
   void on_control();
   // Nothing new is launched; waits for what is on the GPU, if that is soon, and reports its faults.
   void drain_at_end();
+  void take_time_slice(uint64_t ns);
 
   // --- others ---
   void send_printed(const Call& call);
@@ -241,6 +242,7 @@ class WorkerSession {
   // thread is left asleep: waking it costs the decoder more than a launch, and on two processors it
   // would run in somebody's way. Under `mutex`.
   bool decoder_polls_ = true;
+  bool says_slices_ = true;        // not yet that slices were not taken; engine thread
   bool pool_lease_asked_ = false;  // a lease for pools is asked for; under `mutex`
   std::atomic<uint64_t> records_decoded_{0};
   std::atomic<bool> decoder_stopped_{false};  // queues_full()

@@ -55,7 +55,9 @@ class TimeSlicesTest : public ::testing::Test {
   }
   std::map<pid_t, uint64_t> look(TimeSlices& slices, uint64_t now_ns) {
     std::map<pid_t, uint64_t> used;
-    slices.look(now_ns, true, [&](pid_t worker, uint64_t ns) { used[worker] += ns; });
+    slices.look(
+        now_ns, true, [](pid_t) { return true; },
+        [&](pid_t worker, uint64_t ns) { used[worker] += ns; });
     return used;
   }
 
@@ -65,7 +67,7 @@ class TimeSlicesTest : public ::testing::Test {
 };
 
 TEST_F(TimeSlicesTest, SetsThemAndTellsWhatWasUsed) {
-  TimeSlices slices(path_);
+  SoftTimeSlices slices(path_);
   context(3, 1, 70, 5 * kMs), context(4, 1, 70, 0), context(9, 1, 71, 0), context(10, 1, 72, 0);
   slices.set(70, 4 * kMs), slices.set(71, 1);
   EXPECT_EQ(look(slices, 100 * kMs).size(), 1u);  // from here on; and the slices are set
@@ -88,7 +90,7 @@ TEST_F(TimeSlicesTest, SetsThemAndTellsWhatWasUsed) {
 }
 
 TEST_F(TimeSlicesTest, WhatAWorkerWritesBuysAndCostsLittle) {
-  TimeSlices slices(path_);
+  SoftTimeSlices slices(path_);
   context(1, 1, 70, 0), context(2, 1, 71, 0);
   slices.set(70, 2 * kMs), slices.set(71, 2 * kMs);
   look(slices, 100 * kMs);
@@ -112,7 +114,7 @@ TEST_F(TimeSlicesTest, WhatAWorkerWritesBuysAndCostsLittle) {
 }
 
 TEST_F(TimeSlicesTest, AFileThatGoesIsOpenedAgainWhenItIsThere) {
-  TimeSlices slices(path_);
+  SoftTimeSlices slices(path_);
   context(1, 1, 70, 0);
   slices.set(70, 2 * kMs);
   look(slices, 100 * kMs);
