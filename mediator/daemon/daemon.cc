@@ -91,7 +91,7 @@ SessionSettings session_settings(const Config& config, bool nvidia, uint32_t sms
   s.signal_chunk = config.signal_chunk;
   s.admission_us = config.admission_us;
   s.window_us = config.turns_by_priority ? config.turn_window_us : config.window_us;
-  s.lazy_clones = config.lazy_clones_for(nvidia);
+  s.clones = config.clones_for(nvidia);
   s.context_bytes = config.context_bytes_for(nvidia);
   s.host_memory_bytes = config.host_memory_bytes;
   s.spin_us = config.spin_us;

@@ -78,6 +78,13 @@ class WfqSlices final : public Policy {
     end_pause(now_ns);
     // Whether its coming may change what the others get before the next round does: then all are
     // looked at.
+    // Each new slice stops whoever runs (an H200): not for one that asks for nothing.
+    if (config_.machine.slices_are_free_alone && busy_.size() == 2 && !was_pausing &&
+        clock_[v].share.latency == LatencyClass::kBatch && top_.size() == 1 &&
+        clock_[v].share.priority == top_priority_) {
+      set(v, slice_for(v, 0), out);
+      return wake_at(now_ns + own_[top_.front()].wanted_ns, out);
+    }
     if (busy_.size() <= 2 || was_pausing || next_tick_ns_ <= now_ns ||
         (!one_by_one_ && comes_between(now_ns, v)) || clock_[v].share.priority != top_priority_)
       return tick(now_ns, out);
@@ -254,6 +261,12 @@ class WfqSlices final : public Policy {
 
   void set(VgpuId v, uint64_t slice_ns, Actions& out) {
     if (own_[v].slice_ns == slice_ns) return;
+    // Small corrections cost more than they mend: they are made when they have added up.
+    if (config_.machine.slices_are_free_alone && slice_ns != 0 && own_[v].slice_ns != 0 &&
+        own_[v].slice_ns != kUnset &&
+        std::max(slice_ns, own_[v].slice_ns) - std::min(slice_ns, own_[v].slice_ns) <
+            own_[v].slice_ns / kSmallPart)
+      return;
     own_[v].slice_ns = slice_ns;
     out.push_back(Action::set_slice(v, slice_ns));
   }
@@ -270,6 +283,7 @@ class WfqSlices final : public Policy {
     out.push_back(Action::wake(at_ns));
   }
 
+  static constexpr uint64_t kSmallPart = 10;
   static constexpr uint64_t kForLowNs = 200'000, kForNormalNs = 1'000'000;
   static constexpr double kGain =
       0.25;  // of a round's error that the next round's slices take back

@@ -42,6 +42,22 @@ class Slices(WithSluiced):
         self.assert_all_free("a")
 
 
+class OriginalsAlone(WithSluiced):
+    """clones = "none", as on an NVIDIA GPU's time slices: kernels run as they are."""
+    EXTRA = 'clones = "none"\n[scheduler]\nslices = true\n'
+
+    def test_both_get_on_and_nothing_is_rewritten(self):
+        running = [self.program(v, p, "--seconds", 1, "--json") for v,
+                   p in (("a", "triad"), ("b", "md5"))]
+        for p in running:
+            self.assert_right(p.finish(), p.name)
+        for v in "ab":
+            shown = self.vgpu(v)
+            self.assertGreater(shown["own_contended_gpu_ns"], 0, v)
+            self.assertGreater(shown["launches"], 0, v)
+            self.assertEqual(shown["opaque_launches"], shown["launches"], v)
+
+
 class Loga(WithSluiced):
     """Disengaged fair queuing suspends who is ahead; both get on."""
     EXTRA = '[scheduler]\nslices = true\npolicy = "loga"\n'

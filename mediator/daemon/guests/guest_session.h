@@ -24,6 +24,7 @@
 #include "mediator/core/quota_lease.h"
 #include "mediator/daemon/guests/channel.h"
 #include "mediator/daemon/scheduling/grant_executor.h"
+#include "mediator/daemon/setup/config.h"
 #include "mediator/io/stub_pages.h"
 #include "mediator/io/worker_process.h"
 
@@ -59,9 +60,11 @@ struct SessionSettings {
   uint32_t signal_chunk = 0;
   uint32_t admission_us = 40;
   uint32_t window_us = 32;
-  bool lazy_clones = false;
+  Clones clones = Clones::kEager;
   uint32_t joined_flags() const {
-    return time_slices ? SLUICE_JOINED_ORIGINALS : lazy_clones ? SLUICE_JOINED_LAZY_CLONES : 0;
+    return clones == Clones::kNone   ? SLUICE_JOINED_ORIGINALS
+           : clones == Clones::kLazy ? SLUICE_JOINED_LAZY_CLONES
+                                     : 0;
   }
   uint64_t context_bytes = 0;
   uint64_t host_memory_bytes = UINT64_MAX;

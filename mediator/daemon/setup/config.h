@@ -23,6 +23,9 @@ enum class DeviceKind { kAuto, kSoft, kNvidia };
 // Green contexts take SMs in pairs, those that share a TPC (docs/decisions/0008-green-contexts.md).
 inline constexpr uint32_t kSmUnit = 2;
 
+// Which kernels have clones that can be evicted, and when they are made.
+enum class Clones : uint8_t { kEager, kLazy, kNone };
+
 struct Config {
   // Before any table
   std::string runtime_dir = "/run/sluice";
@@ -56,7 +59,7 @@ struct Config {
   uint32_t signal_chunk = 0;                      // FLEP's amortising factor; 0: adaptive
   uint32_t window_us = 32;                        // likewise
   uint32_t admission_us = 40;                     // see worker_protocol::Start
-  std::optional<bool> lazy_clones;                // unset: lazy_clones_for()
+  std::optional<Clones> clones;                   // unset: clones_for()
   std::optional<uint64_t> context_memory_bytes;   // of each context; unset: context_bytes_for()
 
   // What a kernel's fault stops the GPU for where nothing measures it: an address that is not
@@ -147,8 +150,11 @@ struct Config {
   uint32_t chunk_target_for(bool nvidia) const;
   uint64_t context_bytes_for(bool nvidia) const;
   uint32_t evict_end_for(bool nvidia) const;
-  // NVIDIA's driver assembles a module's clones several times as long as its originals.
-  bool lazy_clones_for(bool nvidia) const { return lazy_clones.value_or(nvidia); }
+  // NVIDIA's driver assembles a module's clones several times as long as its originals; on its time
+  // slices nothing is evicted.
+  Clones clones_for(bool nvidia) const {
+    return clones.value_or(!nvidia ? Clones::kEager : slices ? Clones::kNone : Clones::kLazy);
+  }
   uint32_t spin_processors_for(uint32_t processors) const;
   uint32_t least_quantum_us() const;
 

@@ -84,7 +84,7 @@ void read(ConfigReader& r, const char* key, const Library& k, Config& c) {
 }
 void read(ConfigReader& r, const char* key, const Mode& k, Config& c) { r.mode(key, c.*k.to); }
 void read(ConfigReader& r, const char* key, const Boolean& k, Config& c) {
-  r.boolean(key, c.*k.to);
+  if (auto yes = r.boolean(key)) c.*k.to = *yes;
 }
 template <class T>
 void read(ConfigReader& r, const char* key, const Number<T>& k, Config& c) {
@@ -173,9 +173,11 @@ bool take_turns(Config& c, const std::string& word) {
 }
 
 bool take_clones(Config& c, const std::string& word) {
-  c.lazy_clones.reset();
-  if (word == "lazy" || word == "eager") c.lazy_clones = word == "lazy";
-  return c.lazy_clones || word == "auto";
+  c.clones.reset();
+  if (word == "eager") c.clones = Clones::kEager;
+  if (word == "lazy") c.clones = Clones::kLazy;
+  if (word == "none") c.clones = Clones::kNone;
+  return c.clones || word == "auto";
 }
 
 // The first word says whether the list is a choice or "auto", which is all sources.
@@ -251,7 +253,7 @@ constexpr Row kRows[] = {
      Word{take_signal, "\"auto\", \"proxy\", \"host\", \"stream-write\", \"copy\""}},
     {"device", "signal_chunk", Number{&Config::signal_chunk, 0, 1024}},
     {"device", "admission_us", Number{&Config::admission_us, 0, 1'000'000'000}},
-    {"device", "clones", Word{take_clones, "\"auto\", \"lazy\" or \"eager\""}},
+    {"device", "clones", Word{take_clones, "\"auto\", \"lazy\", \"eager\" or \"none\""}},
     {"device", "window_us", Number{&Config::window_us, 0, 1'000'000'000}},
     {"device", "fault_stall_ms", Number{&Config::fault_stall_ms, 0, 400}},
     {"device", "exception_stall_ms", Number{&Config::exception_stall_ms, 0, 400}},

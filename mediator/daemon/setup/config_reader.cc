@@ -73,12 +73,12 @@ void ConfigReader::mode(const char* key, unsigned& to) {
   to = value;
 }
 
-void ConfigReader::boolean(const char* key, bool& to) {
+std::optional<bool> ConfigReader::boolean(const char* key) {
   const toml::node* n = get(key);
-  if (!n) return;
-  auto value = n->value_exact<bool>();
-  if (!value) return fail(*n, fmt::format("{} must be true or false", full(key)));
-  to = *value;
+  if (!n) return {};
+  if (auto value = n->value_exact<bool>()) return *value;
+  fail(*n, fmt::format("{} must be true or false", full(key)));
+  return {};
 }
 
 std::optional<int64_t> ConfigReader::number(const char* key, int64_t low, int64_t high) {

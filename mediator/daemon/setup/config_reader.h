@@ -35,7 +35,7 @@ class ConfigReader {
   void library(const char* key, std::string& to);
   // File modes are strings, because TOML's 0666 is not a number and 666 would be the wrong one.
   void mode(const char* key, unsigned& to);
-  void boolean(const char* key, bool& to);
+  std::optional<bool> boolean(const char* key);
   // A whole number of [low, high]; nothing where the key is missing or wrong.
   std::optional<int64_t> number(const char* key, int64_t low, int64_t high);
   // Bytes, [low, high], in whole extents; nothing where the key is missing or wrong.

@@ -10,8 +10,10 @@
 #include <cstddef>
 #include <map>
 #include <random>
+#include <set>
 
 #include "mediator/base/fd.h"
+#include "mediator/daemon/scheduling/worker_time_slices.h"
 #include "mediator/softgpu/shared/shared_gpu.h"
 
 namespace sluice {
@@ -136,6 +138,54 @@ TEST_F(TimeSlicesTest, AFileThatGoesIsOpenedAgainWhenItIsThere) {
   context(1, 1, 70, 0);
   look(slices, 2000 * kMs);
   EXPECT_EQ(slice_us(1), 3000u);
+}
+
+// ---- NVIDIA's, which workers set themselves ----
+
+class WorkerTimeSlicesTest : public ::testing::Test {
+ protected:
+  std::map<pid_t, uint64_t> look(uint64_t now_ns, bool now = true) {
+    std::map<pid_t, uint64_t> used;
+    slices_.look(
+        now_ns, now, [&](pid_t worker) { return working_.contains(worker); },
+        [&](pid_t worker, uint64_t ns) { used[worker] += ns; });
+    return used;
+  }
+  WorkerTimeSlices slices_{kMs};  // a switch
+  std::set<pid_t> working_;
+};
+
+TEST_F(WorkerTimeSlicesTest, AWorkerIsToldWhatIsNewAndTheHardwareTakes) {
+  EXPECT_EQ(slices_.set(70, 4 * kMs), 4 * kMs);
+  EXPECT_EQ(slices_.set(70, 4 * kMs), 0u);
+  EXPECT_EQ(slices_.set(70, 1), 100'000u);
+  EXPECT_EQ(slices_.set(70, 2), 0u);
+  EXPECT_EQ(slices_.set(70, UINT64_MAX), 10'000 * kMs);
+  slices_.forget(70);
+  EXPECT_EQ(slices_.set(70, UINT64_MAX), 10'000 * kMs) << "another process of that number";
+}
+
+TEST_F(WorkerTimeSlicesTest, WhoHadWorkHasItsTurnsPartOfTheTime) {
+  slices_.set(70, 7 * kMs), slices_.set(71, 3 * kMs);  // turns of 8 and 4 ms
+  EXPECT_TRUE(look(100 * kMs).empty());
+  working_ = {70};
+  EXPECT_TRUE(look(110 * kMs).empty()) << "it had none when that time began";
+  EXPECT_EQ(look(120 * kMs), (std::map<pid_t, uint64_t>{{70, 10 * kMs}}));
+  working_ = {70, 71};
+  EXPECT_EQ(look(130 * kMs), (std::map<pid_t, uint64_t>{{70, 10 * kMs}}));
+  EXPECT_EQ(look(142 * kMs), (std::map<pid_t, uint64_t>{{70, 8 * kMs}, {71, 4 * kMs}}));
+  slices_.set(71, 7 * kMs);
+  EXPECT_EQ(look(150 * kMs), (std::map<pid_t, uint64_t>{{70, 4 * kMs}, {71, 4 * kMs}}));
+  slices_.forget(70);
+  EXPECT_EQ(look(160 * kMs), (std::map<pid_t, uint64_t>{{71, 10 * kMs}}));
+}
+
+TEST_F(WorkerTimeSlicesTest, LooksThatComeTooSoonLoseNothing) {
+  slices_.set(70, kMs);
+  working_ = {70};
+  look(100 * kMs);
+  EXPECT_TRUE(look(100 * kMs + 1000, false).empty());
+  EXPECT_EQ(look(101 * kMs, false), (std::map<pid_t, uint64_t>{{70, kMs}}));
 }
 
 }  // namespace

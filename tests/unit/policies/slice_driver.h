@@ -27,17 +27,21 @@ struct SliceDriver {
   };
 
   explicit SliceDriver(std::string_view name, Config c = config())
-      : policy(find_policy(name)->make(c)) {}
+      : machine(c.machine), policy(find_policy(name)->make(c)) {}
   static Config config() {
     Config c;
     c.machine.preemptor = PreemptorKind::kProportional;
     c.machine.sm_count = 4;
     return c;
   }
-  VgpuId add(uint32_t weight, uint64_t kernel_ns, uint64_t wait_ns, uint32_t priority = 0) {
+  VgpuId add(uint32_t weight, uint64_t kernel_ns, uint64_t wait_ns, uint32_t priority = 0,
+             LatencyClass latency = LatencyClass::kNormal) {
     const auto v = static_cast<VgpuId>(tenants.size());
     tenants.push_back({.kernel_ns = kernel_ns, .wait_ns = wait_ns});
-    call([&] { policy->on_vgpu_added(now, v, {.weight = weight, .priority = priority}, out); });
+    call([&] {
+      policy->on_vgpu_added(now, v, {.weight = weight, .priority = priority, .latency = latency},
+                            out);
+    });
     tenants[v].next_ns = now;
     return v;
   }
@@ -122,8 +126,8 @@ struct SliceDriver {
       if (deaf && t.slice_ns) continue;
       t.gated = a.value == 0;
       if (a.value) {
-        EXPECT_GE(a.value, config().machine.slice_floor_ns);
-        EXPECT_LE(a.value, config().machine.slice_ceiling_ns);
+        EXPECT_GE(a.value, machine.slice_floor_ns);
+        EXPECT_LE(a.value, machine.slice_ceiling_ns);
         t.slice_ns = a.value;
       }
     }
@@ -132,6 +136,7 @@ struct SliceDriver {
     return static_cast<double>(tenants[a].used_ns) / static_cast<double>(tenants[b].used_ns);
   }
 
+  const Machine machine;
   std::unique_ptr<Policy> policy;
   std::vector<Tenant> tenants;
   Actions out;

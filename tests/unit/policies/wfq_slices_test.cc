@@ -47,6 +47,61 @@ TEST(WfqSlices, AThoughtfulTenantDoesNotIdleTheGpu) {
   EXPECT_GT(d.tenants[b].used_ns, 18 * kSecond);
 }
 
+// A GPU whose switches cost only where two have work, and whose newcomers come when the slice of
+// who runs is over: how long that slice is, is the newcomer's latency.
+Config free_alone() {
+  Config c = SliceDriver::config();
+  c.machine.handover_ns = 200 * kUs;
+  c.machine.slice_floor_ns = 200 * kUs;
+  c.machine.slices_are_free_alone = true;
+  return c;
+}
+
+TEST(WfqSlices, WhoIsAloneHasSlicesAsShortAsAnExpectedVisitorWants) {
+  struct {
+    LatencyClass latency;
+    uint64_t least_ns, most_ns;
+  } const cases[] = {{LatencyClass::kLow, 200 * kUs, 200 * kUs},
+                     {LatencyClass::kNormal, 1 * kMs, 1 * kMs},
+                     {LatencyClass::kBatch, 4 * kMs, 6 * kMs}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(static_cast<int>(c.latency));
+    SliceDriver d("wfq", free_alone());
+    const auto heavy = d.add(1, 5 * kMs, 0), light = d.add(1, 100 * kUs, 2 * kMs, 0, c.latency);
+    d.run(kSecond);
+    EXPECT_GE(d.tenants[heavy].slice_ns, c.least_ns);
+    EXPECT_LE(d.tenants[heavy].slice_ns, c.most_ns);
+    EXPECT_LE(d.tenants[light].longest_wait_ns, c.most_ns + 2 * kMs);
+    EXPECT_GT(d.tenants[heavy].used_ns, kSecond / 2);
+  }
+}
+
+TEST(WfqSlices, WhoIsAloneForGoodHasLongSlices) {
+  SliceDriver d("wfq", free_alone());
+  const auto heavy = d.add(1, 5 * kMs, 0);
+  d.run(kSecond);
+  EXPECT_GE(d.tenants[heavy].slice_ns, 4 * kMs) << "nobody was ever there";
+  const auto light = d.add(1, 100 * kUs, 2 * kMs, 0, LatencyClass::kLow);
+  d.run(kSecond);
+  EXPECT_EQ(d.tenants[heavy].slice_ns, 200 * kUs);
+  d.tenants[light].wait_ns = 100 * kSecond;  // it comes no more
+  d.run(3 * kSecond);
+  const auto other = d.add(1, 20 * kMs, 50 * kMs);
+  d.run(kSecond);
+  EXPECT_GE(d.tenants[heavy].slice_ns, 4 * kMs) << "another is no visitor: it has turns";
+  EXPECT_GT(d.tenants[other].used_ns, 0u);
+}
+
+// Two that saturate have slices that are worth their switches, whoever visits.
+TEST(WfqSlices, TwoThatSaturateKeepTheirSlices) {
+  SliceDriver d("wfq", free_alone());
+  const auto a = d.add(2, 5 * kMs, 0), b = d.add(1, 5 * kMs, 0);
+  d.add(1, 100 * kUs, 20 * kMs, 0, LatencyClass::kLow);
+  d.run(2 * kSecond);
+  EXPECT_NEAR(d.ratio(a, b), 2.0, 0.1);
+  EXPECT_LT(static_cast<double>(d.lost_ns), 0.12 * 2 * kSecond);
+}
+
 TEST(WfqSlices, PrioritiesAreStrict) {
   SliceDriver d("wfq");
   const auto low = d.add(1000, 500 * kUs, 0), high = d.add(1, 2 * kMs, 30 * kMs, 3);
