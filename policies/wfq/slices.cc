@@ -21,8 +21,8 @@
 //                    and it has one between any two of theirs
 //   rides()          a rider has the shortest slice; it may lead by max_lead_turns of its turns,
 //                    after which the others' turns are longer until it falls back
-//   awaits()         one that has the GPU alone, or beside such as pause only, has slices as short
-//   as
+//   awaits()         one that has the GPU alone, or beside such as visit it only, has slices as
+//   short as
 //                    the latency class of who may come wants: 0.2 ms for low, 1 ms for normal
 //                    (where that costs nothing: Machine::slices_are_free_alone)
 //   may_pause()      the gates stay shut for a switch's length for one that may be back at once
@@ -96,7 +96,7 @@ class WfqSlices final : public Policy {
     clock_.turn_idle(v);
     own_[v].waited_ns = now_ns;
     own_[v].burst_ns += (own_[v].used_ns - own_[v].burst_ns) / (own_[v].burst_ns > 0 ? 4 : 1);
-    if (own_[v].burst_ns < static_cast<double>(mean_slice_ns())) note_visit(now_ns, v);
+    if (visits(v)) note_visit(now_ns, v);
     const uint32_t place = own_[v].place;
     busy_[place] = busy_.back();
     own_[busy_.back()].place = place;
@@ -215,6 +215,11 @@ class WfqSlices final : public Policy {
     return lead_ns + turn - quantum > (own_[v].gated && !below_floor ? -0.5 : 0.5) * turn;
   }
 
+  // Its work is mostly over soon after it has come.
+  bool visits(VgpuId v) const {
+    return own_[v].burst_ns > 0 &&
+           own_[v].burst_ns < static_cast<double>(mean_slice_ns()) / kVisitsPerSlice;
+  }
   // Who came for a short while, by latency class: the last, and the last that was another.
   struct Visits {
     VgpuId last = kNoVgpu, other = kNoVgpu;
@@ -284,6 +289,7 @@ class WfqSlices final : public Policy {
   }
 
   static constexpr uint64_t kSmallPart = 10;
+  static constexpr double kVisitsPerSlice = 4;
   static constexpr uint64_t kForLowNs = 200'000, kForNormalNs = 1'000'000;
   static constexpr double kGain =
       0.25;  // of a round's error that the next round's slices take back
@@ -371,6 +377,8 @@ class WfqSlices final : public Policy {
   // A round by the hardware. Returns how long it takes.
   double all_in_turn(uint64_t now_ns, double round) {
     VgpuId last = kNoVgpu;  // the one that is owed most, for its weight
+    const bool several_stay =
+        std::count_if(top_.begin(), top_.end(), [&](VgpuId v) { return !visits(v); }) > 1;
     double least = 0, ends_ns = 0;
     for (const VgpuId v : top_) {
       const double lead_ns =
@@ -382,8 +390,7 @@ class WfqSlices final : public Policy {
       own_[v].left_ns = 0;
       // Alone, the hardware has nobody to switch to; a long slice would only make a newcomer wait.
       own_[v].wanted_ns = busy_.size() == 1 ? mean_slice_ns() : slice_for(v, lead_ns);
-      if (rest_.size() < 2 && !pauses(now_ns, v))
-        own_[v].wanted_ns = std::min(own_[v].wanted_ns, awaits(now_ns, v));
+      if (!several_stay) own_[v].wanted_ns = std::min(own_[v].wanted_ns, awaits(now_ns, v));
       const double turns = lead_ns / clock_[v].share.weight;
       if (last == kNoVgpu || turns < least) last = v, least = turns;
     }

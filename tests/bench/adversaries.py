@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a victim keeps beside each adversary, over what a fair rival would leave it.
 
-    tests/bench/adversaries.py --build build [--device nvidia] [--seconds 12] [--out FILE.json]
+    tests/bench/adversaries.py --build build [--device nvidia] [--seconds 12] [--slices] [--out FILE.json]
 
 The victim checks every result. Its launches a second are measured beside an honest program of the
 same weight that never pauses (the fair rival), then beside each adversary, which starts again as
@@ -61,14 +61,15 @@ class Again(threading.Thread):
         self.join(60)
 
 
-def measure(build, device, rival, seconds):
+def measure(build, a, rival):
     """The victim's launches a second beside `rival` (a command), and the slowest answer in ms."""
     with tempfile.TemporaryDirectory(prefix="sluice-bench.") as work:
-        s = Sluiced(build, work, device=device).start()
+        extra = "[scheduler]\nslices = true\n" if a.slices else ""
+        s = Sluiced(build, work, device=a.device, extra=extra).start()
         try:
             for name in "ab":
                 s.ctl("create", name, "--weight", 1)
-            s.ctl("set", "a", "--memory", "4G" if device == "nvidia" else "64M")
+            s.ctl("set", "a", "--memory", "4G" if a.device == "nvidia" else "64M")
             victim = subprocess.Popen(
                 [build / "kernels/suite/sluice-suite-stencil2d", "--seconds", "100000", "--verify",
                  "every", "--json"], env=s.client_env("b"), stdout=subprocess.PIPE, text=True)
@@ -80,7 +81,7 @@ def measure(build, device, rival, seconds):
             again = Again(rival, s.client_env("a"))
             before, began = done(), time.monotonic()
             again.start()
-            time.sleep(seconds)
+            time.sleep(a.seconds)
             rate = (done() - before) / (time.monotonic() - began)
             again.stop()
             monitor.finish()
@@ -98,17 +99,18 @@ def main():
     p.add_argument("--build", required=True, type=pathlib.Path)
     p.add_argument("--device", choices=("soft", "nvidia"), default="soft")
     p.add_argument("--seconds", type=float, default=12)
+    p.add_argument("--slices", action="store_true", help="on the hardware's time slices")
     p.add_argument("--out", type=pathlib.Path)
     a = p.parse_args()
     build = a.build.resolve()
     honest = [build / "kernels/suite/sluice-suite-stencil2d", "--seconds", "100000"]
-    fair, answer, _ = measure(build, a.device, honest, a.seconds)
+    fair, answer, _ = measure(build, a, honest)
     print(f"{'fair rival':26} {fair:8.1f} launches/s   slowest answer {answer:6.1f} ms", flush=True)
     rows = []
     for name, command in ADVERSARIES.items():
         folder = build / "tests/system/adversaries"
         command = [folder / command[0], *command[1:]]
-        rate, answer, runs = measure(build, a.device, command, a.seconds)
+        rate, answer, runs = measure(build, a, command)
         rows.append({"experiment": "adversaries", "adversary": name, "kept": rate / fair,
                      "goal": 0.95, "met": rate >= 0.95 * fair, "answer_ms": answer,
                      "runs": runs})

@@ -66,13 +66,16 @@ TEST(WfqSlices, WhoIsAloneHasSlicesAsShortAsAnExpectedVisitorWants) {
                      {LatencyClass::kBatch, 4 * kMs, 6 * kMs}};
   for (const auto& c : cases) {
     SCOPED_TRACE(static_cast<int>(c.latency));
-    SliceDriver d("wfq", free_alone());
-    const auto heavy = d.add(1, 5 * kMs, 0), light = d.add(1, 100 * kUs, 2 * kMs, 0, c.latency);
-    d.run(kSecond);
-    EXPECT_GE(d.tenants[heavy].slice_ns, c.least_ns);
-    EXPECT_LE(d.tenants[heavy].slice_ns, c.most_ns);
-    EXPECT_LE(d.tenants[light].longest_wait_ns, c.most_ns + 2 * kMs);
-    EXPECT_GT(d.tenants[heavy].used_ns, kSecond / 2);
+    for (const uint64_t gap_ns : {uint64_t{0}, 20 * kUs}) {
+      SliceDriver d("wfq", free_alone());
+      const auto heavy = d.add(1, 5 * kMs, gap_ns),
+                 light = d.add(1, 100 * kUs, 2 * kMs, 0, c.latency);
+      d.run(kSecond);
+      EXPECT_GE(d.tenants[heavy].slice_ns, c.least_ns);
+      EXPECT_LE(d.tenants[heavy].slice_ns, c.most_ns);
+      EXPECT_LE(d.tenants[light].longest_wait_ns, c.most_ns + 2 * kMs);
+      EXPECT_GT(d.tenants[heavy].used_ns, kSecond / 2);
+    }
   }
 }
 
