@@ -60,7 +60,7 @@ class Hook:
                           "spec.domain.resources.limits, or take the sidecar out")
         wanted, device = settings.split(settings.named(annotations))
         xml = self.tool.domain(domain_xml, self.socket, wanted, device)
-        log.info("VMI %r: vGPU on %s, %s", name, self.socket, wanted or "no settings")
+        log.info("VMI %s: vGPU on %s, %s", name, self.socket, wanted or "no settings")
         return xml
 
 
@@ -139,4 +139,4 @@ def main():
     log.info("listening on %s", a.socket)
     ended.wait()
     # The answer to Shutdown goes out first.
-    server.stop(5).wait()
+    server.stop(1).wait()

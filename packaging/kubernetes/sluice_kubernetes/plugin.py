@@ -104,10 +104,10 @@ class Plugin(service.DevicePluginServicer):
 
     def Allocate(self, request, context):
         asked = [list(r.devices_ids) for r in request.container_requests]
-        self._check(context, sum(asked, []))
+        for devices in [*asked, *([sum(asked, [])] if asked else [])]:
+            self._check(context, devices)
         answer = messages.AllocateResponse()
         for devices in asked:
-            self._check(context, devices)
             try:
                 name = self.vgpus.make(devices)
             except Refused as e:
