@@ -51,15 +51,19 @@ class Devices:
             self._version += 1
             self._changed.notify_all()
 
+    def wake(self):
+        """Who watches asks goes_on() again."""
+        with self._changed:
+            self._changed.notify_all()
+
     def watch(self, goes_on):
         """All devices, at once and after each change, as long as goes_on()."""
         version = -1
-        while goes_on():
+        while True:
             with self._changed:
-                if version == self._version:
-                    self._changed.wait(0.5)
-                if version == self._version:
-                    continue
+                self._changed.wait_for(lambda: version != self._version or not goes_on())
+                if not goes_on():
+                    return
                 version, healthy = self._version, dict(self._healthy)
             yield messages.ListAndWatchResponse(devices=[
                 messages.Device(ID=d, health="Healthy" if good else "Unhealthy")
@@ -78,8 +82,9 @@ class Plugin(service.DevicePluginServicer):
         return options()
 
     def ListAndWatch(self, request, context):
-        yield from self.devices.watch(
-            lambda: context.is_active() and not self.stopped.is_set())
+        if context.add_callback(self.devices.wake):
+            yield from self.devices.watch(
+                lambda: context.is_active() and not self.stopped.is_set())
 
     def GetPreferredAllocation(self, request, context):
         """Devices without a vGPU of an earlier container first: nothing has to be ended for
@@ -169,7 +174,7 @@ class Follower:
                 # An init container: the kubelet does not list those.
                 log.warning("%s: the kubelet lists no container with it; its annotations are not "
                             "read", self.shares.vgpu(devices))
-        self.vgpus.ensure(devices, said)
+        self.vgpus.prepare(devices, said)
 
     def look(self):
         """Once. Nothing that fails here ends it: the next look comes."""
@@ -192,12 +197,12 @@ class Follower:
         known = [h for h in holders if all(self.shares.number(d) >= 0 for d in h.devices)]
         held = {self.shares.vgpu(h.devices): h for h in known}
         for name, holder in held.items():
-            self._follow(name, holder)
+            self._follow(name, holder, began)
         self._collect(there, held, began)
 
-    def _follow(self, name, holder):
+    def _follow(self, name, holder, began):
         try:
-            self.vgpus.ensure(list(holder.devices), self._said(holder))
+            self.vgpus.follow(list(holder.devices), self._said(holder), began)
             self._report(name, None)
         except (settings.SettingsError, AdminError, pods.PodsError, RuntimeError, OSError) as e:
             self._report(name, f"{holder}: nothing changed: {e}")
@@ -209,7 +214,6 @@ class Follower:
             if began - self._began < self.grace_s:
                 continue
             try:
-                # A list that is older than the vGPU says nothing of it.
                 if self.vgpus.remove_old(name, began - self.grace_s):
                     log.info("%s: removed, its pod has ended", name)
             except AdminError as e:
@@ -273,6 +277,7 @@ class Server:
         if not self._server:
             return
         self._plugin.stopped.set()
+        self._plugin.devices.wake()
         # Before another one listens there: it removes its socket.
         self._server.stop(1).wait()
         if identity(self.path) == self._ours:

@@ -62,7 +62,8 @@ class Vgpus:
         self.admin, self.shares, self.owner = admin, shares, owner
         self.folder = pathlib.Path(folder)
         self.lock = threading.RLock()
-        self._made_at = {}  # by name: when, so that no list that is older speaks of it
+        # By name: when the kubelet last spoke of it. What was seen of pods before is stale.
+        self._asked_at = {}
         self._applied = {}  # by name: the settings that it has from us
 
     def list(self):
@@ -81,34 +82,45 @@ class Vgpus:
                 if self.ours(there.get(device)):
                     self.remove(device)
             self._create(name, self.shares.settings(devices, {}))
+            self._asked_at[name] = time.monotonic()
         return name
 
-    def ensure(self, devices, said):
-        """It is there, with these settings: before its container starts, and ever after."""
+    def prepare(self, devices, said):
+        """Before its container starts: it is there, with these settings."""
+        with self.lock:
+            self._ensure(devices, said)
+            self._asked_at[self.shares.vgpu(devices)] = time.monotonic()
+
+    def follow(self, devices, said, seen_at):
+        """The same for a container that runs, as was seen at that moment."""
+        with self.lock:
+            if self._asked_at.get(self.shares.vgpu(devices), 0.0) <= seen_at:
+                self._ensure(devices, said)
+
+    def _ensure(self, devices, said):
         name = self.shares.vgpu(devices)
         wanted = self.shares.settings(devices, said)
-        with self.lock:
-            there = self.list().get(name)
-            if there is None:
-                self._create(name, wanted)
-                return
-            if not self.ours(there):
-                raise Refused(f"the vGPU {name} was made by somebody else; 'sluicectl delete "
-                              f"{name}' on the node")
-            before = self._applied.get(name, {})
-            if "latency" in before and "latency" not in wanted:
-                wanted["latency"] = self.admin.call("info")["vgpu_defaults"]["latency"]
-            change = {k: v for k, v in wanted.items() if k not in before or before[k] != v}
-            if change:
-                self.admin.call("vgpu.set", name=name, **change)
-                self._applied[name] = wanted
-            if not self._linked(name, there):
-                self._link(name, there)
+        there = self.list().get(name)
+        if there is None:
+            self._create(name, wanted)
+            return
+        if not self.ours(there):
+            raise Refused(f"the vGPU {name} was made by somebody else; 'sluicectl delete {name}' "
+                          "on the node")
+        before = self._applied.get(name, {})
+        if "latency" in before and "latency" not in wanted:
+            wanted["latency"] = self.admin.call("info")["vgpu_defaults"]["latency"]
+        change = {k: v for k, v in wanted.items() if k not in before or before[k] != v}
+        if change:
+            self.admin.call("vgpu.set", name=name, **change)
+            self._applied[name] = wanted
+        if not self._linked(name, there):
+            self._link(name, there)
 
     def remove_old(self, name, moment):
-        """Unless it was made after that moment. True: it is gone."""
+        """Unless the kubelet has spoken of it after that moment. True: it is gone."""
         with self.lock:
-            if self._made_at.get(name, 0.0) > moment:
+            if self._asked_at.get(name, 0.0) > moment:
                 return False
             self.remove(name)
             return True
@@ -133,7 +145,6 @@ class Vgpus:
 
     def _create(self, name, settings):
         vgpu = self.admin.call("vgpu.create", name=name, owner=self.owner, **settings)
-        self._made_at[name] = time.monotonic()
         self._applied[name] = settings
         try:
             self._link(name, vgpu)
