@@ -442,7 +442,8 @@ class CommandLine(support.Case):
                 (("--default", "weight=3"), "--weight-per-share"), (("--default", "x"), "NAME=V"),
                 (("--resource", "vgpu"), "DOMAIN/NAME"),
                 (("--resource", "kubernetes.io/vgpu"), "no domain of Kubernetes"),
-                (("--prefix", "a/b"), "--prefix"), ((), "no API server is known")):
+                (("--prefix", "a/b"), "--prefix"), (("--interval", "0"), "--interval"),
+                ((), "no API server is known")):
             more = () if not options else ("--no-annotations",)
             with self.subTest(options):
                 env = support.environment()

@@ -21,8 +21,7 @@ sys.path.insert(0, str(ROOT / "scripts/lib"))
 
 def environment():
     return {**os.environ, "SLUICE_KUBERNETES": str(BUILD / "packaging/kubernetes"),
-            "SLUICE_DOMAIN_ATTACH": str(BUILD / "mediator/libvirt/sluice-domain-attach"),
-            "PYTHONDONTWRITEBYTECODE": "1"}
+            "SLUICE_DOMAIN_ATTACH": str(BUILD / "mediator/libvirt/sluice-domain-attach")}
 
 
 def program(name, *args):

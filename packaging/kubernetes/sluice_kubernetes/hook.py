@@ -119,8 +119,9 @@ def serve(socket, hook, ended):
 
 
 def main():
-    p = argparse.ArgumentParser(prog="sluice-kubevirt-hook", description="KubeVirt hook sidecar: "
-                                "gives a virtual machine its vGPU (docs/operating/kubernetes.md).")
+    p = argparse.ArgumentParser(
+        prog="sluice-kubevirt-hook", allow_abbrev=False, description="KubeVirt hook sidecar: gives "
+        "a virtual machine its vGPU (docs/operating/kubernetes.md).")
     p.add_argument("--socket", default=DEFAULT_SOCKET, help="of this sidecar (%(default)s)")
     p.add_argument("--vgpu-socket", default=f"{POD_FOLDER}/{QEMU_SOCKET}",
                    help="of the vGPU, as QEMU finds it (%(default)s)")

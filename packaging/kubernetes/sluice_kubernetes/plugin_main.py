@@ -13,13 +13,14 @@ from . import RESOURCE, admin, plugin, pods, settings, vgpus
 KUBELET_FOLDER = "/var/lib/kubelet/device-plugins"
 FOLDER = "/run/sluice/pods"
 LOOK_AT_KUBELET_S = 1
-QUALIFIED = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?")
+QUALIFIED = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/"
+                       r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 
 def arguments():
     p = argparse.ArgumentParser(
-        prog="sluice-device-plugin", description="Kubernetes device plugin: offers shares of this "
-        "node's GPU (docs/operating/kubernetes.md).")
+        prog="sluice-device-plugin", allow_abbrev=False, description="Kubernetes device plugin: "
+        "offers shares of this node's GPU (docs/operating/kubernetes.md).")
     p.add_argument("--shares", type=int, default=10, help="that this node offers (%(default)s)")
     p.add_argument("--weight-per-share", type=int, default=100, help="%(default)s")
     p.add_argument("--memory-per-share", metavar="SIZE",
@@ -55,6 +56,8 @@ def arguments():
         p.error(f"--shares must be 1 to {vgpus.MOST_SHARES}")
     if a.weight_per_share < 1 or a.weight_per_share * a.shares > vgpus.MOST_WEIGHT:
         p.error(f"--weight-per-share times --shares must be 1 to {vgpus.MOST_WEIGHT}")
+    if a.grace < 0 or not a.interval > 0:
+        p.error("--grace must be 0 seconds or more, --interval more than 0")
     if not QUALIFIED.fullmatch(a.resource) or "kubernetes.io/" in a.resource:
         p.error("--resource must be DOMAIN/NAME, and no domain of Kubernetes itself")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]{0,30}", a.prefix):
