@@ -54,10 +54,8 @@ class Guest(support.Case):
         kubelet.set_pod("default", "launcher", ["kube-1", "kube-2"])
         peer.start("kube-1", "kube-2")
 
-        # The pod's view of its mount; there is no container here.
-        (mount,) = answer["mounts"]
-        sidecar = support.Running(work, "sluice-kubevirt-hook", "--socket", work / "hook.sock",
-                                  "--vgpu-socket", mount["host_path"] + "/vgpu.sock")
+        self.mount(answer["mounts"][0])
+        sidecar = support.Running(work, "sluice-kubevirt-hook", "--socket", work / "hook.sock")
         self.addCleanup(sidecar.stop)
         launcher = fakes.VirtLauncher(work / "hook.sock")
         self.addCleanup(launcher.close)
@@ -85,8 +83,34 @@ class Guest(support.Case):
         shown = {v["name"]: (v["state"], v["weight"]) for v in sluiced.ctl("list")}
         self.assertEqual(shown, {"kube-1": ("connected", 200)})
         libvirt.destroy(VM)
+        # A program of a container, before and after sluiced has restarted: the mount is the same.
+        self.run_program(answer)
+        sluiced.stop()
+        sluiced.start()
+        self.eventually(lambda: sluiced.ctl("list"), "the vGPU is made again")
+        self.run_program(answer)
         kubelet.set_pod("default", "launcher", [])
         self.eventually(lambda: not sluiced.ctl("list"), "the vGPU goes with its pod")
+
+
+    def mount(self, mount):
+        """As a container runtime does it, in this process's own namespace."""
+        os.makedirs(mount["container_path"], exist_ok=True)
+        self.addCleanup(os.rmdir, mount["container_path"])
+        for options in ("bind", "remount,bind,ro" if mount["read_only"] else "remount,bind"):
+            subprocess.run(["mount", "-o", options, mount["host_path"], mount["container_path"]],
+                           check=True)
+        self.addCleanup(subprocess.run, ["umount", mount["container_path"]], check=True)
+        with self.assertRaises(OSError):
+            open(mount["container_path"] + "/file", "w").close()
+
+    def run_program(self, answer):
+        p = subprocess.run([support.BUILD / "kernels/suite/sluice-suite-probe"],
+                           env={**os.environ, **answer["envs"],
+                                "LD_LIBRARY_PATH": str(support.BUILD / "guest-agent/shim")},
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                           timeout=support.TIMEOUT_S)
+        self.assertEqual(p.returncode, 0, p.stdout)
 
 
 if __name__ == "__main__":

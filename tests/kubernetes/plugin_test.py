@@ -15,6 +15,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 
 import fakes
 import grpc
@@ -281,6 +282,17 @@ class Plugin(WithPlugin):
                                               "must_include_deviceIDs": must,
                                               "allocation_size": size}])
 
+    def test_a_folder_on_another_file_system(self):
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+            if os.stat(elsewhere).st_dev == os.stat(self.work).st_dev:
+                self.skipTest("/dev/shm is no other file system")
+            self.plugin.stop()
+            self.links = elsewhere
+            self.start_plugin(2)
+            self.refused(Code.UNAVAILABLE, "must be on the file system of sluiced's sockets",
+                         container_requests=[{"devices_ids": ["kube-0"]}])
+            self.assertEqual(self.vgpus(), {})
+
     def test_a_vgpu_of_somebody_else(self):
         self.sluiced.ctl("create", "kube-2")
         unwell = all_of("Healthy", kube_2="Unhealthy")
@@ -387,6 +399,24 @@ class Restarts(WithPlugin):
         self.plugin.kill()
         self.start_plugin(3)
         self.pod("c", ["kube-1"])
+
+    def test_the_plugin_offers_less(self):
+        self.pod("a", ["kube-3", "kube-2"], weight="7")
+        self.plugin.stop()
+        less = [str(o) for o in self.options()]
+        less[1] = "1"
+        self.plugin = support.Running(self.work, "sluice-device-plugin", *less)
+        self.peer = fakes.PluginPeer(self.kubelet.folder / self.kubelet.registrations(2)[1][
+            "endpoint"]).watch()
+        self.addCleanup(self.peer.close)
+        self.assertEqual(self.peer.wait_for({"kube-0": "Healthy"}), {"kube-0": "Healthy"})
+        # A pod that has what is not offered any more keeps it to its end.
+        self.api.annotations["default", "a"] = {PREFIX + "weight": "8"}
+        self.eventually(lambda: self.shown("kube-2")["weight"] == 8, "annotations are followed")
+        self.refused(Code.INVALID_ARGUMENT, "kube-0 to kube-0",
+                     container_requests=[{"devices_ids": ["kube-3"]}])
+        self.kubelet.set_pod("default", "a", [])
+        self.eventually(lambda: not self.vgpus(), "the vGPU is removed")
 
     def test_the_node(self):
         """After a restart of the node the kubelet starts containers without a new Allocate."""

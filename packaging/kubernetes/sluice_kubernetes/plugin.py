@@ -140,7 +140,7 @@ class Plugin(service.DevicePluginServicer):
         return messages.PreStartContainerResponse()
 
     def _check(self, context, devices, some=True):
-        wrong = [d for d in devices if self.shares.number(d) < 0]
+        wrong = [d for d in devices if not self.shares.offers(d)]
         if wrong:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT,
                           f"there is no device '{wrong[0][:63]}'; there are "

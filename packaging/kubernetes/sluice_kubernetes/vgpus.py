@@ -36,12 +36,15 @@ class Shares:
         return [f"{self.prefix}-{n}" for n in range(self.count)]
 
     def number(self, device):
-        """-1: no device of this node."""
+        """Also of a device that was offered when there were more. -1: no such name."""
         head, _, digits = device.rpartition("-")
         if head != self.prefix or not digits.isdigit() or len(digits) > 4:
             return -1
         n = int(digits)
-        return n if n < self.count and str(n) == digits else -1
+        return n if str(n) == digits else -1
+
+    def offers(self, device):
+        return 0 <= self.number(device) < self.count
 
     def vgpu(self, devices):
         """The name of the vGPU of who has these."""
