@@ -383,6 +383,22 @@ class Restarts(WithPlugin):
                         "its socket is linked")
         self.run_program(answer)
 
+    def test_sluiced_while_the_api_server_is_away(self):
+        answer = self.pod("a", ["kube-0"], weight="7")
+        self.pod("b", ["kube-1"], latency="low")
+        looked = len(self.api.requests)
+        self.eventually(lambda: len(self.api.requests) > looked + 2, "pods are looked at")
+        self.api.stop()
+        self.sluiced.stop()
+        self.assertEqual(self.peer.wait_for(all_of("Unhealthy")), all_of("Unhealthy"))
+        self.sluiced.start()
+        self.eventually(lambda: set(self.vgpus()) == {"kube-0", "kube-1"}, "vGPUs are made again")
+        self.assertEqual(self.shown("kube-0")["weight"], 7)
+        self.assertEqual(self.shown("kube-1")["latency"], "low")
+        self.run_program(answer)
+        self.refused(Code.UNAVAILABLE, "/api/v1/namespaces/default/pods/a",
+                     method="PreStartContainer", devices_ids=["kube-0"])
+
     def test_the_plugin(self):
         answer = self.pod("a", ["kube-0"], weight="7")
         self.pod("b", ["kube-1"])

@@ -123,7 +123,7 @@ class Plugin(service.DevicePluginServicer):
                 envs={"SLUICE_VGPU": name, "SLUICE_SOCKET": f"{POD_FOLDER}/{LOCAL_SOCKET}"},
                 mounts=[messages.Mount(container_path=POD_FOLDER, read_only=True,
                                        host_path=self.vgpus.host_folder(name))])
-            log.info("%s: made, %d shares", name, len(devices))
+            log.info("%s: made, shares: %d", name, len(devices))
         return answer
 
     def PreStartContainer(self, request, context):
@@ -159,6 +159,7 @@ class Follower:
         self.resource, self.socket, self.api = resource, socket, api
         self.allowed, self.grace_s = allowed, grace_s
         self._reported = {}
+        self._last_said = {}  # by holder, for when the API server does not answer
         self._began = time.monotonic()
 
     def prepare(self, devices):
@@ -196,16 +197,28 @@ class Follower:
         self._report("", None)
         known = [h for h in holders if all(self.shares.number(d) >= 0 for d in h.devices)]
         held = {self.shares.vgpu(h.devices): h for h in known}
+        self._last_said = {h: s for h, s in self._last_said.items() if h in known}
+        reached = True
         for name, holder in held.items():
-            self._follow(name, holder, began)
+            reached = self._follow(name, holder, began, reached)
         self._collect(there, held, began)
 
-    def _follow(self, name, holder, began):
+    def _follow(self, name, holder, began, ask):
+        """`ask`: the API server, else what it has said last counts. False: it is not reached."""
+        problem = None
         try:
-            self.vgpus.follow(list(holder.devices), self._said(holder), began)
-            self._report(name, None)
-        except (settings.SettingsError, AdminError, pods.PodsError, RuntimeError, OSError) as e:
-            self._report(name, f"{holder}: nothing changed: {e}")
+            if ask:
+                self._last_said[holder] = self._said(holder)
+        except (settings.SettingsError, pods.PodsError, RuntimeError) as e:
+            problem, ask = str(e), not isinstance(e, pods.Unreachable)
+        try:
+            # A vGPU that is missing is made again, whatever cannot be read now.
+            if holder in self._last_said:
+                self.vgpus.follow(list(holder.devices), self._last_said[holder], began)
+        except (AdminError, OSError) as e:
+            problem = str(e)
+        self._report(name, f"{holder}: nothing changed: {problem}" if problem else None)
+        return ask
 
     def _collect(self, there, held, began):
         for name, vgpu in there.items():

@@ -3,6 +3,7 @@
 server tells. Nobody tells a device plugin that a pod has ended: who is not in the kubelet's list
 has."""
 import dataclasses
+import http.client
 import json
 import pathlib
 import re
@@ -28,6 +29,10 @@ METADATA = ("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,"
 
 class PodsError(Exception):
     """The kubelet or the API server was not reached, or answers what cannot be."""
+
+
+class Unreachable(PodsError):
+    """The API server: it is of no use to ask for the next pod now."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,5 +98,7 @@ class ApiServer:
                 return None
             hint = "; the service account may not get pods (RBAC)" if e.code in (401, 403) else ""
             raise PodsError(f"{where}: {e.code} {e.reason}{hint}") from None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+        except (OSError, http.client.HTTPException) as e:
+            raise Unreachable(f"{where}: {e}") from None
+        except (ValueError, KeyError, TypeError, AttributeError) as e:
             raise PodsError(f"{where}: {e}") from None
