@@ -153,7 +153,7 @@ bool is_doorbell(pugi::xml_node shmem) {
   return attribute(shmem.child("model"), "type") == "ivshmem-doorbell";
 }
 
-Result<DomainVgpu> read_domain(pugi::xml_node root) {
+Result<DomainVgpu> read_domain(pugi::xml_node root, VgpuName name) {
   DomainVgpu d;
   d.domain = root.child("name").text().get();
   if (d.domain.empty()) return Error{EINVAL, "the domain has no <name>"};
@@ -171,8 +171,8 @@ Result<DomainVgpu> read_domain(pugi::xml_node root) {
                  "the domain has no vGPU: <devices><shmem name='NAME'><model "
                  "type='ivshmem-doorbell'/><server path='SOCKET'/></shmem>"};
   // A shmem's name is unique within its domain only.
-  d.vgpu = d.domain;
-  if (!valid_vgpu_name(d.vgpu))
+  if (name == VgpuName::kOfDomain) d.vgpu = d.domain;
+  if (name == VgpuName::kOfDomain && !valid_vgpu_name(d.vgpu))
     return Error{EINVAL, "the domain's name '" +
                              clean_text(d.vgpu.data(), std::min<size_t>(d.vgpu.size(), 80)) +
                              "' cannot name a vGPU (letters, digits, '.', '_', '-'; at most 48)"};
@@ -205,11 +205,24 @@ Result<DomainVgpu> read_domain(pugi::xml_node root) {
 
 }  // namespace
 
-Result<DomainVgpu> parse_domain_xml(std::string_view xml) {
+Result<DomainVgpu> parse_domain_xml(std::string_view xml, VgpuName name) {
   pugi::xml_document doc;
   auto root = load_domain(xml, doc);
   if (!root) return root.error();
-  return read_domain(*root);
+  return read_domain(*root, name);
+}
+
+Result<DomainVgpu> parse_vgpu_settings(const VgpuSettings& settings) {
+  pugi::xml_document doc;
+  pugi::xml_node vgpu = doc.append_child("vgpu");
+  for (const auto& [name, value] : settings) {
+    // In a document these declare namespaces; here they are names that nobody knows.
+    const bool declares = name == "xmlns" || name.starts_with("xmlns:");
+    vgpu.append_attribute(declares ? ("'" + name + "'").c_str() : name.c_str()) = value.c_str();
+  }
+  DomainVgpu d;
+  if (auto read = read_settings(vgpu, d); !read) return read.error();
+  return d;
 }
 
 Result<std::optional<DomainVgpu>> find_vgpu(std::string_view xml, std::string_view sockets) {
@@ -225,7 +238,7 @@ Result<std::optional<DomainVgpu>> find_vgpu(std::string_view xml, std::string_vi
             path[sockets.size()] == '/';
   }
   if (!ours) return std::optional<DomainVgpu>();
-  auto d = read_domain(*root);
+  auto d = read_domain(*root, VgpuName::kOfDomain);
   if (!d) return d.error();
   return std::optional<DomainVgpu>(std::move(*d));
 }

@@ -14,6 +14,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "mediator/base/result.h"
 
@@ -24,7 +26,7 @@ inline constexpr char kVgpuXmlNamespace[] = "https://sluice.example/vgpu/1";
 struct DomainVgpu {
   std::string domain;                        // the domain's <name>
   std::string uuid;                          // empty: not given
-  std::string vgpu;                          // the vGPU's name: the domain's
+  std::string vgpu;                          // the vGPU's name; empty: not the domain's
   std::string socket;                        // server path
   uint32_t vectors = 0;                      // msi vectors; 0: not given
   uint32_t weight = 0;                       // 0: not given
@@ -35,9 +37,21 @@ struct DomainVgpu {
   std::string group;                         // empty: not given
 };
 
+// Who names the vGPU. Only a vGPU's name is bound to its rules (names.h).
+enum class VgpuName {
+  kOfDomain,   // it has the domain's name
+  kElsewhere,  // whoever creates it names it, as a Kubernetes node does
+};
+
 // Errors name the element and attribute, and say how it should be. A domain with no
 // ivshmem-doorbell shmem, or with two, is an error.
-Result<DomainVgpu> parse_domain_xml(std::string_view xml);
+Result<DomainVgpu> parse_domain_xml(std::string_view xml, VgpuName name = VgpuName::kOfDomain);
+
+// Attributes of <sluice:vgpu>: name and value.
+using VgpuSettings = std::vector<std::pair<std::string, std::string>>;
+
+// The settings by themselves, under the rules of <sluice:vgpu>; the rest of the result is empty.
+Result<DomainVgpu> parse_vgpu_settings(const VgpuSettings& settings);
 
 // The same for a domain of which it is not known whether Sluice has to do with it. It has when
 // there is a <sluice:vgpu>, or a doorbell shmem whose server is in the folder `sockets`; else

@@ -47,15 +47,16 @@ ensure_packages() {
 # One list a purpose; docs/internals/dependencies.md says why each is there.
 build_packages=(g++ meson ninja-build pkg-config python3 libboost1.81-dev libboost-json1.81-dev
   libfmt-dev libspdlog-dev libtomlplusplus-dev libcli11-dev libpugixml-dev libseccomp-dev
-  libzstd-dev liblz4-dev debhelper)
-test_packages=(libgtest-dev libgmock-dev clang-format)
+  libzstd-dev liblz4-dev debhelper protobuf-compiler protobuf-compiler-grpc)
+test_packages=(libgtest-dev libgmock-dev clang-format python3-grpcio python3-protobuf openssl)
 guest_packages=(qemu-system-x86 cpio xz-utils kmod python3)
 libvirt_packages=(libvirt-daemon libvirt-daemon-system libvirt-clients gnuplot-nox)
 
 # Options of every build folder of the scripts, and of the one that the demo and the tests share: so
 # neither compiles again what the other has. Eight sources of a target are compiled as one, because
 # half of what a source takes is headers.
-shared_options=(unity=on unity_size=8 b_pch=true werror=true fuzz=false benchmarks=false)
+shared_options=(unity=on unity_size=8 b_pch=true werror=true fuzz=false benchmarks=false
+  kubernetes=enabled)
 release_options=("${shared_options[@]}" optimization=2 debug=false b_sanitize=none)
 
 # configure FOLDER OPTION=VALUE...: the folder has these options afterwards, whatever it had.

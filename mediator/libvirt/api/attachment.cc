@@ -17,8 +17,11 @@ std::string printed(pugi::xml_node node) {
 }
 
 Result<void> load(Text xml, pugi::xml_document& doc) {
-  if (!doc.load_buffer(xml.data(), xml.size(), pugi::parse_full & ~pugi::parse_doctype))
+  if (!doc.load_buffer(xml.data(), xml.size(), pugi::parse_full))
     return Error{EINVAL, "libvirt's XML of the domain cannot be read"};
+  for (pugi::xml_node n : doc.children())
+    if (n.type() == pugi::node_doctype)
+      return Error{EINVAL, "the domain XML has a document type declaration; libvirt's never do"};
   if (Text(doc.document_element().name()) != "domain")
     return Error{EINVAL, "not a libvirt domain: no <domain> element"};
   return {};
@@ -72,14 +75,16 @@ std::string no_iommu_because(pugi::xml_node domain) {
 
 // The virtual IOMMU, by which the guest's agent gets interrupts. Adds what is missing, or notes why
 // it does not.
-void add_iommu(pugi::xml_node domain, Iommu wanted, Change& change) {
+Result<void> add_iommu(pugi::xml_node domain, Iommu wanted, Change& change) {
   const bool has_one = !domain.child("devices").child("iommu").empty();
   std::string because = no_iommu_because(domain);
   if (because.empty() && wanted == Iommu::kLeave && !has_one)
     because = "it has no virtual IOMMU, as --no-iommu says";
+  if (!because.empty() && wanted == Iommu::kRequired)
+    return Error{EINVAL, "it can have no virtual IOMMU: " + because};
   if (!because.empty()) {
     change.note = because;
-    return;
+    return {};
   }
   pugi::xml_node features = child_or_new(domain, "features");
   if (!features.child("ioapic")) {
@@ -87,11 +92,12 @@ void add_iommu(pugi::xml_node domain, Iommu wanted, Change& change) {
     ioapic.append_attribute("driver") = "qemu";
     change.shown += "<features>\n  " + printed(ioapic) + "</features>\n";
   }
-  if (has_one) return;
+  if (has_one) return {};
   pugi::xml_node iommu = child_or_new(domain, "devices").append_child("iommu");
   iommu.append_attribute("model") = "intel";
   iommu.append_child("driver").append_attribute("intremap") = "on";
   change.shown += printed(iommu);
+  return {};
 }
 
 pugi::xml_node doorbell_of(pugi::xml_node domain) {
@@ -108,6 +114,14 @@ Result<void> can_have_vgpu(pugi::xml_node domain) {
   return {};
 }
 
+void remove_settings(pugi::xml_node metadata) {
+  for (pugi::xml_node n = metadata.first_child(); n;) {
+    pugi::xml_node next = n.next_sibling();
+    if (is_settings(n)) metadata.remove_child(n);
+    n = next;
+  }
+}
+
 pugi::xml_node add_settings(pugi::xml_node parent, const char* name, const Attachment& attachment) {
   pugi::xml_node vgpu = parent.append_child(name);
   for (const auto& [key, value] : attachment.settings)
@@ -115,17 +129,34 @@ pugi::xml_node add_settings(pugi::xml_node parent, const char* name, const Attac
   return vgpu;
 }
 
-pugi::xml_node add_shmem(pugi::xml_node parent, const std::string& domain,
+// <sluice:vgpu> of the domain's metadata, in the place of one that is there.
+void put_settings(pugi::xml_node domain, const Attachment& attachment, Change& change) {
+  pugi::xml_node metadata = child_or_new(domain, "metadata");
+  remove_settings(metadata);
+  pugi::xml_node vgpu = add_settings(metadata, "sluice:vgpu", attachment);
+  vgpu.prepend_attribute("xmlns:sluice") = kVgpuXmlNamespace;
+  change.shown = "<metadata>\n  " + printed(vgpu) + "</metadata>\n";
+}
+
+std::string socket_of(const Attachment& attachment, const std::string& domain) {
+  return attachment.socket_folder + "/" + domain + ".sock";
+}
+
+void put_msi(pugi::xml_node shmem, const Attachment& attachment) {
+  pugi::xml_node msi = child_or_new(shmem, "msi");
+  for (const char* name : {"vectors", "ioeventfd"}) msi.remove_attribute(name);
+  // Vector 0 is the agent's.
+  msi.append_attribute("vectors") = attachment.slots + 1;
+  msi.append_attribute("ioeventfd") = "on";
+}
+
+pugi::xml_node add_shmem(pugi::xml_node parent, const std::string& socket,
                          const Attachment& attachment) {
   pugi::xml_node shmem = parent.append_child("shmem");
   shmem.append_attribute("name") = "vgpu0";
   shmem.append_child("model").append_attribute("type") = "ivshmem-doorbell";
-  shmem.append_child("server").append_attribute("path") =
-      (attachment.socket_folder + "/" + domain + ".sock").c_str();
-  pugi::xml_node msi = shmem.append_child("msi");
-  // Vector 0 is the agent's.
-  msi.append_attribute("vectors") = attachment.slots + 1;
-  msi.append_attribute("ioeventfd") = "on";
+  shmem.append_child("server").append_attribute("path") = socket.c_str();
+  put_msi(shmem, attachment);
   return shmem;
 }
 
@@ -164,23 +195,36 @@ Result<Change> attach_vgpu(Text xml, const Attachment& attachment) {
   const std::string name = domain.child("name").text().get();
   if (auto can = can_have_vgpu(domain); !can) return can.error();
   Change change;
-  pugi::xml_node metadata = child_or_new(domain, "metadata");
-  for (pugi::xml_node n = metadata.first_child(); n;) {
-    pugi::xml_node next = n.next_sibling();
-    if (is_settings(n)) metadata.remove_child(n);
-    n = next;
-  }
-  pugi::xml_node vgpu = add_settings(metadata, "sluice:vgpu", attachment);
-  vgpu.prepend_attribute("xmlns:sluice") = kVgpuXmlNamespace;
-  change.shown = "<metadata>\n  " + printed(vgpu) + "</metadata>\n";
-
-  add_iommu(domain, attachment.iommu, change);
-
-  pugi::xml_node shmem = add_shmem(child_or_new(domain, "devices"), name, attachment);
+  put_settings(domain, attachment, change);
+  if (auto added = add_iommu(domain, attachment.iommu, change); !added) return added.error();
+  pugi::xml_node shmem =
+      add_shmem(child_or_new(domain, "devices"), socket_of(attachment, name), attachment);
   change.shown += printed(shmem);
   change.xml = whole(doc);
   // As the hook will read it when the domain starts.
   if (auto read = parse_domain_xml(change.xml); !read) return read.error();
+  return change;
+}
+
+Result<Change> provide_vgpu(Text xml, const Attachment& attachment, const std::string& socket) {
+  pugi::xml_document doc;
+  if (auto loaded = load(xml, doc); !loaded) return loaded.error();
+  pugi::xml_node domain = doc.document_element();
+  pugi::xml_node shmem = doorbell_of(domain);
+  const Text there = shmem.child("server").attribute("path").value();
+  if (shmem && there != socket)
+    return Error{EEXIST, "it has an ivshmem-doorbell device, with the server '" +
+                             std::string(there.substr(0, 200)) + "', and can have one only"};
+  Change change;
+  put_settings(domain, attachment, change);
+  if (auto added = add_iommu(domain, attachment.iommu, change); !added) return added.error();
+  if (shmem)
+    put_msi(shmem, attachment);
+  else
+    shmem = add_shmem(child_or_new(domain, "devices"), socket, attachment);
+  change.shown += printed(shmem);
+  change.xml = whole(doc);
+  if (auto read = parse_domain_xml(change.xml, VgpuName::kElsewhere); !read) return read.error();
   return change;
 }
 
@@ -215,7 +259,7 @@ Result<Change> reserve_room(Text xml, uint64_t window_bytes, Iommu iommu) {
                  "has; attach without --live"};
   if (reserved_port(domain)) return Error{EEXIST, "it has room for a vGPU already"};
   Change change;
-  add_iommu(domain, iommu, change);
+  if (auto added = add_iommu(domain, iommu, change); !added) return added.error();
   pugi::xml_node port = child_or_new(domain, "devices").append_child("controller");
   port.append_attribute("type") = "pci";
   port.append_attribute("model") = "pcie-root-port";
@@ -251,17 +295,14 @@ Result<LiveAttachment> attach_live(Text xml, const Attachment& attachment) {
 
   LiveAttachment live;
   pugi::xml_node metadata = child_or_new(domain, "metadata");
-  for (pugi::xml_node n = metadata.first_child(); n;) {
-    pugi::xml_node next = n.next_sibling();
-    if (is_settings(n)) metadata.remove_child(n);
-    n = next;
-  }
+  remove_settings(metadata);
   pugi::xml_document settings;
   live.settings = printed(add_settings(settings, "vgpu", attachment));
   add_settings(metadata, "sluice:vgpu", attachment).append_attribute("xmlns:sluice") =
       kVgpuXmlNamespace;
 
-  pugi::xml_node shmem = add_shmem(child_or_new(domain, "devices"), name, attachment);
+  pugi::xml_node shmem =
+      add_shmem(child_or_new(domain, "devices"), socket_of(attachment, name), attachment);
   pugi::xml_node address = shmem.append_child("address");
   address.append_attribute("type") = "pci";
   for (const auto& [key, value] : {std::pair{"domain", 0}, {"bus", bus}, {"slot", 0}})

@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "mediator/base/result.h"
 #include "mediator/core/domain_xml.h"
@@ -20,12 +18,12 @@ inline constexpr char kReservedPortAlias[] = "ua-sluice";
 // A virtual IOMMU gives the guest's agent interrupts. Without one the agent polls.
 enum class Iommu {
   kWherePossible,  // added where the domain can have one
+  kRequired,       // as before; a domain that cannot have one is refused
   kLeave           // the domain keeps what it has
 };
 
 struct Attachment {
-  // Attributes of <sluice:vgpu>: name and value.
-  std::vector<std::pair<std::string, std::string>> settings;
+  VgpuSettings settings;
   std::string socket_folder;  // the vGPU's socket is FOLDER/DOMAIN.sock
   unsigned slots = 16;        // programs at once
   Iommu iommu = Iommu::kWherePossible;
@@ -45,6 +43,10 @@ struct LiveAttachment {
 };
 
 Result<Change> attach_vgpu(std::string_view xml, const Attachment& attachment);
+// The same for a vGPU that somebody else creates and names, on `socket`. May be asked again and
+// again: a domain that has the device keeps it, and has these settings and slots afterwards.
+Result<Change> provide_vgpu(std::string_view xml, const Attachment& attachment,
+                            const std::string& socket);
 // The IOMMU stays: the guest may use it for more.
 Result<Change> detach_vgpu(std::string_view xml);
 

@@ -186,6 +186,34 @@ TEST(DomainXml, HostileXmlCostsNothing) {
     EXPECT_FALSE(parse_domain_xml(whole.substr(0, cut)).ok());
 }
 
+TEST(DomainXml, SettingsByThemselves) {
+  auto all = parse_vgpu_settings({{"weight", "300"}, {"memory", "8G"}, {"min", "10"}});
+  ASSERT_TRUE(all.ok()) << all.error().message;
+  EXPECT_EQ(all->weight, 300u);
+  EXPECT_EQ(all->memory_bytes, 8ull << 30);
+  EXPECT_EQ(all->min_permille, 100);
+  EXPECT_TRUE(parse_vgpu_settings({}).ok());
+  const struct {
+    VgpuSettings settings;
+    const char* words;
+  } cases[] = {
+      {{{"weight", "0"}}, "weight"},
+      {{{"weight", "3'/><a b='"}}, "weight"},
+      {{{"wieght", "3"}}, "'wieght'"},
+      // A declaration of a namespace in a document; here a name like any other.
+      {{{"xmlns", kVgpuXmlNamespace}}, "xmlns"},
+      {{{"xmlns:sluice", "urn:x"}}, "xmlns:sluice"},
+      {{{"a b='c' weight", "3"}}, "unknown attribute"},
+      {{{"", "3"}}, "unknown attribute"},
+      {{{"min", "20"}, {"max", "10"}}, "min is more than max"},
+  };
+  for (const auto& c : cases) {
+    auto read = parse_vgpu_settings(c.settings);
+    ASSERT_FALSE(read.ok()) << c.words;
+    EXPECT_NE(read.error().message.find(c.words), std::string::npos) << read.error().message;
+  }
+}
+
 TEST(ByteSize, Parses) {
   EXPECT_EQ(*parse_byte_size("0"), 0u);
   EXPECT_EQ(*parse_byte_size("17"), 17u);

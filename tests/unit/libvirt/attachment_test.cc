@@ -123,6 +123,42 @@ TEST(Attachment, ALiveDeviceGoesOnTheReservedPort) {
   EXPECT_TRUE(detached->starts_with("<shmem name=\"vgpu0\"")) << *detached;
 }
 
+TEST(Attachment, AProvidedVgpuHasAnySocketAndMayBeAskedForAgain) {
+  const std::string socket = "/run/sluice-vgpu/vgpu.sock", long_name(127, 'n');
+  std::string plain = domain("");
+  plain.replace(plain.find("vm1"), 3, long_name);
+  EXPECT_FALSE(attach_vgpu(plain, settings()).ok());
+  auto once = provide_vgpu(plain, settings(), socket);
+  ASSERT_TRUE(once.ok()) << once.error().message;
+  auto read = parse_domain_xml(once->xml, VgpuName::kElsewhere);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->domain, long_name);
+  EXPECT_EQ(read->vgpu, "");
+  EXPECT_EQ(read->socket, socket);
+  EXPECT_EQ(read->weight, 300u);
+  EXPECT_NE(once->xml.find("<iommu model=\"intel\""), std::string::npos);
+  EXPECT_EQ(provide_vgpu(once->xml, settings(), socket)->xml, once->xml);
+
+  Attachment other{{{"latency", "low"}}, "", 8};
+  auto twice = provide_vgpu(once->xml, other, socket);
+  ASSERT_TRUE(twice.ok()) << twice.error().message;
+  read = parse_domain_xml(twice->xml, VgpuName::kElsewhere);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->weight, 0u);
+  EXPECT_EQ(read->latency, "low");
+  EXPECT_EQ(read->vectors, 9u);
+
+  other.iommu = Iommu::kRequired;
+  EXPECT_TRUE(provide_vgpu(plain, other, socket).ok());
+  for (const auto& [refused, words] :
+       {std::pair{provide_vgpu(once->xml, settings(), "/run/x.sock"), socket.c_str()},
+        {provide_vgpu(domain("", "", "pc-i440fx-7.2"), other, socket), "machine='q35'"},
+        {provide_vgpu("<!DOCTYPE domain []>" + plain, other, socket), "type declaration"}}) {
+    ASSERT_FALSE(refused.ok()) << words;
+    EXPECT_NE(refused.error().message.find(words), std::string::npos) << refused.error().message;
+  }
+}
+
 TEST(Attachment, RefusalsSayWhatToDo) {
   Attachment wrong = settings();
   wrong.settings = {{"memory", "lots"}};
