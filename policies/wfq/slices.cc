@@ -289,7 +289,8 @@ class WfqSlices final : public Policy {
   }
 
   static constexpr uint64_t kSmallPart = 10;
-  static constexpr double kVisitsPerSlice = 4;
+  // What a visitor is seen to use may be half of what it waits for others' slices.
+  static constexpr double kVisitsPerSlice = 2;
   static constexpr uint64_t kForLowNs = 200'000, kForNormalNs = 1'000'000;
   static constexpr double kGain =
       0.25;  // of a round's error that the next round's slices take back

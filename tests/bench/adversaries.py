@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a victim keeps beside each adversary, over what a fair rival would leave it.
 
-    tests/bench/adversaries.py --build build [--device nvidia] [--seconds 12] [--slices] [--out FILE.json]
+    tests/bench/adversaries.py --build build [--device nvidia] [--seconds 12] [--slices]
+                               [--out FILE.json]
 
 The victim checks every result. Its launches a second are measured beside an honest program of the
 same weight that never pauses (the fair rival), then beside each adversary, which starts again as
