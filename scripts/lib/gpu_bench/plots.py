@@ -3,6 +3,8 @@
 import math
 from xml.sax.saxutils import escape
 
+# Of sluiced's trace; its other events are what workers told it.
+DECISIONS = ("grant", "evict")
 COLOURS = ("#2c7a4b", "#b5651d", "#35609e", "#7a2c6b", "#777777")
 
 
@@ -106,7 +108,7 @@ def _alone(measured):
 
 def _timeline(measured):
     """One visit in each way: the visitor's call, sluiced's decisions, and whose blocks ran."""
-    left, width, height = 190, 760, 150
+    left, width, height = 190, 760, 160
     svg = Svg(left + width + 30, 60 + height * len(measured))
     svg.text(10, 24, "A light tenant's launch beside a heavy one: calls, decisions and blocks on "
              "the GPU, one axis of time (us from the call)", size=14)
@@ -123,19 +125,20 @@ def _one_visit(svg, t, way, left, top, width):
         return left + width * (min(max(ns, begin), end) - begin) / (end - begin)
 
     svg.text(10, top, way, size=13)
-    lanes = {"the programs' calls": top + 4, "sluiced": top + 24, "blocks of the light one":
-             top + 44, "blocks of the heavy one": top + 74}
-    for name, y in lanes.items():
-        svg.text(left - 8, y + 11, name, "end", 10)
+    lanes = ("the programs' calls", "the workers' messages", "sluiced's decisions",
+             "blocks of the light one", "blocks of the heavy one")
+    tops = dict(zip(lanes, (top + 4, top + 22, top + 38, top + 54, top + 84)))
+    for name in lanes if t["decisions"] else lanes[:1] + lanes[3:]:
+        svg.text(left - 8, tops[name] + 11, name, "end", 10)
     svg.box(at(t["heavy"][0]), top + 4, at(t["heavy"][1]) - at(t["heavy"][0]), 5, COLOURS[1])
     svg.box(at(t["call_ns"]), top + 10, at(t["end_ns"]) - at(t["call_ns"]), 5, COLOURS[0])
     for event in t["decisions"]:
         if begin < event["ns"] < end:
-            x = at(event["ns"])
-            svg.line(x, top + 22, x, top + 40, COLOURS[2])
-            svg.text(x + 2, top + 32, f"{event['event']} {event['vgpu']}", size=8,
-                     colour=COLOURS[2])
-    for name, y, colour in (("a", top + 44, COLOURS[0]), ("b", top + 74, COLOURS[1])):
+            x, y = at(event["ns"]), tops[lanes[2 if event["event"] in DECISIONS else 1]]
+            colour = COLOURS[0] if event["vgpu"] == "a" else COLOURS[1]
+            svg.line(x, y, x, y + 12, colour)
+            svg.text(x + 2, y + 9, event["event"], size=8, colour=colour)
+    for name, y, colour in (("a", top + 54, COLOURS[0]), ("b", top + 84, COLOURS[1])):
         most = max(max(t["blocks"][n]) for n in ("a", "b")) or 1
         for k, blocks in enumerate(t["blocks"][name]):
             tall = 24 * blocks / most
@@ -146,7 +149,7 @@ def _one_visit(svg, t, way, left, top, width):
     tick = math.ceil((begin - t["call_ns"]) / 1e3 / step) * step
     while tick * 1e3 + t["call_ns"] < end:
         x = at(tick * 1e3 + t["call_ns"])
-        svg.line(x, top + 102, x, top + 106, "#555")
+        svg.line(x, top + 112, x, top + 116, "#555")
         if round(tick / step) % 2 == 0:
-            svg.text(x, top + 117, f"{tick:.0f}", "middle", 9)
+            svg.text(x, top + 127, f"{tick:.0f}", "middle", 9)
         tick += step
