@@ -121,10 +121,18 @@ std::uint32_t number(const std::string& text) {
   return static_cast<std::uint32_t>(n);
 }
 
-CUfunction function_of(const suite::Module& module, const char* name) {
+CUfunction function_of(CUmodule module, const char* name) {
   CUfunction function = nullptr;
-  SLUICE_SUITE_CALL(cuModuleGetFunction(&function, module.get(), name));
+  SLUICE_SUITE_CALL(cuModuleGetFunction(&function, module, name));
   return function;
+}
+
+// The module of a text of this file's, loaded once and kept as long as the process.
+CUmodule module_of(const char* ptx) {
+  static auto& modules = *new std::map<const char*, suite::Module>;
+  const auto found = modules.find(ptx);
+  if (found != modules.end()) return found->second.get();
+  return modules.emplace(ptx, suite::make_module(ptx)).first->second.get();
 }
 
 void launch(CUfunction f, std::uint32_t blocks, std::uint32_t threads, CUstream stream,
@@ -174,8 +182,7 @@ class Work : public TenantProgram {
   Work(std::uint32_t blocks, std::uint32_t steps)
       : blocks_(blocks),
         steps_(steps),
-        module_(suite::make_module(kWorkPtx)),
-        function_(function_of(module_, "work")),
+        function_(function_of(module_of(kWorkPtx), "work")),
         counts_(blocks) {}
 
   void queue(CUstream stream) override {
@@ -197,7 +204,6 @@ class Work : public TenantProgram {
     launch(function_, count, kWorkThreads, stream, arguments);
   }
   std::uint32_t blocks_, steps_;
-  suite::Module module_;
   CUfunction function_;
   Counts counts_;
 };
@@ -207,8 +213,7 @@ class Stamped : public StampedProgram {
   Stamped(std::uint32_t blocks, std::uint32_t steps)
       : blocks_(blocks),
         steps_(steps),
-        module_(suite::make_module(kStampedPtx)),
-        function_(function_of(module_, "stamped")),
+        function_(function_of(module_of(kStampedPtx), "stamped")),
         counts_(blocks),
         times_(suite::make_device_buffer(std::size_t{blocks} * sizeof(BlockStamp))) {}
 
@@ -229,7 +234,6 @@ class Stamped : public StampedProgram {
 
  private:
   std::uint32_t blocks_, steps_;
-  suite::Module module_;
   CUfunction function_;
   Counts counts_;
   DeviceBuffer times_;
@@ -240,8 +244,7 @@ class Chain : public TenantProgram {
   Chain(std::vector<std::uint32_t> sizes, std::uint32_t steps)
       : sizes_(std::move(sizes)),
         steps_(steps),
-        module_(suite::make_module(kWorkPtx)),
-        function_(function_of(module_, "work")),
+        function_(function_of(module_of(kWorkPtx), "work")),
         counts_(*std::max_element(sizes_.begin(), sizes_.end())) {}
 
   void queue(CUstream stream) override {
@@ -263,7 +266,6 @@ class Chain : public TenantProgram {
   std::vector<std::uint32_t> sizes_;
   std::uint32_t steps_;
   std::uint64_t units_ = 0;  // queued since the verdict before
-  suite::Module module_;
   CUfunction function_;
   Counts counts_;
 };
@@ -303,8 +305,7 @@ class HeldOut : public TenantProgram {
   HeldOut(const HeldOutKernel& kernel, std::uint32_t blocks)
       : kernel_(kernel),
         blocks_(blocks),
-        module_(suite::make_module(suite::kHeldOutPtx)),
-        function_(function_of(module_, kernel.name)),
+        function_(function_of(module_of(suite::kHeldOutPtx), kernel.name)),
         out_elements_(elements(kernel.out)) {
     a_ = filled(elements(kernel.a), 1);
     b_ = filled(elements(kernel.b) + kernel.b_fixed, 2);
@@ -340,15 +341,14 @@ class HeldOut : public TenantProgram {
     CUdeviceptr at = buffer.get();
     auto elements = static_cast<std::uint32_t>(count);
     void* arguments[] = {&at, &elements, &seed};
-    launch(function_of(module_, "fill"), std::min(elements / 256 + 1, 1056u), 256, nullptr,
-           arguments);
+    launch(function_of(module_of(suite::kHeldOutPtx), "fill"), std::min(elements / 256 + 1, 1056u),
+           256, nullptr, arguments);
     SLUICE_SUITE_CALL(cuCtxSynchronize());
     return buffer;
   }
 
   const HeldOutKernel& kernel_;
   std::uint32_t blocks_;
-  suite::Module module_;
   CUfunction function_;
   std::size_t out_elements_;
   DeviceBuffer a_, b_, out_;
@@ -420,7 +420,7 @@ class Recorded : public TenantProgram {
   void act(const suite::Expect&, CUstream) {}
   void act(const suite::Launch& each, CUstream stream) {
     CUfunction& function = functions_[each.kernel];
-    if (function == nullptr) function = function_of(module_, each.kernel.c_str());
+    if (function == nullptr) function = function_of(module_.get(), each.kernel.c_str());
     std::vector<std::byte> block = suite::parameters(each, addresses_);
     std::vector<void*> pointers;
     for (std::uint32_t offset : each.param_offsets) pointers.push_back(block.data() + offset);
