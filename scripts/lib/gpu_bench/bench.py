@@ -31,6 +31,7 @@ class Bench:
         self.device = arguments.device
         self.nvidia = arguments.device == "nvidia"
         self.seconds = arguments.seconds
+        self.guest_image = arguments.guest_image and arguments.guest_image.resolve()
         self.only_ways = arguments.ways.split(",") if arguments.ways else None
         self.limit = arguments.limit
         self.began = time.monotonic()
@@ -95,6 +96,8 @@ class Run:
 
     def all(self):
         self.bench.calibrate()
+        self.bench.skipped += [f"{s.NAME}: this machine lacks what it needs" for s in self.chosen
+                               if not s.ways(self.bench) and not self.bench.only_ways]
         for way in ways.WAYS:
             todo = [s for s in self.chosen if way in s.ways(self.bench)]
             while todo:
@@ -176,6 +179,8 @@ def parse(usage):
     p.add_argument("--seconds", type=float, default=1.5)
     p.add_argument("--limit", type=float, default=1e9)
     p.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gpu-bench-out"))
+    p.add_argument("--guest-image", type=pathlib.Path)
+    p.add_argument("--make-guest-image", type=pathlib.Path)
     p.add_argument("--report", type=pathlib.Path)
     p.add_argument("--list", action="store_true")
     a = p.parse_args()
@@ -199,6 +204,9 @@ def main(usage):
         print(report(a.report)[0])
         return 0
     bench = Bench(a)
+    if a.make_guest_image:
+        print(*sections.guests.make_image(bench, a.make_guest_image))
+        return 0
     chosen = [s for s in sections.SECTIONS if s.NAME in a.sections]
     data = Run(bench, chosen, a.out).all()
     print(report(a.out / "gpu-bench.json")[0])

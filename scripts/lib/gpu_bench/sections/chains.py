@@ -40,7 +40,7 @@ def run(host, bench):
             answers = together([chain] + [(t, "train", host.saturates(size["heavy"],
                                                                       size["heavy_us"]))
                                           for t in others[:count]], 2 * bench.seconds)
-            busy = answers[0]["launches"] * by_itself["min_us"] / max(1, answers[0]["took_us"])
+            busy = answers[0]["launches"] * by_itself["p50_us"] / max(1, answers[0]["took_us"])
             kept = sum(r["launches"] * size["heavy_us"] / max(1, r["took_us"])
                        for r in answers[1:])
             row[str(count)] = {"chain": answers[0], "kept": kept / max(0.01, 1 - busy)}
