@@ -40,20 +40,21 @@ class Way:
 
 EVICTION = 'policy = "wfq"\nslices = false\nturns = "eviction"\n'
 
+# In the order in which they are measured: what matters most first, for runs that are cut short.
 WAYS = {
     "slices": Way("the driver's time slices", soft="timeslice"),
-    "mps": Way("MPS", mps=True, soft="mps"),
-    "mps-priority": Way("MPS, client priorities", mps=True, clients="priority"),
-    "mps-percent": Way("MPS, thread percentages", mps=True, clients="percent"),
-    "in-turn": Way("one launch after the other", soft="timeslice", manners=LOCK),
-    "slicing": Way("MPS, kernels cut by their program", mps=True, soft="mps", manners=SLICES),
-    "sluice": Way("Sluice, contexts, eviction", sluice=EVICTION, soft="fcfs"),
-    "sluice-slices": Way("Sluice, contexts, time slices",
-                         sluice='policy = "wfq"\nslices = true\n', soft="timeslice"),
     "sluice-shared": Way("Sluice, shared, turns by priority", mps=True,
                          sluice='policy = "wfq"\nturns = "priority"\n', soft="mps"),
+    "mps-priority": Way("MPS, client priorities", mps=True, clients="priority"),
+    "sluice-slices": Way("Sluice, contexts, time slices",
+                         sluice='policy = "wfq"\nslices = true\n', soft="timeslice"),
+    "mps": Way("MPS", mps=True, soft="mps"),
+    "sluice": Way("Sluice, contexts, eviction", sluice=EVICTION, soft="fcfs"),
     "sluice-shared-srt": Way("Sluice, shared, wfq-srt", mps=True,
                              sluice='policy = "wfq-srt"\nturns = "priority"\n', soft="mps"),
+    "in-turn": Way("one launch after the other", soft="timeslice", manners=LOCK),
+    "mps-percent": Way("MPS, thread percentages", mps=True, clients="percent"),
+    "slicing": Way("MPS, kernels cut by their program", mps=True, soft="mps", manners=SLICES),
     "sluice-mps": Way("Sluice, shared, eviction", mps=True, sluice=EVICTION),
     "sluice-space": Way("Sluice, shared, in space", mps=True,
                         sluice='policy = "wfq"\nspatial = true\n', soft="mps"),

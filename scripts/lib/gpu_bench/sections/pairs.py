@@ -23,7 +23,7 @@ LEAD_NS = 4_000_000
 
 
 def ways(bench):
-    return bench.those("in-turn", "mps", "mps-priority", "sluice", "sluice-shared",
+    return bench.those("slices", "in-turn", "mps", "mps-priority", "sluice", "sluice-shared",
                        "sluice-shared-srt")
 
 
