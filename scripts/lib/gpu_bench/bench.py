@@ -3,6 +3,7 @@
 import argparse
 import json
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -208,6 +209,8 @@ def main(usage):
         print(*sections.guests.make_image(bench, a.make_guest_image))
         return 0
     chosen = [s for s in sections.SECTIONS if s.NAME in a.sections]
+    # What was started ends with it, also where somebody limits its time.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     data = Run(bench, chosen, a.out).all()
     print(report(a.out / "gpu-bench.json")[0])
     for kind in ("wrong", "problems", "skipped"):

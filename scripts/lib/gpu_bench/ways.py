@@ -118,6 +118,8 @@ class Host:
 
     def __exit__(self, kind, *_):
         for tenant in self.tenants.values():
+            if kind:
+                tenant.process.kill()
             tenant.end()
         if self.sluiced:
             log = self.sluiced.log()
