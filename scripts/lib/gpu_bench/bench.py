@@ -206,7 +206,7 @@ def main(usage):
         return 0
     bench = Bench(a)
     if a.make_guest_image:
-        print(*sections.guests.make_image(bench, a.make_guest_image))
+        sections.guests.make_image(bench, a.make_guest_image)
         return 0
     chosen = [s for s in sections.SECTIONS if s.NAME in a.sections]
     # What was started ends with it, also where somebody limits its time.

@@ -2,6 +2,7 @@
 """A program alone over the same natively: the forty of tests/bench/tenant/programs.toml, launch and
 wait. The driver itself and Sluice's ways are there at the same time and take turns, program by
 program, so that a clock that changes meets all of them."""
+import sys
 import tomllib
 
 from gpu_bench.results import geometric_mean, percentile
@@ -49,7 +50,7 @@ def run(bench):
                 for w in hosts if w != "native"))
     finally:
         for host in reversed(entered):
-            host.__exit__(None, None, None)
+            host.__exit__(sys.exc_info()[0], None, None)
     return [("alone", found)]
 
 

@@ -4,7 +4,7 @@ launch took at P99 in each guest, results checked in the guest. Needs QEMU, and 
 bench-tenant in it (--guest-image; --make-guest-image builds one)."""
 import concurrent.futures
 import json
-import pathlib
+import os
 import shutil
 import subprocess
 import tempfile
@@ -21,7 +21,12 @@ START_LIMIT_S = 60
 
 
 def ways(bench):
-    if not bench.guest_image or not shutil.which("qemu-system-x86_64"):
+    if not bench.guest_image:
+        return []
+    own = str(bench.guest_image / "bin")  # a bundle's image has QEMU beside it
+    if own not in os.environ["PATH"].split(os.pathsep):
+        os.environ["PATH"] = own + os.pathsep + os.environ["PATH"]
+    if not shutil.which("qemu-system-x86_64"):
         return []
     return bench.those("sluice", "sluice-slices", "sluice-shared")
 
@@ -34,9 +39,9 @@ def make_image(bench, folder):
                              text=True).stdout.strip()
         programs = [bench.build / p for p in ("tests/bench/bench-tenant",
                                               "kernels/suite/sluice-suite-probe")]
-        made = guest_image.build(bench.build / "guest-cache", folder, deb, programs)
-    shutil.rmtree(pathlib.Path(folder) / "rootfs", ignore_errors=True)
-    return made
+        vmlinux, _ = guest_image.build(bench.build / "guest-cache", folder, deb, programs)
+    shutil.copy(vmlinux, folder / "vmlinux")
+    shutil.rmtree(folder / "rootfs", ignore_errors=True)
 
 
 class Guest:
