@@ -37,7 +37,7 @@ def draw(data, folder, stem):
     for name, picture, section in (("light", _light, "light"), ("alone", _alone, "alone"),
                                    ("timeline", _timeline, "handover")):
         measured = data["measured"].get(section)
-        if measured:
+        if measured and any(measured.values()):
             path = folder / f"{stem}-{name}.svg"
             picture(measured).save(path)
             drawn.append(path)

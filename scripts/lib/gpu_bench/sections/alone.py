@@ -100,7 +100,7 @@ def rows(measured, results):
     found = measured["alone"]
     for half in HALVES:
         mine = [p for p in found if p["half"] == half]
-        for way in (w for w in found[0]["us"] if w != "native"):
+        for way in (w for w in (mine[0]["us"] if mine else ()) if w != "native"):
             ratios = [p["us"][way] / p["us"]["native"] for p in mine]
             figures = {"mean": geometric_mean(ratios), "p95": percentile(ratios, 95),
                        "worst": max(ratios)}
