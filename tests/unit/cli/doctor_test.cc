@@ -250,6 +250,20 @@ TEST_F(HostDoctor, LibvirtIsNotInstalledOrDoesNotAnswer) {
   EXPECT_TRUE(all_right(examine_host(facts_))) << as_text(examine_host(facts_));
 }
 
+TEST_F(HostDoctor, KernelsReachTheMemoryOfTheirWorker) {
+  EXPECT_EQ(found("hmm").state, Finding::State::kRight);
+  const std::string parameter = "/sys/module/nvidia_uvm/parameters/uvm_disable_hmm";
+  file(parameter, "N\n");
+  EXPECT_EQ(found("hmm").state, Finding::State::kRight) << "the closed modules have none";
+  file("/proc/driver/nvidia/version",
+       "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159\n");
+  expect_wrong("hmm", "all memory of their worker", "uvm_disable_hmm=1");
+  file(parameter, "Y\n");
+  EXPECT_EQ(found("hmm").fact, "off");
+  fs::remove(root_ + parameter);
+  EXPECT_EQ(found("hmm").state, Finding::State::kSkipped);
+}
+
 TEST_F(HostDoctor, TheHookIsMissing) {
   ::chmod((root_ + "/etc/libvirt/hooks/qemu.d/sluice").c_str(), 0644);
   expect_wrong("hook", "not executable", "chmod 755");
