@@ -303,7 +303,10 @@ TEST_F(HostDoctor, AppArmorWouldDenyALiveAttach) {
   file("/etc/apparmor.d/abstractions/libvirt-qemu", "#include <local/abstractions/libvirt-qemu>\n");
   file("/dev/kmsg", "");
   EXPECT_EQ(found("apparmor").state, Finding::State::kRight) << "no domain has room for one";
-  (*facts_.domains)[0].xml = domain(std::string(kIommu) + kPort);
+  (*facts_.domains)[0].xml =
+      domain(std::string(kIommu) + kPort,
+             "<qemu:commandline><qemu:arg value='-global'/><qemu:arg "
+             "value='pcie-root-port.pref64-reserve=512M'/></qemu:commandline>");
   expect_wrong("apparmor", "live attach", "local/abstractions/libvirt-qemu");
   file("/etc/apparmor.d/local/abstractions/libvirt-qemu", "/run/sluice/vgpu/* rw,\n");
   EXPECT_EQ(found("apparmor").state, Finding::State::kRight) << found("apparmor").fact;
@@ -376,7 +379,7 @@ TEST_F(HostDoctor, AnswersOfAnotherShapeAreNoCrash) {
     facts_.info = json::parse(text);
     facts_.vgpus = json::parse(text);
     facts_.shown["vm1"] = json::parse(text);
-    EXPECT_EQ(examine_host(facts_).size(), 20u) << text;
+    EXPECT_EQ(examine_host(facts_).size(), 21u) << text;
   }
 }
 
