@@ -58,7 +58,7 @@ ARROWS = {
                       "mediator/core/sharing"],
     "mediator/core/sharing": ["abi", "mediator/base", "policies", "=mediator/core"],
     "mediator/io": ["abi", "mediator/base", "mediator/ring", "policies", "mediator/core"],
-    "mediator/spawner": ["abi", "mediator/base", "mediator/core"],
+    "mediator/spawner": ["abi", "mediator/base", "mediator/core", "mediator/gpu"],
     # The worker, in the order in which its folders build on one another.
     "mediator/worker/process": ["abi", "mediator/base"],
     "mediator/worker/streams": ["abi", "mediator/base", "policies", "mediator/core", "mediator/gpu",
