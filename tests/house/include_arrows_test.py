@@ -104,6 +104,8 @@ ARROWS = {
                                "guest-agent/shim/memory", "guest-agent/shim/modules"],
     "guest-agent/cudart": ["abi"],
     "guest-agent/nvml": ["abi"],
+    "guest-agent/jit": ["abi", "mediator/base", "kernels/cubin", "kernels/ptx",
+                        "=guest-agent/shim/session"],
     "guest-agent/agent": ["abi", "mediator/base", "mediator/ring", "guest-agent/transport"],
     "tests": None,  # tests may look at everything
 }
