@@ -15,6 +15,7 @@
 #include "mediator/daemon/guests/vgpu_server.h"
 #include "mediator/daemon/scheduling/grant_executor.h"
 #include "mediator/daemon/setup/config.h"
+#include "mediator/daemon/setup/group_file.h"
 #include "mediator/daemon/setup/identity.h"
 #include "mediator/daemon/setup/socket_access.h"
 
@@ -41,7 +42,7 @@ class Daemon {
     uint32_t slots = 0;         // 0: the configured default
     std::string owner;          // who removes it again; empty: whoever created it by hand
   };
-  // Groups live as long as sluiced. The name is checked as a vGPU's is.
+  // Kept in `state_dir`, or as long as sluiced lives. The name is checked as a vGPU's is.
   struct Group {
     policy::GroupId id;
     std::string parent;
@@ -75,6 +76,8 @@ class Daemon {
   // start() and its steps, in this order. `sms`, `unit`: spatial.h.
   Result<void> start(const std::optional<Identity>& identity);
   void record_events();
+  void restore_groups();
+  Result<void> add_group(const std::string& name, const Group& group);
   Result<void> make_folders(const std::optional<Identity>& identity);
   Result<void> start_spawner(bool nvidia, const std::vector<std::string>& environment,
                              const std::string& library);
@@ -95,6 +98,7 @@ class Daemon {
   RpcDispatcher dispatcher_;
   std::map<std::string, std::unique_ptr<VgpuServer>> vgpus_;
   std::map<std::string, Group> groups_;
+  std::unique_ptr<GroupFile> group_file_;
   std::unique_ptr<AdminServer> admin_;
   bool shutting_down_ = false;
   std::function<void()> beyond_repair_;
