@@ -161,8 +161,10 @@ Daemon::~Daemon() {
 }
 
 Result<std::unique_ptr<Daemon>> Daemon::make(boost::asio::io_context& io, const Config& config,
-                                             const std::optional<Identity>& identity) {
+                                             const std::optional<Identity>& identity,
+                                             io::FdStore store) {
   std::unique_ptr<Daemon> d(new Daemon(io, config));
+  d->store_ = std::move(store);
   if (auto started = d->start(identity); !started) return started.error();
   return d;
 }
@@ -218,12 +220,13 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   executor_->ring_on_evict(worker_protocol::is_forwarded(settings.signal));
   if (::access(config_.worker.c_str(), X_OK) != 0)
     log::warning("{}", Error::from_errno("worker " + config_.worker).message);
-  restore_groups();
+  load_groups();
   services_.reset(new SessionServices{.io = io_,
                                       .executor = *executor_,
                                       .settings = std::move(settings),
                                       .spawner = spawner_.get()});
 
+  restore();
   add_rpc_methods(dispatcher_, *this);
   auto admin = AdminServer::open(io_, config_.admin_socket_path(), config_.admin_mode, dispatcher_);
   if (!admin) return admin.error();
@@ -330,6 +333,7 @@ void Daemon::beat() {
   if (vgpus_.empty()) return;
   ++beats_;
   for (auto& [name, vgpu] : vgpus_) vgpu->beat(beats_);
+  keep();
   beat_timer_.after_ms(limits::kChannelBeatMs, [this] { beat(); });
 }
 
@@ -343,7 +347,7 @@ Result<void> Daemon::set_group(const std::string& name, const Group& group) {
 }
 
 // Groups of an earlier life. What cannot be had again is said, and costs nothing else.
-void Daemon::restore_groups() {
+void Daemon::load_groups() {
   group_file_ = std::make_unique<GroupFile>(io_, config_.state_dir);
   auto rows = group_file_->load();
   if (!rows) {
@@ -391,7 +395,8 @@ std::string Daemon::group_name(policy::GroupId id) const {
   return {};
 }
 
-Result<VgpuServer*> Daemon::create(const CreateRequest& r) {
+Result<VgpuServer*> Daemon::create(const CreateRequest& r,
+                                   std::optional<VgpuServer::Connection> connection) {
   if (shutting_down_) return Error{ESHUTDOWN, "sluiced is ending"};
   if (!valid_vgpu_name(r.name))
     return Error{EINVAL, "a vGPU's name has 1 to " + std::to_string(limits::kMaxVgpuNameBytes) +
@@ -438,7 +443,7 @@ Result<VgpuServer*> Daemon::create(const CreateRequest& r) {
     spec.socket_options.may_replace = [this, path = spec.socket](const FileId& file) {
       return SocketNote::exists(config_.vgpu_dir(), path, file);
     };
-  auto vgpu = VgpuServer::make(*services_, spec);
+  auto vgpu = VgpuServer::make(*services_, spec, std::move(connection));
   if (!vgpu) return vgpu.error();
   if (elsewhere) {
     auto note = SocketNote::write(config_.vgpu_dir(), r.name, spec.socket, (*vgpu)->socket_file());
@@ -458,6 +463,7 @@ Result<void> Daemon::remove(const std::string& name, std::function<void()> done)
   vgpu->close("the vGPU was deleted", [this, name, done = std::move(done)] {
     vgpus_.erase(name);
     log::info("vgpu {}: deleted", name);
+    keep();
     done();
   });
   return {};
@@ -470,6 +476,7 @@ VgpuServer* Daemon::find(const std::string& name) {
 
 void Daemon::shut_down(std::function<void()> done) {
   if (shutting_down_) return;
+  keep();
   shutting_down_ = true;
   admin_.reset();
   auto waiting = std::make_shared<size_t>(1);
@@ -481,7 +488,8 @@ void Daemon::shut_down(std::function<void()> done) {
   for (const std::string& name : names) {
     if (vgpus_.at(name)->closing()) continue;  // ours to destroy; its workers are waited for there
     ++*waiting;
-    vgpus_.at(name)->close("sluiced ends", one_gone);
+    VgpuServer& v = *vgpus_.at(name);
+    v.close("sluiced ends", one_gone, is_kept(v));
   }
   one_gone();
 }
