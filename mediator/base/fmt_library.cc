@@ -6,6 +6,7 @@
 #define FMT_HEADER_ONLY 1
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <string>
 
 namespace sluice::base {
@@ -15,5 +16,6 @@ namespace sluice::base {
   return fmt::format("{} {:.1f} {} {:L} {:>{}} {:?}", d, d, f, n, s, n, s) +
          fmt::vformat("{}", fmt::make_format_args(n));
 }
+[[gnu::used]] void use_print(std::FILE* file) { fmt::print(file, "{}", file != nullptr); }
 
 }  // namespace sluice::base
