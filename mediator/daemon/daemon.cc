@@ -195,6 +195,7 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   record_events();
   const bool nvidia = config_.device == DeviceKind::kNvidia ||
                       (config_.device == DeviceKind::kAuto && nvidia_gpu_present());
+  config_.choose_for(nvidia);
   const std::vector<std::string> environment = worker_environment(config_, nvidia);
   if (auto can = check_turns(config_, nvidia, environment); !can) return can.error();
   auto sms = spatial_sms(config_, nvidia, environment);
@@ -401,6 +402,10 @@ Result<VgpuServer*> Daemon::create(const CreateRequest& r,
   if (!valid_vgpu_name(r.name))
     return Error{EINVAL, "a vGPU's name has 1 to " + std::to_string(limits::kMaxVgpuNameBytes) +
                              " letters, digits, '.', '_', '-' and starts with a letter or digit"};
+  if (!r.mode.empty() && r.mode != config_.mode_name())
+    return Error{EINVAL, "vGPU '" + r.name + "' is to be " + r.mode +
+                             ", and this host shares its " + "GPU in mode " + config_.mode_name() +
+                             " (scheduler.mode)"};
   if (vgpus_.count(r.name)) return Error{EEXIST, "there is a vGPU '" + r.name + "' already"};
   if (vgpus_.size() >= limits::kMaxVgpus)
     return Error{ENOSPC, "there are " + std::to_string(limits::kMaxVgpus) + " vGPUs; no more fit"};

@@ -44,6 +44,7 @@ class Daemon {
     uint64_t region_bytes = 0;  // 0: the configured default
     uint32_t slots = 0;         // 0: the configured default
     std::string owner;          // who removes it again; empty: whoever created it by hand
+    std::string mode;           // "strict", "shared": what this host must be; empty: either
   };
   // Groups live as long as sluiced and its store, or in `state_dir`. The name is checked as a
   // vGPU's is.
