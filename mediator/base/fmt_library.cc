@@ -16,6 +16,9 @@ namespace sluice::base {
   return fmt::format("{} {:.1f} {} {:L} {:>{}} {:?}", d, d, f, n, s, n, s) +
          fmt::vformat("{}", fmt::make_format_args(n));
 }
-[[gnu::used]] void use_print(std::FILE* file) { fmt::print(file, "{}", file != nullptr); }
+[[gnu::used]] void use_print(std::FILE* file) {
+  fmt::print(file, "{}", file != nullptr);
+  fmt::print("{}", file != nullptr);
+}
 
 }  // namespace sluice::base
