@@ -7,7 +7,8 @@ usage: feel.py [--build DIR] [--device soft|nvidia] [--modes NAME,..] [--runs N]
                [--samples N] [--only ROW,..] [--pin CPU,..] [--programs DIR] [--program-rounds N]
                [--out DIR]
 
-modes   default    contexts of their own; kernels are rewritten
+modes   default    what is configured where nothing is
+        eviction   contexts of their own, kernels are rewritten
         originals  the same with `clones = "none"`
         turns      contexts side by side (MPS), `scheduler.turns = "priority"`
         slices     contexts of their own on the hardware's time slices
@@ -33,13 +34,14 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts/lib"))
-import turns  # noqa: E402
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts/lib"))
+from gpu_bench.ways import EVICTION, Mps, driver_folder  # noqa: E402
 from host import Sluiced  # noqa: E402
 
 MODES = {"default": "",
-         "originals": 'clones = "none"\n',
+         "eviction": "[scheduler]\n" + EVICTION,
+         "originals": 'clones = "none"\n[scheduler]\n' + EVICTION,
          "turns": '[scheduler]\npolicy = "wfq"\nturns = "priority"\n',
          "slices": '[scheduler]\npolicy = "wfq"\nslices = true\n'}
 
@@ -148,7 +150,7 @@ class Bench:
     def host(self, mode):
         """A sluiced in `mode`, and the environment of programs without it."""
         nvidia = self.args.device == "nvidia"
-        server = turns.Mps() if nvidia and mode == "turns" else contextlib.nullcontext({})
+        server = Mps() if nvidia and mode == "turns" else contextlib.nullcontext({})
         with server as env:
             work = pathlib.Path(tempfile.mkdtemp(prefix="sluice-feel."))
             work.chmod(0o711)
@@ -223,15 +225,11 @@ class Bench:
     def native_libraries(self):
         """A folder in which libcuda.so.1 is the one that programs without Sluice have."""
         with tempfile.TemporaryDirectory(prefix="sluice-feel-native.") as folder:
-            link = pathlib.Path(folder) / "libcuda.so.1"
             if self.args.device == "soft":
-                link.symlink_to(self.soft)
+                (pathlib.Path(folder) / "libcuda.so.1").symlink_to(self.soft)
+                yield folder
             else:
-                paths = subprocess.run(["ldconfig", "-p"], stdout=subprocess.PIPE, text=True,
-                                       check=True).stdout.splitlines()
-                link.symlink_to(next(x.split("=> ")[1] for x in paths
-                                     if x.split()[0] == "libcuda.so.1"))
-            yield folder
+                yield driver_folder(pathlib.Path(folder))
 
     def run(self):
         result = {"device": self.args.device, "runs": self.args.runs, "rounds": self.args.rounds,
@@ -252,7 +250,7 @@ class Bench:
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    p.add_argument("--build", type=pathlib.Path, default=turns.ROOT / "build")
+    p.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     p.add_argument("--device", choices=["soft", "nvidia"], default="soft")
     p.add_argument("--modes", type=lambda s: s.split(","), default=list(MODES))
     p.add_argument("--runs", type=int, default=5)
