@@ -12,13 +12,15 @@ namespace {
 const char* const kFaults = R"(.version 8.0
 .target sm_90
 .address_size 64
-.extern .func __assertfail(.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n, .param .b64 s);
+.extern .func __assertfail(.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n,
+.param .b64 s);
 .extern .func (.param .b64 r) malloc(.param .b64 n);
 .extern .func free(.param .b64 p);
 .global .align 1 .b8 text[5] = {116, 101, 120, 116, 0};
 .const .align 4 .u32 constant = 1;
 .func again(.param .b32 n)
-{ .local .b8 room[256]; .reg .b32 %x; ld.param.b32 %x, [n]; st.local.b32 [room], %x; call again, (%x); ret; }
+{ .local .b8 room[256]; .reg .b32 %x; ld.param.b32 %x, [n]; st.local.b32 [room], %x;
+call again, (%x); ret; }
 .visible .entry fault(.param .u64 address, .param .u32 which)
 {
  .reg .b64 %a<8>; .reg .b32 %x<8>; .reg .pred %p<4>;
@@ -26,7 +28,8 @@ const char* const kFaults = R"(.version 8.0
  .local .align 8 .b8 mine[64];
  ld.param.u64 %a0, [address]; ld.param.u32 %x0, [which]; mov.u32 %x1, %tid.x;
  setp.ne.u32 %p1, %x1, 33; setp.eq.u32 %p2, %x0, 9; @%p2 bra DEADLOCK; @%p1 ret;
- T: .branchtargets GLOBAL, SHARED, LOCAL, STACK, TRAP, ASSERT, POINTER, FREE, SPACE, DEADLOCK, BARRIER, CONSTANT;
+ T: .branchtargets GLOBAL, SHARED, LOCAL, STACK, TRAP, ASSERT, POINTER, FREE, SPACE, DEADLOCK,
+ BARRIER, CONSTANT;
  brx.idx %x0, T;
 GLOBAL: ld.global.u64 %a1, [%a0];
  ret;
@@ -38,7 +41,8 @@ STACK: call again, (1);
  ret;
 TRAP: trap;
 ASSERT: { .param .b64 m; .param .b64 f; .param .b32 l; .param .b64 n; .param .b64 s;
- mov.u64 %a1, text; st.param.b64 [m], %a1; st.param.b64 [f], %a1; st.param.b32 [l], 12; st.param.b64 [n], %a1; st.param.b64 [s], 1;
+ mov.u64 %a1, text; st.param.b64 [m], %a1; st.param.b64 [f], %a1; st.param.b32 [l], 12;
+ st.param.b64 [n], %a1; st.param.b64 [s], 1;
  call __assertfail, (m, f, l, n, s); }
  ret;
 POINTER: { P: .callprototype _ (); call %a0, (), P; }
@@ -59,7 +63,8 @@ CONSTANT: mov.u64 %a1, constant; st.global.u32 [%a1+4096], 1;
 {
  .reg .b64 %a<8>; .reg .b32 %x<8>; .reg .pred %p<4>;
  ld.param.u64 %a0, [out];
- { .param .b64 p; st.param.b64 [p], 5000; .param .b64 q; call (q), malloc, (p); ld.param.b64 %a1, [q]; }
+ { .param .b64 p; st.param.b64 [p], 5000; .param .b64 q; call (q), malloc, (p);
+ ld.param.b64 %a1, [q]; }
  ld.param.u32 %x0, [n];
  { .param .b32 p; st.param.b32 [p], %x0; .param .b32 q; call (q), sum, (p); ld.param.b32 %x1, [q]; }
  st.global.u32 [%a0], %x1; st.global.u64 [%a0+8], %a1;
