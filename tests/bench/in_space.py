@@ -26,6 +26,7 @@ program failed, or an SM worked for both.
 """
 import argparse
 import bisect
+import contextlib
 import json
 import os
 import pathlib
@@ -40,6 +41,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/lib"))
 import demo  # noqa: E402
 import report  # noqa: E402
+from gpu_bench.ways import Mps  # noqa: E402
 from host import Sluiced  # noqa: E402
 
 HALVES = [[2, 1], [1, 3]]
@@ -300,13 +302,6 @@ def count_sms(sms):
     return sum(int(r[-1]) - int(r[0]) + 1 for r in parts)
 
 
-def start_mps(work):
-    pipes = work / "mps"
-    pipes.mkdir()
-    os.environ["CUDA_MPS_PIPE_DIRECTORY"] = os.environ["CUDA_MPS_LOG_DIRECTORY"] = str(pipes)
-    subprocess.run(["nvidia-cuda-mps-control", "-d"], check=True)
-
-
 def plot(path):
     data = json.loads(path.read_text())
     rows = data["mixed"]
@@ -359,11 +354,10 @@ def main():
     b = Bench(a)
     result = {"device": a.device, "sms": b.sms, "green_contexts": a.green == "on"}
     parts = a.only.split(",")
-    mps = False
+    server = contextlib.ExitStack()
     try:
         if a.mps:
-            start_mps(b.work)
-            mps = True
+            os.environ.update(server.enter_context(Mps()))
         if "apart" in parts:
             result["apart"] = b.apart()
             print(json.dumps(result["apart"]), flush=True)
@@ -383,8 +377,7 @@ def main():
         result["results_right"], result["results_wrong"] = b.right, b.wrong
         result["problems"] = b.problems
         a.out.write_text(json.dumps(result, indent=1) + "\n")
-        if mps:
-            subprocess.run(["nvidia-cuda-mps-control"], input="quit\n", text=True)
+        server.close()
         shutil.rmtree(b.work, ignore_errors=True)
     for x in sorted(b.said):
         print(f"in_space: a worker says: {x}", file=sys.stderr)

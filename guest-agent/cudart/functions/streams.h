@@ -32,8 +32,8 @@
   D(cudaStreamCreateWithPriority, kContext, (cudaStream_t* stream, unsigned int flags, int \
     priority), (stream, flags, priority), cuStreamCreateWithPriority) \
   D(cudaStreamDestroy, kContext, (cudaStream_t stream), (stream), cuStreamDestroy_v2) \
-  T(cudaStreamGetAttribute, ptsz, kContext, (cudaStream_t h_stream, cudaLaunchAttributeID attr, \
-    cudaLaunchAttributeValue* value_out), (h_stream, attr, value_out), cuStreamGetAttribute) \
+  S(cudaStreamGetAttribute, ptsz, kContext, (cudaStream_t h_stream, cudaLaunchAttributeID attr, \
+    cudaLaunchAttributeValue* value_out), (mode, h_stream, attr, value_out)) \
   T(cudaStreamGetDevice, ptsz, kContext, (cudaStream_t h_stream, int* device), (h_stream, \
     device), cuStreamGetDevice) \
   T(cudaStreamGetFlags, ptsz, kContext, (cudaStream_t h_stream, unsigned int* flags), (h_stream, \
@@ -45,8 +45,8 @@
   T(cudaStreamIsCapturing, ptsz, kContext, (cudaStream_t stream, cudaStreamCaptureStatus* \
     capture_status), (stream, capture_status), cuStreamIsCapturing) \
   T(cudaStreamQuery, ptsz, kContext, (cudaStream_t stream), (stream), cuStreamQuery) \
-  T(cudaStreamSetAttribute, ptsz, kContext, (cudaStream_t h_stream, cudaLaunchAttributeID attr, \
-    const cudaLaunchAttributeValue* value), (h_stream, attr, value), cuStreamSetAttribute) \
+  S(cudaStreamSetAttribute, ptsz, kContext, (cudaStream_t h_stream, cudaLaunchAttributeID attr, \
+    const cudaLaunchAttributeValue* value), (mode, h_stream, attr, value)) \
   T(cudaStreamSynchronize, ptsz, kContext, (cudaStream_t stream), (stream), cuStreamSynchronize) \
   T(cudaStreamWaitEvent, ptsz, kContext, (cudaStream_t stream, cudaEvent_t event, unsigned int \
     flags), (stream, event, flags), cuStreamWaitEvent)

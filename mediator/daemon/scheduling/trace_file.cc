@@ -19,7 +19,8 @@ Result<std::unique_ptr<TraceFile>> TraceFile::open(const std::string& path, uint
   Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0640));
   if (!fd) return Error::from_errno("trace " + path);
   std::unique_ptr<TraceFile> t(new TraceFile(std::move(fd), path, limit_bytes, now_ns));
-  t->buffer_ = "{\"trace\":\"sluice\",\"version\":1,\"sms\":" + std::to_string(sms) + "}\n";
+  t->buffer_ = "{\"trace\":\"sluice\",\"version\":1,\"sms\":" + std::to_string(sms) +
+               ",\"begin_ns\":" + std::to_string(now_ns) + "}\n";
   t->flush();
   return t;
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/cudart/gate/cases/cases.h"
 
+#include <cstdio>
+#include <cstdlib>
+
 #include "kernels.ptx.h"
 
 namespace sluice::cudart {
@@ -20,6 +23,8 @@ void fail(const Call& call, const std::string& what) {
 
 void expect_answer(const Call& call, cudaError_t expected, cudaError_t answer) {
   if (answer == expected && answer == cudaSuccess) return;
+  static const bool tells = std::getenv("SLUICE_CASES_ANSWERS") != nullptr;
+  if (tells) std::printf("answer: %d: %s = %s\n", call.line, call.text, named(answer).c_str());
   const cudaError_t last = cudaGetLastError(), next = cudaGetLastError();
   if (answer != expected) {
     fail(call, "answers " + named(answer) + ", not " + named(expected));

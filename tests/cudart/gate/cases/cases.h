@@ -8,6 +8,9 @@
 //   REFUSED(call)          it answers some error: which one is not documented, or differs by driver
 //   OFFERED(call)          it succeeds, and the value is true; or the driver does not offer it, as
 //                          it may by the documentation, and the value is false
+//
+// With SLUICE_CASES_ANSWERS in the environment each error is printed, so that tests/conformance's
+// ways.py can compare what drivers answer.
 #ifndef SLUICE_TESTS_CUDART_GATE_CASES_CASES_H
 #define SLUICE_TESTS_CUDART_GATE_CASES_CASES_H
 

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two tenants by weight: 2:1, 3:1, 10:1; programs that wait after each launch and that queue two,
+kernels that can be evicted and kernels that run as they are, of equal and of unequal lengths."""
+from gpu_bench.tenant import check, load, together
+
+NAME = "shares"
+TITLE = "shares by weight"
+# Label: weight of b over a; pattern; launches of a and b as parts of 5 ms; original kernels.
+CASES = {
+    "2:1, waiting": (2, "wait", 1, 1, False),
+    "2:1, queued": (2, "queue:2", 1, 1, False),
+    "3:1, queued": (3, "queue:2", 1, 1, False),
+    "10:1, queued": (10, "queue:2", 1, 1, False),
+    "2:1, 20 ms to 0.2 ms": (2, "queue:4", 0.04, 4, False),
+    "2:1, opaque": (2, "queue:2", 1, 1, True),
+}
+QUICK = ("2:1, waiting", "2:1, queued")
+
+
+def ways(bench):
+    return bench.those("slices", "mps", "mps-percent", "sluice", "sluice-slices", "sluice-shared")
+
+
+def run(host, bench):
+    found = {}
+    size = bench.blocks["short"]
+    cases = CASES if bench.nvidia else {k: CASES[k] for k in QUICK}
+    for label, (ratio, pattern, of_a, of_b, original) in cases.items():
+        if original and not host.way.mediated:
+            continue
+        names = ("oa", "ob") if original else ("a", "b")
+        a, b = host.several(*names, original=original)
+        host.set(names[0], weight=100)
+        host.set(names[1], weight=100 * ratio)
+        blocks = [max(64, int(size["heavy"] * part)) for part in (of_a, of_b)]
+        load([(a, "work", f"work {blocks[0]} {size['steps']}"),
+              (b, "work", f"work {blocks[1]} {size['steps']}")])
+        how = host.waits() if pattern == "wait" else pattern
+        answers = together([(a, "work", how), (b, "work", how)], 2 * bench.seconds)
+        parts = [r["launches"] * part * size["heavy_us"] / max(1, r["took_us"])
+                 for r, part in zip(answers, (of_a, of_b))]
+        found[label] = {"a": parts[0], "b": parts[1], "ratio": ratio}
+        bench.wrong += check([(a, "work"), (b, "work")])
+        for t in (a, b):
+            t.ask("drop", "work")
+    host.set("b", weight=100)
+    return [(host.name, found)]
+
+
+def rows(measured, results):
+    for way, cases in measured.items():
+        for label, m in cases.items():
+            total = m["a"] + m["b"]
+            asked = m["ratio"] / (m["ratio"] + 1)
+            off = 100 * abs(m["b"] / total - asked)
+            sluice = way.startswith("sluice")
+            loss = {"sluice-shared": 1.5, "sluice-slices": 4}.get(way)
+            results.add(f"{TITLE}: {label}", way, "share of b", m["b"] / total, "", asked)
+            results.add(f"{TITLE}: {label}", way, "off by", off, "points",
+                        at_most=1 if sluice else None)
+            results.add(f"{TITLE}: {label}", way, "loss", 100 * (1 - total), "%", 0, at_most=loss)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""8 and 32 tenants of random weights from 1 to 10, with kernels of 20 us to 20 ms, queued; half of
+them run their kernels as they are."""
+import random
+
+from gpu_bench.tenant import alone, check, load, together
+
+NAME = "tenants"
+TITLE = "many tenants of random weights"
+LENGTHS_US = (20, 200, 2000, 20000)
+# Work queued, at most so many launches.
+QUEUED_US, MOST_QUEUED = 10000, 64
+
+
+def ways(bench):
+    return bench.those("slices", "mps", "sluice-slices", "sluice-shared")
+
+
+def run(host, bench):
+    size = bench.blocks["short"]
+    per_us = size["heavy"] / size["heavy_us"]
+    found = {}
+    for count in (8, 32) if bench.nvidia else (3,):
+        if count > 8 and not host.way.mediated:
+            continue
+        drawn = random.Random(count)
+        team = []
+        for i in range(count):
+            original = i % 2 == 1
+            tenant = host.tenant(f"t{count}-{i}", original)
+            us = LENGTHS_US[i // 2 % len(LENGTHS_US)] if bench.nvidia else 2000
+            team.append((tenant, drawn.randint(1, 10), us))
+        for tenant, weight, _ in team:
+            host.set(tenant.name, weight=weight * 10)
+        load([(t, "work", f"work {max(32, int(us * per_us))} {size['steps']}")
+              for t, _, us in team])
+        # What a launch takes when nobody else is there, queued: of each length once.
+        own = {}
+        for tenant, _, us in team:
+            if us not in own:
+                r = alone(tenant, "work", 0.15, _pattern(us))
+                own[us] = r["took_us"] / max(1, r["launches"])
+        answers = together([(t, "work", _pattern(us)) for t, _, us in team],
+                           (3 if count > 8 else 2) * bench.seconds)
+        parts = [r["launches"] * own[us] / max(1, r["took_us"])
+                 for r, (_, _, us) in zip(answers, team)]
+        weights = [w for _, w, _ in team]
+        found[str(count)] = {"parts": parts, "weights": weights, "us": [us for _, _, us in team]}
+        bench.wrong += check([(t, "work") for t, _, _ in team])
+        for tenant, _, _ in team:
+            host.tenants.pop(tenant.name).end()
+    return [(host.name, found)]
+
+
+def _pattern(us):
+    return f"queue:{int(min(MOST_QUEUED, max(2, QUEUED_US / us)))}"
+
+
+def rows(measured, results):
+    for way, counts in measured.items():
+        for count, m in counts.items():
+            total, owed = sum(m["parts"]), sum(m["weights"])
+            errors = [abs(p / total / (w / owed) - 1) for p, w in zip(m["parts"], m["weights"])]
+            sluice = way.startswith("sluice")
+            name = f"{TITLE}: {count}"
+            results.add(name, way, "worst error of a share", 100 * max(errors), "%",
+                        at_most=2 if sluice else None)
+            results.add(name, way, "mean error", 100 * sum(errors) / len(errors), "%")
+            loss = {"sluice-shared": 1.5, "sluice-slices": 4}.get(way)
+            results.add(name, way, "loss", 100 * (1 - total), "%", 0, at_most=loss)
