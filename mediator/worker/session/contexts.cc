@@ -82,8 +82,7 @@ CUresult make_pools(WorkerSession& s, ContextObject* c, std::function<bool(uint6
   if (r != CUDA_SUCCESS) return r;
   c->controls = std::make_unique<ControlPool>(s.api, c->transfers, s.pinned.zeros());
   if ((r = c->controls->prepare(4)) != CUDA_SUCCESS) return r;
-  c->states =
-      std::make_unique<StatePool>(s.api, [&s, c](uint64_t bytes) { return s.pay_pool(*c, bytes); });
+  c->states = std::make_unique<StatePool>(s.api, std::move(pay));
   constexpr uint32_t kBlocksPerSm = 32;  // the most that any GPU up to compute capability 12 holds
   const worker_protocol::Start& start = s.setup.start;
   const uint32_t over_launched = start.spatial_sms ? 4 : 2;  // of two grids
