@@ -20,8 +20,9 @@ inline constexpr std::string_view kBuildWithPtx =
     "build with PTX as well: nvcc -gencode arch=compute_80,code=compute_80, or -arch=sm_90, which "
     "keeps both";
 
-// A section with this name holds the PTX that the machine code was made of. The software GPU runs
-// that. No compiler writes one: it is for tests of the way that machine code takes.
+// A section with this name holds the PTX that the machine code was made of. The guest's libcuda
+// makes clones of it, the software GPU runs it. No compiler writes one: guest-agent/jit attaches it
+// to what a program compiles at run time (attach.h).
 inline constexpr std::string_view kPtxSection = ".sluice.ptx";
 
 // Whether bytes that begin with these four are a cubin.

@@ -17,6 +17,8 @@ std::string_view to_string(EndReason reason) {
       return "none";
     case EndReason::kDidNotLeave:
       return "its work did not leave the GPU within the deadline";
+    case EndReason::kOverranSlices:
+      return "it kept the GPU beyond its time slices while others waited";
     case EndReason::kPassedDescriptors:
       return "its worker passed descriptors";
     case EndReason::kGenerationsSpent:

@@ -130,6 +130,7 @@ enum class EndReason : uint8_t {
   kGenerationsSpent,   // max_generation
   kRanUngranted,       // seen on the GPU without a grant for evict_end_ns
   kPassedDescriptors,  // its worker, over its wake socket
+  kOverranSlices,      // its worker keeps the GPU beyond its time slices
 };
 std::string_view to_string(EndReason reason);
 

@@ -7,7 +7,8 @@
 //   sluiced -> keeper    Setup (once, first), Launch
 //   keeper -> sluiced    Launched (pid; descriptor: the control socket of a new spawner)
 // The control socket, to that spawner:
-//   spawner -> sluiced   Hello (once, first), Spawned (descriptor: a pidfd), Failed, Exited; Xid (a
+//   spawner -> sluiced   Hello (once, first; descriptors: the GPU's context-switch log, see below),
+//                        Spawned (descriptor: a pidfd), Failed, Exited; Xid (a
 //   fault
 //                        that the kernel's log has of a worker), NoXids (there will be none any
 //                        more)
@@ -31,7 +32,7 @@
 namespace sluice::spawner_protocol {
 
 inline constexpr int kControlFd = 3;
-inline constexpr uint32_t kVersion = 3;
+inline constexpr uint32_t kVersion = 4;
 // A packet of either side at most. Setup carries the environment of workers.
 inline constexpr size_t kMaxBytes = 64u << 10;
 
@@ -82,7 +83,12 @@ struct Header {
 };
 static_assert(sizeof(Header) == 40);
 
-enum Flags : uint32_t { kNvidia = 1 };
+// kSwitchLog: record the GPU's context switches.
+enum Flags : uint32_t { kNvidia = 1, kSwitchLog = 2 };
+
+// Hello brings the log where it was asked for and can be had: its ring (gpu/switch_ring.h) and a
+// socket that takes a byte, the last one of which counts.
+inline constexpr char kSwitchLogGoOn = 'g', kSwitchLogRest = 'r';
 
 // Setup and Hello have lines behind the header, each with its NUL: "key=value". Failed has one:
 // why.
@@ -91,7 +97,7 @@ enum Flags : uint32_t { kNvidia = 1 };
 //          kernel-log=PATH memory=BYTES, of one worker, its region apart; none: no limit
 //          code-cache=BYTES, of one vGPU; none: there are no caches of machine code
 //   Hello  missing=WALL: why... no-limit=CONTROLLER: why... no-kernel-log=why
-//          no-code-cache=why    or, with a code, error=why
+//          no-code-cache=why no-switch-log=why    or, with a code, error=why
 struct Packet {
   Header header;
   std::vector<std::string> lines;

@@ -62,6 +62,11 @@ core::SchedulerConfig scheduler_config(const Config& c, bool nvidia, uint32_t sm
   return s;
 }
 
+// The context-switch log of NVIDIA's driver. Contexts that run side by side are one to it.
+bool reads_driver_log(const Config& c, bool nvidia) {
+  return nvidia && c.by_switch_log && !c.side_by_side();
+}
+
 AccountingSettings accounting_settings(const Config& c, bool nvidia) {
   AccountingSettings s;
   s.registers = c.by_registers;
@@ -237,14 +242,20 @@ void Daemon::record_events() {
 }
 
 Result<void> Daemon::start_executor(bool nvidia, uint32_t sms, uint32_t unit) {
-  auto executor = GrantExecutor::make(io_, scheduler_config(config_, nvidia, sms, unit),
-                                      accounting_settings(config_, nvidia));
+  AccountingSettings accounting = accounting_settings(config_, nvidia);
+  accounting.switch_log_feed = switch_log_;
+  auto executor =
+      GrantExecutor::make(io_, scheduler_config(config_, nvidia, sms, unit), accounting);
   if (!executor) return executor.error();
   executor_ = std::move(*executor);
   executor_->keep_learnt(config_.state_dir);
   if (config_.slices)
     executor_->set_time_slices(
-        nvidia ? std::unique_ptr<TimeSlices>(std::make_unique<WorkerTimeSlices>(kSliceSwitchNs))
+        nvidia ? std::unique_ptr<TimeSlices>(std::make_unique<WorkerTimeSlices>(
+                     accounting::EngineUse::Config{
+                         .switch_ns = kSliceSwitchNs,
+                         .overrun_ns = config_.evict_end_for(nvidia) * 1'000'000ull},
+                     switch_log_))
                : std::make_unique<SoftTimeSlices>(config_.soft_gpu_path()));
   if (config_.trace.empty()) return {};
   // Where the GPU is given whole and its SMs are not known here, the trace counts it as one.
@@ -269,6 +280,7 @@ Result<void> Daemon::start_spawner(bool nvidia, const std::vector<std::string>& 
   spec.see = config_.worker_paths;
   spec.environment = environment;
   spec.nvidia = nvidia;
+  spec.switch_log = reads_driver_log(config_, nvidia);
   spec.uids = config_.worker_uids;
   // The software GPU records faults itself; a log that is named is read all the same.
   if (nvidia || config_.kernel_log != Config().kernel_log) spec.kernel_log = config_.kernel_log;
@@ -279,6 +291,15 @@ Result<void> Daemon::start_spawner(bool nvidia, const std::vector<std::string>& 
   auto spawner = io::Spawner::start(io_, std::move(spec));
   if (!spawner) return Error(spawner.error()).with_context("spawner");
   spawner_ = std::move(*spawner);
+  if (reads_driver_log(config_, nvidia)) {
+    switch_log_ = std::make_shared<SwitchLogFeed>();
+    spawner_->on_switch_log([this](io::Spawner::SwitchLog log) {
+      if (log.ring)
+        switch_log_->connect(std::move(log.ring), std::move(log.control), monotonic_ns());
+      else
+        switch_log_->refuse(log.why);
+    });
+  }
   if (spawner_->ended_at_start())
     log::warning("{} workers that an earlier sluiced had left were ended",
                  spawner_->ended_at_start());

@@ -89,6 +89,7 @@ class Daemon {
   uint64_t beats_ = 0;
   EventLog events_;
   SocketAccess access_;
+  std::shared_ptr<SwitchLogFeed> switch_log_;  // null: the GPU's is not read
   std::unique_ptr<io::Spawner> spawner_;
   std::unique_ptr<GrantExecutor> executor_;
   std::unique_ptr<SessionServices> services_;

@@ -92,6 +92,7 @@ Result<void> Spawner::start_keeper() {
   Packet setup;
   setup.header.type = Type::kSetup;
   setup.header.flag = spec_.nvidia ? static_cast<uint32_t>(spawner_protocol::kNvidia) : 0u;
+  if (spec_.switch_log) setup.header.flag |= spawner_protocol::kSwitchLog;
   setup.add("runtime", spec_.runtime_dir);
   setup.add("worker", spec_.worker);
   setup.add("library", spec_.library);
@@ -166,7 +167,7 @@ Result<void> Spawner::wait_for_hello(uint64_t end_ns) {
     auto packet = spawner_protocol::decode(std::string_view(bytes.data(), got->bytes));
     if (!packet || got->truncated || packet->header.type != Type::kHello)
       return Error{EPROTO, spec_.path + " is of another version"};
-    return on_hello(*packet);
+    return on_hello(*packet, std::move(got->fds));
   }
 }
 
@@ -191,7 +192,7 @@ void Spawner::close_keeper() {
   keeper_ = -1;
 }
 
-Result<void> Spawner::on_hello(const Packet& packet) {
+Result<void> Spawner::on_hello(const Packet& packet, std::vector<Fd> fds) {
   if (packet.header.code != 0) return Error{packet.header.code, packet.one("error")};
   said_hello_ = true;
   missing_ = packet.all("missing");
@@ -199,7 +200,17 @@ Result<void> Spawner::on_hello(const Packet& packet) {
   ended_ = packet.header.id;
   no_kernel_log_ = packet.one("no-kernel-log");
   no_code_cache_ = packet.one("no-code-cache");
+  switch_log_ = {};
+  switch_log_.why = packet.one("no-switch-log");
+  if (fds.size() == 2)
+    switch_log_.ring = std::move(fds[0]), switch_log_.control = std::move(fds[1]);
+  if (on_switch_log_) on_switch_log_(std::exchange(switch_log_, {}));
   return {};
+}
+
+void Spawner::on_switch_log(std::function<void(SwitchLog)> call) {
+  on_switch_log_ = std::move(call);
+  if (said_hello_) on_switch_log_(std::exchange(switch_log_, {}));
 }
 
 Spawner::~Spawner() {
@@ -309,7 +320,7 @@ void Spawner::on_packet(const Packet& packet, std::vector<Fd> fds) {
   const spawner_protocol::Header& h = packet.header;
   if (h.type == Type::kHello) {  // of one that was started anew
     if (said_hello_) return lost("it sent a message out of turn");
-    if (auto r = on_hello(packet); !r) return lost(r.error().message);
+    if (auto r = on_hello(packet, std::move(fds)); !r) return lost(r.error().message);
     log::info("spawner: process {} serves", pid_);
     return;
   }

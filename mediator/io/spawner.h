@@ -34,6 +34,7 @@ struct SpawnerSpec {
   std::string mps;
   std::string kernel_log;  // for faults of workers; empty: not read
   bool nvidia = false;
+  bool switch_log = false;  // to be recorded (spawner/switch_recorder.h)
   std::string uids;
   uint64_t worker_memory_bytes = 0;  // of one worker, its region apart; 0: no limit
   uint64_t code_cache_bytes = 0;     // of one vGPU; 0: none
@@ -98,6 +99,13 @@ class Spawner {
   const std::string& no_kernel_log() const { return no_kernel_log_; }
   // Why workers have no cache of machine code that they share; empty: they have.
   const std::string& no_code_cache() const { return no_code_cache_; }
+  // The GPU's context-switch log, as the last spawner's recorder hands it on.
+  struct SwitchLog {
+    Fd ring, control;  // none: see `why`
+    std::string why;
+  };
+  // `call` gets the present one at once, and each later spawner's.
+  void on_switch_log(std::function<void(SwitchLog)> call);
   uint64_t ended_at_start() const { return ended_; }
   // Whether this is, or was not long ago, a worker: what it has asked for may lie in a socket
   // still.
@@ -119,7 +127,7 @@ class Spawner {
   void on_link();
   void close_keeper();
   void again();
-  Result<void> on_hello(const spawner_protocol::Packet& packet);
+  Result<void> on_hello(const spawner_protocol::Packet& packet, std::vector<Fd> fds);
   void forget_vgpu(uint64_t number);
   void send(const spawner_protocol::Packet& packet, std::vector<Fd> fds);
   void flush();
@@ -144,6 +152,8 @@ class Spawner {
   uint64_t next_id_ = 1, next_vgpu_ = 1;
   std::vector<std::string> missing_, missing_limits_;
   std::string no_kernel_log_ = "not asked for", no_code_cache_;
+  SwitchLog switch_log_;
+  std::function<void(SwitchLog)> on_switch_log_;
   uint64_t ended_ = 0;
 };
 

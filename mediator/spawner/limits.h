@@ -36,6 +36,15 @@ inline constexpr const char* kTmpFiles = "16k";
 // A worker's place among those that the kernel ends when memory is short: first, whatever it has.
 // Lower: one that takes all memory has a virtual machine ended in its place.
 inline constexpr const char* kOomScore = "1000";
+// The GPU's context-switch log: records that the driver keeps until they are read, more than two
+// seconds of as many switches as a GPU can make (7,500 a second).
+inline constexpr uint32_t kSwitchLogRecords = 16384;
+// How often it is read while vGPUs compete (0.5 percent of a core), and while they do not: seldom
+// enough to cost nothing, often enough that nothing is dropped.
+inline constexpr int kSwitchLogFlushMs = 10, kSwitchLogRestMs = 1000;
+// Comparisons of the clocks before the first record, and how long a driver may take to open the
+// log: it may have to wake the GPU up.
+inline constexpr int kSwitchLogMatches = 8, kSwitchLogStartMs = 20000;
 // How long a process of an earlier sluiced may take to die of SIGKILL, and an earlier spawner to
 // end by itself. What is stuck in the kernel for longer is logged and left.
 inline constexpr int kEndMs = 10000;

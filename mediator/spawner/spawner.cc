@@ -76,6 +76,7 @@ Result<void> Spawner::set_up() {
   // While all that the host shows is there.
   const std::string no_log = open_kernel_log();
   const auto uids = spec.uids;
+  start_switch_recorder();
   prison_ = Prison::prepare(std::move(spec), no_cgroups);
   Fd probe;
   if (cgroups_)
@@ -99,7 +100,27 @@ Result<void> Spawner::set_up() {
     for (const std::string& why : cgroups_->missing_limits()) hello.add("no-limit", why);
   if (!kernel_log_) hello.add("no-kernel-log", no_log);
   if (!no_code_cache_.empty()) hello.add("no-code-cache", no_code_cache_);
-  return send(hello);
+  if (!switch_recorder_) {
+    hello.add("no-switch-log", no_switch_log_);
+    return send(hello);
+  }
+  const int log[] = {switch_recorder_->ring(), switch_recorder_->control()};
+  auto sent = send(hello, log);
+  switch_recorder_->hand_over();
+  return sent;
+}
+
+// A process that sees other numbers than the kernel's own cannot tell whose a record is.
+void Spawner::start_switch_recorder() {
+  if ((setup_.header.flag & spawner_protocol::kSwitchLog) == 0) {
+    no_switch_log_ = "not asked for";
+    return;
+  }
+  auto recorder = SwitchRecorder::start(gpu::system_driver_device());
+  if (recorder)
+    switch_recorder_.emplace(std::move(*recorder));
+  else
+    no_switch_log_ = recorder.error().message;
 }
 
 Result<PrisonSpec> Spawner::read_setup() {
@@ -286,7 +307,7 @@ Result<void> Spawner::spawn(const spawner_protocol::Header& asked, int control, 
   spawned.header.pid = pid;
   const int pidfd = worker.process.pidfd.get();
   Worker& kept = workers_[pid] = std::move(worker);
-  if (auto sent = send(spawned, pidfd); !sent) return sent;
+  if (auto sent = send(spawned, {&pidfd, 1}); !sent) return sent;
   [[maybe_unused]] auto n = ::write(kept.process.go.get(), "", 1);
   kept.process.go.reset();
   return {};
@@ -346,10 +367,9 @@ void Spawner::end_all() {
   }
 }
 
-Result<void> Spawner::send(const Packet& packet, int fd) {
+Result<void> Spawner::send(const Packet& packet, std::span<const int> fds) {
   const std::string bytes = spawner_protocol::encode(packet);
-  return send_with_fds(control_.get(), bytes.data(), bytes.size(),
-                       fd >= 0 ? std::span<const int>(&fd, 1) : std::span<const int>());
+  return send_with_fds(control_.get(), bytes.data(), bytes.size(), fds);
 }
 
 Result<void> Spawner::send_failed(uint64_t id, int code, const std::string& why) {

@@ -11,6 +11,7 @@
 #include <list>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "mediator/spawner/kernel_log.h"
 #include "mediator/spawner/prison.h"
 #include "mediator/spawner/running_file.h"
+#include "mediator/spawner/switch_recorder.h"
 
 namespace sluice::spawner {
 
@@ -46,6 +48,7 @@ class Spawner {
   Result<PrisonSpec> read_setup();
   Result<void> end_earlier_workers(const std::string& runtime_dir, std::string* no_cgroups);
   std::string open_kernel_log();
+  void start_switch_recorder();
   void open_code_caches(const spawner_protocol::UidRange& uids);
   Result<void> serve();
   Result<void> on_packet();
@@ -59,7 +62,7 @@ class Spawner {
   Result<void> read_kernel_log();
   void end_all();
   std::optional<uint32_t> free_slot();
-  Result<void> send(const spawner_protocol::Packet& packet, int fd = -1);
+  Result<void> send(const spawner_protocol::Packet& packet, std::span<const int> fds = {});
   Result<void> send_failed(uint64_t id, int code, const std::string& why);
   std::string cgroup_name(uint32_t slot) const { return "w" + std::to_string(slot); }
 
@@ -73,6 +76,8 @@ class Spawner {
   std::optional<Cgroups> cgroups_;
   std::optional<Prison> prison_;
   std::optional<KernelLog> kernel_log_;
+  std::optional<SwitchRecorder> switch_recorder_;
+  std::string no_switch_log_;  // why there is none
   std::map<pid_t, Worker> workers_;
   std::list<uint32_t> dying_;  // slots whose cgroup is not empty yet
 };

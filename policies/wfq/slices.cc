@@ -71,7 +71,6 @@ class WfqSlices final : public Policy {
   void on_arrival(uint64_t now_ns, VgpuId v, Actions& out) override {
     if (clock_[v].backlogged()) return;
     clock_.turn_busy(v);
-    own_[v].used_ns = 0;
     own_[v].place = static_cast<uint32_t>(busy_.size());
     busy_.push_back(v);
     const bool was_pausing = pausing_;
@@ -95,7 +94,9 @@ class WfqSlices final : public Policy {
     if (!clock_[v].backlogged()) return;
     clock_.turn_idle(v);
     own_[v].waited_ns = now_ns;
+    // A log of the GPU's tells of use some milliseconds late: that counts to the next burst.
     own_[v].burst_ns += (own_[v].used_ns - own_[v].burst_ns) / (own_[v].burst_ns > 0 ? 4 : 1);
+    own_[v].used_ns = 0;
     if (visits(v)) note_visit(now_ns, v);
     const uint32_t place = own_[v].place;
     busy_[place] = busy_.back();
@@ -158,8 +159,8 @@ class WfqSlices final : public Policy {
     double left_ns = 0;       // of the turn that it has been given while they have them one by one
     double lead_ns = 0;       // lead_of() when the last round began
     double order = 0;
-    double used_ns = 0,
-           burst_ns = 0;  // since it turned busy; what it has used until it turned idle, a mean
+    double used_ns = 0;           // since it turned idle last
+    double burst_ns = 0;          // the same from one such time to the next, a mean
     uint64_t gated_at_ns = 0;     // when that changed last
     uint64_t rides_until_ns = 0;  // a kernel that it had begun goes on behind a closed gate
   };

@@ -2,11 +2,12 @@
 // A program that launches a kernel of a given size again and again and says how long each launch
 // took, from the call to the end of its stream.
 //
-//   turnaround BLOCKS STEPS GAP_US SECONDS START_FILE
+//   turnaround BLOCKS STEPS GAP_US SECONDS START_FILE [DEPTH]
 //       launches BLOCKS blocks of 128 threads and STEPS steps, waits for the end, sleeps GAP_US,
 //       and so on for SECONDS from when START_FILE is there; then one line of JSON: launches, and
 //       their mean, median and 99th percentile in us. 1 and a text if a call failed or a block did
-//       not run once for each launch
+//       not run once for each launch. With DEPTH that many launches are queued at a time: a launch
+//       then takes from its call to the end of the one that was called DEPTH - 1 before it
 //
 // Used by turnaround.py.
 #include <unistd.h>
@@ -63,11 +64,12 @@ double us_since(Clock::time_point t) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 6) return 2;
+  if (argc != 6 && argc != 7) return 2;
   auto blocks = static_cast<uint32_t>(std::max(1, std::atoi(argv[1])));
   auto steps = static_cast<uint32_t>(std::max(1, std::atoi(argv[2])));
   const int gap_us = std::atoi(argv[3]);
   const double seconds = std::atof(argv[4]);
+  const auto depth = static_cast<size_t>(std::clamp(argc > 6 ? std::atoi(argv[6]) : 1, 1, 64));
   const CUfunction work = load_kernel(kPtx, "work");
   CUstream stream;
   CUdeviceptr out;
@@ -76,21 +78,30 @@ int main(int argc, char** argv) {
   check(cuMemsetD32Async(out, 0, blocks, stream), "memset");
   void* arguments[] = {&out, &steps};
   uint32_t launches = 0;
+  std::vector<CUevent> ends(depth);
+  for (CUevent& end : ends) check(cuEventCreate(&end, CU_EVENT_DISABLE_TIMING), "event");
   const auto once = [&] {
     const auto begin = Clock::now();
     check(cuLaunchKernel(work, blocks, 1, 1, 128, 1, 1, 0, stream, arguments, nullptr), "launch");
-    check(cuStreamSynchronize(stream), "synchronise");
     ++launches;
+    if (depth == 1) {
+      check(cuStreamSynchronize(stream), "synchronise");
+      return us_since(begin);
+    }
+    check(cuEventRecord(ends[launches % depth], stream), "event");
+    if (launches >= depth) check(cuEventSynchronize(ends[(launches + 1) % depth]), "event");
     return us_since(begin);
   };
   // So that all forms of the kernel are known, and how long it takes.
   for (int i = 0; i < 8; ++i) once();
+  check(cuStreamSynchronize(stream), "synchronise");
   while (::access(argv[5], F_OK) != 0) ::usleep(1000);
   std::vector<double> us;
   for (const auto begin = Clock::now(); us_since(begin) < seconds * 1e6;) {
     us.push_back(once());
     if (gap_us > 0) ::usleep(static_cast<useconds_t>(gap_us));
   }
+  check(cuStreamSynchronize(stream), "synchronise");
   std::vector<uint32_t> counts(blocks);
   check(cuMemcpyDtoH(counts.data(), out, uint64_t{blocks} * 4), "copy");
   // A block whose value is the one looked for counts twice each time.

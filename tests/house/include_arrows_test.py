@@ -58,7 +58,7 @@ ARROWS = {
                       "mediator/core/sharing"],
     "mediator/core/sharing": ["abi", "mediator/base", "policies", "=mediator/core"],
     "mediator/io": ["abi", "mediator/base", "mediator/ring", "policies", "mediator/core"],
-    "mediator/spawner": ["abi", "mediator/base", "mediator/core"],
+    "mediator/spawner": ["abi", "mediator/base", "mediator/core", "mediator/gpu"],
     # The worker, in the order in which its folders build on one another.
     "mediator/worker/process": ["abi", "mediator/base"],
     "mediator/worker/streams": ["abi", "mediator/base", "policies", "mediator/core", "mediator/gpu",
@@ -104,6 +104,8 @@ ARROWS = {
                                "guest-agent/shim/memory", "guest-agent/shim/modules"],
     "guest-agent/cudart": ["abi"],
     "guest-agent/nvml": ["abi"],
+    "guest-agent/jit": ["abi", "mediator/base", "kernels/cubin", "kernels/ptx",
+                        "=guest-agent/shim/session"],
     "guest-agent/agent": ["abi", "mediator/base", "mediator/ring", "guest-agent/transport"],
     "tests": None,  # tests may look at everything
 }

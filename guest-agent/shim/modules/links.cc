@@ -39,6 +39,13 @@ Link* find(CUlinkState state) {
   return nullptr;
 }
 
+CUresult refuse(const Link& link) {
+  link.logs.fail("machine code cannot be linked, only PTX; " +
+                 std::string(sluice::cubin::kBuildWithPtx));
+  (void)not_supported("cuLinkAddData", "machine code (cubin, object, library)");
+  return CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
 // `bytes` 0: unknown, as for images in memory.
 CUresult add(const Entered& e, CUlinkState state, CUjitInputType type, const void* data,
              size_t bytes, bool file) {
@@ -52,22 +59,21 @@ CUresult add(const Entered& e, CUlinkState state, CUjitInputType type, const voi
       ptx.assign(text, ::strnlen(text, bytes));
       break;
     }
-    case CU_JIT_INPUT_FATBINARY: {
+    case CU_JIT_INPUT_FATBINARY:
+    case CU_JIT_INPUT_CUBIN: {  // which may carry its PTX
+      const std::string_view given(static_cast<const char*>(data), bytes);
+      if (type == CU_JIT_INPUT_CUBIN && !sluice::cubin::is_cubin(given)) return refuse(*link);
       ModuleCode code;
       if (const CUresult r = find_code(e, data, file ? bytes : 0, link->logs, &code);
           r != CUDA_SUCCESS)
         return r;
       ptx = std::move(code.text);
-      if (!sluice::cubin::is_cubin(std::string_view(ptx))) break;
-      [[fallthrough]];
+      if (sluice::cubin::is_cubin(std::string_view(ptx))) return refuse(*link);
+      break;
     }
-    case CU_JIT_INPUT_CUBIN:
     case CU_JIT_INPUT_OBJECT:
     case CU_JIT_INPUT_LIBRARY:
-      link->logs.fail("machine code cannot be linked, only PTX; " +
-                      std::string(sluice::cubin::kBuildWithPtx));
-      (void)not_supported("cuLinkAddData", "machine code (cubin, object, library)");
-      return CUDA_ERROR_NO_BINARY_FOR_GPU;
+      return refuse(*link);
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }

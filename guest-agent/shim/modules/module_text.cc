@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <unordered_set>
 
 #include "abi/wire.h"
 #include "guest-agent/shim/modules/device_runtime.h"
@@ -34,9 +35,13 @@ bool rewriting() {
   return on;
 }
 
-}  // namespace
-
-namespace {
+std::vector<std::string> entries_of(const std::string& ptx) {
+  std::vector<std::string> names;
+  if (const auto module = ptx::Module::parse(ptx))
+    for (const ptx::Function& f : module->functions())
+      if (f.is_entry && f.has_body) names.emplace_back(f.name);
+  return names;
+}
 
 // A cubin has to be whole before any of it is copied. `bytes`: of a file; 0: what it says itself.
 CUresult machine_code_of(const void* image, size_t bytes, std::string_view* code,
@@ -105,6 +110,21 @@ CUresult code_of_image(const void* image, size_t bytes_known, uint32_t newest, s
   return CUDA_SUCCESS;
 }
 
+std::string ptx_in_machine_code(std::string_view machine) {
+  const auto read = cubin::read(machine);
+  if (!read || read->ptx.empty()) return "";
+  std::string ptx(read->ptx.substr(0, read->ptx.find('\0')));
+  const std::vector<std::string> entries = entries_of(ptx);
+  const std::unordered_set<std::string_view> known(entries.begin(), entries.end());
+  for (const cubin::Kernel& kernel : read->kernels) {
+    if (known.contains(kernel.name)) continue;
+    log_line("the PTX beside machine code is not used: it has no kernel %s",
+             std::string(kernel.name).c_str());
+    return "";
+  }
+  return ptx;
+}
+
 std::string machine_code_in(const void* image, size_t bytes, uint32_t newest) {
   auto machine = ptx::cubin_of_fat_binary(image, newest, bytes != 0 ? bytes : ptx::kUnknownBytes);
   return machine && cubin::read(*machine) ? *std::move(machine) : "";
@@ -127,18 +147,6 @@ CUresult read_image_file(const char* path, std::string* image) {
   return CUDA_SUCCESS;
 }
 
-namespace {
-
-std::vector<std::string> entries_of(const std::string& ptx) {
-  std::vector<std::string> names;
-  if (const auto module = ptx::Module::parse(ptx))
-    for (const ptx::Function& f : module->functions())
-      if (f.is_entry && f.has_body) names.emplace_back(f.name);
-  return names;
-}
-
-}  // namespace
-
 KernelFlags flags_of(const passes::KernelReport& kernel) {
   KernelFlags of;
   of.flags = SLUICE_FUNCTION_EVICTABLE;
@@ -158,8 +166,10 @@ std::shared_ptr<const Text> make_text(ModuleCode code) {
     if (const auto read = cubin::read(text->original))
       for (const cubin::Kernel& kernel : read->kernels) {
         text->entries.emplace_back(kernel.name);
-        log_line("kernel %s: opaque: machine code, which runs to its end; %s",
-                 std::string(kernel.name).c_str(), std::string(cubin::kBuildWithPtx).c_str());
+        log_line(
+            "kernel %s: opaque: machine code, which runs to its end; %s; or, if the program "
+            "compiles it, run the program by sluice-run",
+            std::string(kernel.name).c_str(), std::string(cubin::kBuildWithPtx).c_str());
       }
     return text;
   }
@@ -180,6 +190,7 @@ std::shared_ptr<const Text> make_text(ModuleCode code) {
     }
     log_line("module: its clones are made as it is loaded: %s", separable.error().message.c_str());
   }
+  if (text->managed.empty()) text->spare = std::move(code.machine);
   auto rewritten = passes::rewrite_module(text->original);
   if (!rewritten) {
     log_line("module not rewritten: %s", rewritten.error().message.c_str());

@@ -30,6 +30,7 @@ struct Text {
   std::string original;   // or its machine code
   std::string machine;    // sent instead where it loads; empty: there is none, or it will not do
   std::string rewritten;  // empty: send the original
+  std::string spare;      // machine code for when the PTX does not load; or empty
   // Its kernels' clones are made when they are launched (clones.h), from this. Null: they are in
   // `rewritten`.
   std::shared_ptr<const ptx::SeparableModule> separable;
@@ -43,6 +44,9 @@ struct Text {
 // `bytes`: of a file's image; 0: unknown. `log` gets the words of an error.
 CUresult code_of_image(const void* image, size_t bytes, uint32_t newest, std::string* kept,
                        std::string_view* code, std::string* log);
+// The PTX that machine code carries (kernels/cubin/attach.h), if it has all of its kernels; else
+// empty.
+std::string ptx_in_machine_code(std::string_view machine);
 // The machine code that a fat binary has for that GPU; empty: none.
 std::string machine_code_in(const void* image, size_t bytes, uint32_t newest);
 CUresult read_image_file(const char* path, std::string* image);
@@ -50,7 +54,7 @@ CUresult read_image_file(const char* path, std::string* image);
 // A module's code as its image has it.
 struct ModuleCode {
   std::string text;        // PTX, or machine code where there is no PTX
-  std::string machine;     // machine code beside the PTX, if it is to be loaded; or empty
+  std::string machine;     // machine code beside the PTX, or empty
   bool lazy = false;       // the host wants clones at a kernel's first launch
   bool originals = false;  // the host wants none at all
 };

@@ -86,10 +86,15 @@ CUresult find_code(const Entered& e, const void* image, size_t bytes, const JitL
   }
   code->lazy = e.link->channel().lazy_clones();
   code->originals = e.link->channel().originals();
-  if (found.data() != code->text.data())
-    code->text.assign(found);
-  else if ((code->lazy || code->originals) && !cubin::is_cubin(found))
+  if (found.data() != code->text.data()) code->text.assign(found);
+  if (cubin::is_cubin(std::string_view(code->text))) {
+    if (std::string ptx = ptx_in_machine_code(code->text); !ptx.empty()) {
+      code->machine = std::move(code->text);
+      code->text = std::move(ptx);
+    }
+  } else if (code->lazy || code->originals) {
     code->machine = machine_code_in(image, bytes, newest);
+  }
   return CUDA_SUCCESS;
 }
 
@@ -116,6 +121,10 @@ CUresult load_module(const Entered& e, const Text& text, uint64_t library,
       log_line("rewritten module does not load (%d: %s): loading the original", r, log.c_str());
   }
   if (r != CUDA_SUCCESS) r = send_text(*e.link, e.context, text.original, handle, &log);
+  if (r != CUDA_SUCCESS && !text.spare.empty() && e.link->dead() == CUDA_SUCCESS) {
+    log_line("the PTX does not load (%d: %s): loading the machine code", r, log.c_str());
+    r = send_text(*e.link, e.context, text.spare, handle, &log);
+  }
   if (r != CUDA_SUCCESS) {
     if (logs != nullptr) logs->fail(log);
     log_line("module does not load (%d): %s", r, log.c_str());

@@ -146,7 +146,8 @@ void Accounting::start() {
   begin_round(now);
 }
 
-void Accounting::stop(uint64_t) {
+void Accounting::stop(uint64_t now_ns) {
+  if (settings_.switch_log_feed) settings_.switch_log_feed->hurry(false, now_ns);
   phase_ = Phase::kStopped;
   ++turn_;
   timer_.cancel();
@@ -154,6 +155,7 @@ void Accounting::stop(uint64_t) {
 
 void Accounting::begin_round(uint64_t now_ns) {
   engaged_round_ = engaged();
+  if (settings_.switch_log_feed) settings_.switch_log_feed->hurry(engaged_round_, now_ns);
   const auto plan = poller_.next(meter_.busy(), meter_.known());
   ++turn_;
   if (!engaged_round_ || !sources_.has_registers()) {
@@ -312,7 +314,8 @@ void Accounting::read_log(uint64_t now_ns) {
   const uint64_t known = sources_.read_log(before, records_, lost);
   if (!sources_.has_log()) return use_sources(now_ns);
   if (lost) meter_.on_dropped();
-  for (const auto& r : records_) meter_.on_record(r.time_ns, r.seq, r.tsgid, r.start);
+  for (const auto& r : records_)
+    meter_.on_record(r.time_ns, r.seq, settings_.nvidia ? group_of(r.pid) : r.tsgid, r.start);
   meter_.settle_log(known);
 }
 
@@ -360,6 +363,7 @@ void Accounting::find_channels(uint64_t now_ns) {
   channels_wait_ns_ = std::min(2 * channels_wait_ns_, kChannelsNs);
   last_channels_ns_ = now_ns;
   const gpu::SoftGpu* soft = sources_.soft();
+  if (settings_.nvidia) name_processes();
   if (!soft || sources_.is_mps()) {
     for (core::VgpuId v = 0; v < names_.size(); ++v) meter_.set_groups_missing(now_ns, v, false);
     return;
@@ -385,6 +389,23 @@ void Accounting::find_channels(uint64_t now_ns) {
         [v](const MeasuredSession& s) { return s.report && s.vgpu == v && !s.has_group; });
     meter_.set_groups_missing(now_ns, v, missing);
   }
+}
+
+// NVIDIA's log names processes. Each session's stands for one group, of its own number.
+void Accounting::name_processes() {
+  const auto groups = static_cast<uint32_t>(std::min<size_t>(sessions_.size(), kProcessGroups));
+  for (core::SessionId id = 0; id < groups; ++id) {
+    const bool live = sources_.has_log() && sessions_[id].report;
+    const uint32_t owner = live ? sessions_[id].vgpu : UsageMeter::kNobody;
+    if (id >= process_owner_.size()) process_owner_.resize(id + 1, UsageMeter::kNobody);
+    if (std::exchange(process_owner_[id], owner) != owner) meter_.assign(id + 1, owner);
+  }
+}
+
+uint32_t Accounting::group_of(uint32_t pid) const {
+  for (core::SessionId id = 0; id < process_owner_.size(); ++id)
+    if (sessions_[id].report && sessions_[id].worker == static_cast<pid_t>(pid)) return id + 1;
+  return 0;
 }
 
 // The launches that have ended since the last poll, by their own records. A launch record is

@@ -90,6 +90,8 @@ class Accounting {
   void see();
   void use_sources(uint64_t now_ns);
   void find_channels(uint64_t now_ns);
+  void name_processes();
+  uint32_t group_of(uint32_t pid) const;
   void take_words(uint64_t now_ns);
   bool engaged() const { return meter_.busy() >= 2; }
 
@@ -116,9 +118,13 @@ class Accounting {
   std::vector<uint32_t>
       owner_;  // of each of the software GPU's channel groups, as found: the vGPU, ...
   std::vector<core::SessionId> session_of_;  // ... and its session
-  std::vector<MeasuredSession> sessions_;    // by SessionId
-  std::vector<std::string> names_;           // by VgpuId; empty: none
-  std::vector<uint64_t> logged_ns_;          // by VgpuId, when use without a grant was last logged
+  // NVIDIA's log: the vGPU of group `session + 1`, as told the meter. More sessions than the meter
+  // has groups are nobody's.
+  static constexpr size_t kProcessGroups = 4095;
+  std::vector<uint32_t> process_owner_;
+  std::vector<MeasuredSession> sessions_;  // by SessionId
+  std::vector<std::string> names_;         // by VgpuId; empty: none
+  std::vector<uint64_t> logged_ns_;        // by VgpuId, when use without a grant was last logged
   std::vector<gpu::SoftGpu::SwitchRecord> records_;
   std::vector<accounting::UsageMeter::Correction> corrections_;
   uint64_t reads_ = 0, wakes_ = 0;

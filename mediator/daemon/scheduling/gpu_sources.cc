@@ -45,8 +45,6 @@ GpuSources::GpuSources(const AccountingSettings& settings) : settings_(settings)
                                         : Source{kOff, "not asked for in the configuration"};
   log_state_ = settings.switch_log ? Source{kWaiting, ""}
                                    : Source{kOff, "not asked for in the configuration"};
-  if (settings.nvidia && settings.switch_log)
-    log_state_ = {kUnavailable, "this version does not read the event buffer of NVIDIA's driver"};
   // Now: sluiced may not stay root (identity.h). What is mapped stays so.
   const std::string path = settings.nvidia && settings.registers ? nvidia_registers() : "";
   if (path.empty()) return;
@@ -63,6 +61,8 @@ void GpuSources::drop(const std::string& why, uint64_t now_ns) {
 
 bool GpuSources::check(uint64_t now_ns) {
   if (!settings_.registers && !settings_.switch_log) return false;
+  const bool fed = settings_.nvidia && settings_.switch_log && check_feed(now_ns);
+  if (fed || (settings_.nvidia && has_log())) return fed;
   if (soft_ || registers_) {
     if (settings_.nvidia) return false;
     struct stat status {};
@@ -92,6 +92,41 @@ bool GpuSources::check(uint64_t now_ns) {
 
 std::string GpuSources::nvidia_registers() const {
   return settings_.registers_file.empty() ? first_nvidia_registers() : settings_.registers_file;
+}
+
+// NVIDIA's log has come or gone. With it the registers go, and they come back after it.
+bool GpuSources::check_feed(uint64_t now_ns) {
+  const SwitchLogFeed* feed = settings_.switch_log_feed.get();
+  const bool usable = feed != nullptr && feed->usable(now_ns);
+  if (usable && has_log() && ring_number_ == feed->number()) return false;
+  if (usable) {
+    ring_ = feed->reader();
+    ring_number_ = feed->number();
+  }
+  if (usable && ring_) {
+    log_state_ = {State::kInUse, "the driver's own, read by the spawner"};
+    registers_.reset();
+    if (settings_.registers) registers_state_ = {State::kOff, "the switch log is exact"};
+    return true;
+  }
+  const bool had = has_log();
+  std::string why = feed == nullptr ? "not asked for" : feed->why(now_ns);
+  const bool changed = had || log_state_.why != why;
+  ring_.reset();
+  log_state_ = {State::kUnavailable, std::move(why)};
+  if (had && settings_.registers) registers_state_ = {State::kWaiting, ""}, retry_ns_ = 0;
+  return changed && had;
+}
+
+// Whose each one is the caller finds by its process.
+uint64_t GpuSources::read_feed(uint64_t now_ns, std::vector<gpu::SoftGpu::SwitchRecord>& records,
+                               bool& lost) {
+  events_.clear();
+  const auto news = ring_->read(events_);
+  lost = news.lost;
+  for (const gpu::SwitchEvent& e : events_)
+    records.push_back({e.time_ns, ++records_read_, 0, e.pid, e.start != 0});
+  return std::min(news.known_ns, now_ns);
 }
 
 void GpuSources::open_nvidia() {
@@ -146,6 +181,7 @@ void GpuSources::open_soft(uint64_t now_ns) {
 
 uint64_t GpuSources::read_log(uint64_t now_ns, std::vector<gpu::SoftGpu::SwitchRecord>& records,
                               bool& lost) {
+  if (ring_) return read_feed(now_ns, records, lost);
   const size_t before = records.size();
   lost = soft_->read_log(records) > 0;
   size_t kept = before;

@@ -6,7 +6,8 @@
 // The software GPU: both are in its shared file, which every worker can write: it may be cut short,
 // overwritten, replaced or full of noise at any time, and none of that does more than take the
 // source away. NVIDIA's: the registers are BAR0, mapped from the PCI device's resource0 where the
-// host allows it; the driver's event buffer, which holds the log, is not read by this version.
+// host allows it; the log is the driver's, and comes from the spawner (switch_log_feed.h). Where
+// that can be had the registers are not read: it is exact, they are samples.
 #pragma once
 
 #include <sys/types.h>
@@ -16,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "mediator/daemon/scheduling/switch_log_feed.h"
 #include "mediator/gpu/register_reader.h"
 #include "mediator/gpu/soft_gpu.h"
 
@@ -25,9 +27,10 @@ namespace sluice {
 struct AccountingSettings {
   bool registers = true, switch_log = true, words = true;
   bool nvidia = false;
-  std::string soft_gpu_file;   // the software GPU's
-  std::string registers_file;  // NVIDIA: empty for the first GPU's resource0
-  double cpu_budget = 0.02;    // of a core, for polling in steady state
+  std::string soft_gpu_file;                       // the software GPU's
+  std::string registers_file;                      // NVIDIA: empty for the first GPU's resource0
+  double cpu_budget = 0.02;                        // of a core, for polling in steady state
+  std::shared_ptr<SwitchLogFeed> switch_log_feed;  // NVIDIA's log; null: it is not to be read
 };
 
 class GpuSources {
@@ -62,6 +65,8 @@ class GpuSources {
  private:
   void open_soft(uint64_t now_ns);
   void open_nvidia();
+  bool check_feed(uint64_t now_ns);
+  uint64_t read_feed(uint64_t now_ns, std::vector<gpu::SoftGpu::SwitchRecord>& records, bool& lost);
   std::string nvidia_registers() const;
   void drop(const std::string& why, uint64_t now_ns);
 
@@ -69,6 +74,10 @@ class GpuSources {
   Source registers_state_, log_state_;
   std::unique_ptr<gpu::RegisterReader> registers_;
   std::unique_ptr<gpu::SoftGpu> soft_;
+  std::unique_ptr<gpu::SwitchRingReader> ring_;  // NVIDIA's log
+  uint64_t ring_number_ = 0;
+  uint32_t records_read_ = 0;
+  std::vector<gpu::SwitchEvent> events_;
   ino_t inode_ = 0;
   dev_t device_ = 0;
   uint64_t retry_ns_ = 0;

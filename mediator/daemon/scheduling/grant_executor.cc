@@ -121,6 +121,7 @@ Result<core::SessionId> GrantExecutor::add_session(core::VgpuId vgpu, io::StubPa
                                                    int gate_fd, int ring_fd, pid_t worker,
                                                    EndHook end, SliceHook slice) {
   // The entry must be there when the scheduler's first actions about it are executed.
+  if (slices_) slices_->add(worker, vgpu);
   const uint64_t now = monotonic_ns();
   auto id = scheduler_->add_session(now, vgpu, actions_);
   if (!id) return Error{ENOSPC, "the scheduler has no place for another session"};
@@ -283,12 +284,19 @@ void GrantExecutor::measure(bool now) {
     const SessionEntry* entry = of(worker);
     if (!entry) return false;
     const core::ReportSnapshot report = core::read_report(entry->pages.report());
-    return report.guest_demand > 0 || report.guest_in_flight > 0;
+    const bool open = (entry->grant & SLUICE_GRANT_OPEN) != 0;
+    return report.guest_in_flight > 0 || (open && report.guest_demand > 0);
   };
   slices_->look(now_ns, now, works, [&](pid_t worker, uint64_t used_ns) {
     if (const SessionEntry* entry = of(worker))
       scheduler_->on_used(now_ns, entry->vgpu, used_ns * sm_count_);
   });
+  for (const pid_t worker : slices_->take_overruns())
+    if (SessionEntry* entry = of(worker)) {
+      log::warning("vgpu {}: it keeps the GPU beyond its time slices while others wait",
+                   vgpus_[entry->vgpu].name);
+      entry->end(core::EndReason::kOverranSlices);
+    }
 }
 
 void GrantExecutor::start_beating() {

@@ -30,10 +30,12 @@ Result<void> check_time_slices(const Config& config, bool nvidia,
 
 class TimeSlices {
  public:
-  using Works = std::function<bool(pid_t worker)>;  // whether it has launches that are not done
+  using Works = std::function<bool(pid_t worker)>;  // whether it has launches that could run
   using Used = std::function<void(pid_t worker, uint64_t used_ns)>;
   virtual ~TimeSlices() = default;
 
+  // A worker of the vGPU has started. Before its first slice.
+  virtual void add(pid_t, uint32_t /*vgpu*/) {}
   // Each context of `worker` from now on; at most what the GPU takes. What the worker is to be
   // told, ns; 0: nothing.
   virtual uint64_t set(pid_t worker, uint64_t slice_ns) = 0;
@@ -41,6 +43,8 @@ class TimeSlices {
   // Tells for each worker what its contexts have used since the last look, or a little later.
   // Seldom, unless `now`.
   virtual void look(uint64_t now_ns, bool now, const Works& works, const Used& used) = 0;
+  // Workers that have kept the GPU far beyond their slices, as others waited, since the last call.
+  virtual std::vector<pid_t> take_overruns() { return {}; }
 };
 
 // Everything in the file can be written by every worker: slices are put right at each look, use is

@@ -5,28 +5,53 @@
 
 namespace sluice {
 
+void WorkerTimeSlices::add(pid_t worker, uint32_t vgpu) {
+  workers_[worker];
+  use_.add(static_cast<uint32_t>(worker), vgpu);
+}
+
 uint64_t WorkerTimeSlices::set(pid_t worker, uint64_t slice_ns) {
   const uint64_t slice = std::clamp(slice_ns, kLeastNs, kMostNs);
   uint64_t& known = workers_[worker].slice_ns;
   if (known == slice) return 0;
+  use_.set_slice(static_cast<uint32_t>(worker), slice);
   return known = slice;
 }
 
-void WorkerTimeSlices::look(uint64_t now_ns, bool now, const Works& works, const Used& used) {
-  const uint64_t elapsed_ns = looked_ns_ == 0 ? 0 : now_ns - looked_ns_;
-  if (!now && elapsed_ns < kLookNs && looked_ns_ != 0) return;
-  looked_ns_ = now_ns;
-  double turns_ns = 0;
-  for (const auto& [pid, w] : workers_)
-    if (w.works) turns_ns += static_cast<double>(w.slice_ns + switch_ns_);
-  for (auto& [pid, w] : workers_) {
-    if (w.works) {
-      const double part = static_cast<double>(w.slice_ns + switch_ns_) / turns_ns;
-      if (const auto ns = static_cast<uint64_t>(part * static_cast<double>(elapsed_ns)); ns != 0)
-        used(pid, ns);
-    }
-    w.works = works(pid);
+void WorkerTimeSlices::forget(pid_t worker) {
+  workers_.erase(worker);
+  use_.remove(static_cast<uint32_t>(worker));
+}
+
+void WorkerTimeSlices::settle(uint64_t now_ns) {
+  if (log_ && ring_number_ != log_->number()) {
+    ring_number_ = log_->number();
+    ring_ = log_->reader();
   }
+  if (!ring_ || !log_->usable(now_ns)) return use_.settle_without_log(now_ns, used_);
+  events_.clear();
+  const auto news = ring_->read(events_);
+  if (news.lost) use_.on_lost(use_.settled_ns());
+  for (const gpu::SwitchEvent& e : events_) use_.on_record(e.time_ns, e.pid, e.start != 0);
+  use_.settle(std::min(news.known_ns, now_ns), used_);
+}
+
+void WorkerTimeSlices::look(uint64_t now_ns, bool now, const Works& works, const Used& used) {
+  if (!now && looked_ns_ != 0 && now_ns - looked_ns_ < kLookNs) return;
+  looked_ns_ = now_ns;
+  used_.clear();
+  settle(now_ns);
+  for (const auto& u : used_) used(static_cast<pid_t>(u.worker), u.ns);
+  for (auto& [pid, w] : workers_) {
+    const bool at_work = works(pid);
+    if (at_work != w.works) use_.on_claim(now_ns, static_cast<uint32_t>(pid), at_work);
+    w.works = at_work;
+  }
+}
+
+std::vector<pid_t> WorkerTimeSlices::take_overruns() {
+  const auto overruns = use_.take_overruns();
+  return {overruns.begin(), overruns.end()};
 }
 
 }  // namespace sluice

@@ -2,19 +2,26 @@
 // WorkerTimeSlices: the time slices of an NVIDIA GPU. Its driver lets only a process itself set
 // those of its contexts, so each worker is told (worker_protocol::kTimeSlice).
 //
-// What each has used is reckoned, not read: the hardware goes round among the contexts that have
-// work, and each turn is a slice and the switch to it. So of the time between two looks each worker
-// that had work when it began has the part that its turn is of all their turns. A context that has
-// nothing to run for a part of its slice gives that away; over such moments the reckoning is wrong,
-// towards equal parts of a turn each.
+// What each has used comes from the GPU's own context-switch log, where that can be had
+// (switch_log_feed.h); policies/accounting/engine_use.h says who is charged for what, and what lies
+// gain. A worker that was taken over and sets itself longer slices is charged for them. It is ended
+// where two other vGPUs wait at once for longer than the deadline of evictions.
 //
-// Owned by the GrantExecutor, one thread. Believes its workers to set what they are told: one that
-// was taken over can take longer turns, which nothing here sees.
+// Without the log it is reckoned: the hardware goes round among the contexts that have work, and
+// each turn is a slice and the switch to it. So each has the part that its turn is of all their
+// turns. A context that has nothing to run for a part of its slice gives that away; over such
+// moments the reckoning is wrong, towards equal parts of a turn each. Longer slices are not seen.
+//
+// Owned by the GrantExecutor, one thread.
 #pragma once
 
 #include <map>
+#include <memory>
+#include <vector>
 
+#include "mediator/daemon/scheduling/switch_log_feed.h"
 #include "mediator/daemon/scheduling/time_slices.h"
+#include "policies/accounting/engine_use.h"
 
 namespace sluice {
 
@@ -24,12 +31,16 @@ inline constexpr uint64_t kSliceSwitchNs = 200'000, kLeastSliceNs = 200'000;
 
 class WorkerTimeSlices final : public TimeSlices {
  public:
-  // `switch_ns`: what the hardware needs from one context to the next.
-  explicit WorkerTimeSlices(uint64_t switch_ns) : switch_ns_(switch_ns) {}
+  // `log` may be null. See accounting::EngineUse for `config`.
+  explicit WorkerTimeSlices(const accounting::EngineUse::Config& config,
+                            std::shared_ptr<SwitchLogFeed> log = nullptr)
+      : use_(config), log_(std::move(log)) {}
 
+  void add(pid_t worker, uint32_t vgpu) override;
   uint64_t set(pid_t worker, uint64_t slice_ns) override;
-  void forget(pid_t worker) override { workers_.erase(worker); }
+  void forget(pid_t worker) override;
   void look(uint64_t now_ns, bool now, const Works& works, const Used& used) override;
+  std::vector<pid_t> take_overruns() override;
 
  private:
   static constexpr uint64_t kLookNs = 20'000;
@@ -39,7 +50,14 @@ class WorkerTimeSlices final : public TimeSlices {
     uint64_t slice_ns = 0;
     bool works = false;  // at the last look
   };
-  const uint64_t switch_ns_;
+  void settle(uint64_t now_ns);
+
+  accounting::EngineUse use_;
+  std::shared_ptr<SwitchLogFeed> log_;
+  std::unique_ptr<gpu::SwitchRingReader> ring_;
+  uint64_t ring_number_ = 0;
+  std::vector<gpu::SwitchEvent> events_;
+  std::vector<accounting::EngineUse::Used> used_;
   std::map<pid_t, Worker> workers_;
   uint64_t looked_ns_ = 0;
 };

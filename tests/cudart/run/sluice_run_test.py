@@ -32,6 +32,17 @@ class SluiceRun(unittest.TestCase):
         line = next(x for x in p.stdout.splitlines() if x.startswith("LD_PRELOAD="))
         self.assertEqual(line, f"LD_PRELOAD={FOLDER}/libcudart.so.13:/other.so")
 
+    def test_compilers_keep_ptx_unless_that_is_off(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("libcudart.so.13", "libsluice-jit.so"):
+                open(os.path.join(folder, name), "w").close()
+            for jit, expected in (("", ["libcudart.so.13", "libsluice-jit.so"]),
+                                  ("off", ["libcudart.so.13"])):
+                p = run("sh", RUN, "env", SLUICE_GUEST_LIBDIR=folder, SLUICE_JIT=jit)
+                line = next(x for x in p.stdout.splitlines() if x.startswith("LD_PRELOAD="))
+                self.assertEqual(line, "LD_PRELOAD=" + ":".join(
+                    os.path.join(folder, name) for name in expected))
+
     def test_status_is_the_programs(self):
         p = run("sh", RUN, "sh", "-c", "exit 41", SLUICE_GUEST_LIBDIR=FOLDER)
         self.assertEqual(p.returncode, 41, p.stderr)

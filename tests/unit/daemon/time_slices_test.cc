@@ -151,7 +151,7 @@ class WorkerTimeSlicesTest : public ::testing::Test {
         [&](pid_t worker, uint64_t ns) { used[worker] += ns; });
     return used;
   }
-  WorkerTimeSlices slices_{kMs};  // a switch
+  WorkerTimeSlices slices_{{.switch_ns = kMs}};
   std::set<pid_t> working_;
 };
 
@@ -166,6 +166,7 @@ TEST_F(WorkerTimeSlicesTest, AWorkerIsToldWhatIsNewAndTheHardwareTakes) {
 }
 
 TEST_F(WorkerTimeSlicesTest, WhoHadWorkHasItsTurnsPartOfTheTime) {
+  slices_.add(70, 1), slices_.add(71, 2);
   slices_.set(70, 7 * kMs), slices_.set(71, 3 * kMs);  // turns of 8 and 4 ms
   EXPECT_TRUE(look(100 * kMs).empty());
   working_ = {70};

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "policies/policy.h"
@@ -108,8 +109,16 @@ struct SliceDriver {
       if (v == on) t.used_ns += dt, t.left_ns -= dt, t.served_ns = now;
       t.longest_wait_ns = std::max(t.longest_wait_ns, now - t.served_ns);
     }
-    if (on != kNoVgpu) policy->on_usage(now, on, {.sm_ns = dt * 4});
+    if (on != kNoVgpu) untold_.resize(tenants.size()), untold_[on] += dt;
+    if (now >= told_at_ns_ + lag_ns) tell();
     if (some && on == kNoVgpu) lost_ns += dt;
+  }
+  // What has been used since the last time.
+  void tell() {
+    told_at_ns_ = now;
+    for (VgpuId v = 0; v < untold_.size(); ++v)
+      if (const uint64_t ns = std::exchange(untold_[v], 0))
+        policy->on_usage(now, v, {.sm_ns = ns * 4});
   }
   template <class F>
   void call(F&& f) {
@@ -143,7 +152,12 @@ struct SliceDriver {
   uint64_t now = 1'000'000'000, wake_ns = 0, slice_end_ns = 0, switch_ns = 200'000, switches = 0;
   uint64_t lost_ns = 0, slice_actions = 0;
   VgpuId current = kNoVgpu, last = 0;
-  bool deaf = false;  // keeps every tenant's first slice, open
+  bool deaf = false;    // keeps every tenant's first slice, open
+  uint64_t lag_ns = 0;  // use is told so seldom; 0: at once
+
+ private:
+  std::vector<uint64_t> untold_;
+  uint64_t told_at_ns_ = 0;
 };
 
 }  // namespace sluice::policy

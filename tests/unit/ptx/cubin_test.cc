@@ -10,6 +10,7 @@
 #include <string>
 
 #include "abi/cuda_driver.h"
+#include "kernels/cubin/attach.h"
 #include "tests/support/cubins.h"
 
 namespace sluice::cubin {
@@ -174,6 +175,104 @@ TEST(Cubin, RandomDamageIsRefusedOrHarmless) {
     EXPECT_GE(cubin->device_bytes, image.size());
   }
   EXPECT_GT(refused, 2000);
+}
+
+// As NVIDIA's compilers write them: a table of segments behind that of sections, the first of which
+// is the table itself.
+std::string with_segments(std::string image) {
+  image.resize((image.size() + 7) / 8 * 8);
+  const uint64_t at = image.size();
+  Elf64_Phdr table{}, code{};
+  table.p_type = PT_PHDR, table.p_offset = at, table.p_filesz = 2 * sizeof table;
+  code.p_type = PT_LOAD, code.p_offset = sizeof(Elf64_Ehdr), code.p_filesz = 128;
+  for (const Elf64_Phdr& p : {table, code})
+    image.append(reinterpret_cast<const char*>(&p), sizeof p);
+  set(image, offsetof(Elf64_Ehdr, e_phoff), at);
+  set(image, offsetof(Elf64_Ehdr, e_phnum), uint16_t{2});
+  return image;
+}
+
+TEST(AttachPtx, WhatWasThereStaysInItsPlace) {
+  const std::string ptx = ".version 8.0 // and so on";
+  for (const std::string& before : {two_kernels(), with_segments(two_kernels())}) {
+    const auto after = attach_ptx(before, ptx);
+    ASSERT_TRUE(after) << after.error().message;
+    const auto was = read(before), is = read(*after);
+    ASSERT_TRUE(was && is);
+    EXPECT_EQ(is->ptx, ptx);
+    EXPECT_EQ(is->sm, was->sm);
+    ASSERT_EQ(is->kernels.size(), was->kernels.size());
+    for (size_t i = 0; i < is->kernels.size(); ++i) {
+      EXPECT_EQ(is->kernels[i].name, was->kernels[i].name);
+      EXPECT_EQ(is->kernels[i].params.size(), was->kernels[i].params.size());
+    }
+    EXPECT_EQ(*bytes_of(after->data()), after->size()) << "a program hands over a pointer only";
+    Elf64_Ehdr a, b;
+    std::memcpy(&a, before.data(), sizeof a);
+    std::memcpy(&b, after->data(), sizeof b);
+    ASSERT_EQ(b.e_shnum, a.e_shnum + 1);
+    ASSERT_EQ(b.e_phnum, a.e_phnum);
+    for (uint16_t i = 0; i < a.e_shnum; ++i) {
+      Elf64_Shdr x, y;
+      std::memcpy(&x, before.data() + section(before, i), sizeof x);
+      std::memcpy(&y, after->data() + section(*after, i), sizeof y);
+      if (i == a.e_shstrndx) continue;  // longer by a name
+      EXPECT_EQ(std::memcmp(&x, &y, sizeof x), 0) << "section " << i;
+      if (x.sh_type == SHT_NOBITS) continue;
+      EXPECT_EQ(before.substr(x.sh_offset, x.sh_size), after->substr(y.sh_offset, y.sh_size));
+    }
+    if (a.e_phnum == 0) continue;
+    Elf64_Phdr table, code;
+    std::memcpy(&table, after->data() + b.e_phoff, sizeof table);
+    std::memcpy(&code, after->data() + b.e_phoff + sizeof table, sizeof code);
+    EXPECT_EQ(table.p_offset, b.e_phoff) << "it has moved";
+    EXPECT_EQ(code.p_offset, sizeof(Elf64_Ehdr));
+    EXPECT_EQ(b.e_phoff + 2 * sizeof table, after->size()) << "and is last, as it was";
+  }
+}
+
+// Another compiler may put its tables first: they stay, and a new one comes behind everything.
+TEST(AttachPtx, TablesInFrontStay) {
+  std::string image = with_segments(two_kernels());
+  const size_t strings = section(image, 2);  // contents behind both tables
+  image += std::string("\0mix\0none\0", 10);
+  set(image, strings + offsetof(Elf64_Shdr, sh_offset), uint64_t{image.size() - 10});
+  set(image, strings + offsetof(Elf64_Shdr, sh_size), uint64_t{10});
+  ASSERT_TRUE(read(image));
+  const auto after = attach_ptx(image, "text");
+  ASSERT_TRUE(after) << after.error().message;
+  const auto is = read(*after);
+  ASSERT_TRUE(is) << is.error().message;
+  EXPECT_EQ(is->ptx, "text");
+  EXPECT_EQ(is->kernels.size(), 2u);
+  EXPECT_EQ(*bytes_of(after->data()), after->size());
+}
+
+TEST(AttachPtx, WhatIsNoCubinOrHasItsPtxIsRefused) {
+  EXPECT_FALSE(attach_ptx("no cubin", "text"));
+  const auto once = attach_ptx(two_kernels(), "text");
+  ASSERT_TRUE(once);
+  EXPECT_FALSE(attach_ptx(*once, "text"));
+}
+
+TEST(AttachPtx, OfDamagedImagesNothingOutsideIsRead) {
+  const std::string good = with_segments(two_kernels());
+  std::mt19937 random(11);
+  int attached = 0;
+  for (int round = 0; round < 20000; ++round) {
+    const std::unique_ptr<char[]> exact(new char[good.size()]);
+    std::memcpy(exact.get(), good.data(), good.size());
+    for (uint32_t n = random() % 4; n != 0; --n)
+      exact[random() % good.size()] = static_cast<char>(random());
+    const auto after = attach_ptx({exact.get(), good.size()}, "text");
+    if (!after) continue;
+    ++attached;
+    const auto is = read(*after);
+    if (is) {
+      EXPECT_EQ(is->ptx, "text");
+    }
+  }
+  EXPECT_GT(attached, 1000);
 }
 
 }  // namespace

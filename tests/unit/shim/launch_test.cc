@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/cubins.h"
 #include "tests/unit/shim/fixture.h"
 #include "tests/unit/softgpu/fat_binaries.h"
 
@@ -132,6 +133,33 @@ TEST(Shim, FatBinaries) {
   });
 }
 
+constexpr char kCarried[] =
+    ".version 7.0\n.target sm_70\n.address_size 64\n"
+    ".visible .entry carried(.param .u64 p) { .reg .b64 %d; ld.param.u64 %d, [p];"
+    " st.global.u32 [%d], 7; ret; }\n";
+
+// What a program compiles at run time may carry its PTX (guest-agent/jit): that is rewritten.
+TEST(Shim, MachineCodeThatCarriesItsPtx) {
+  in_process({}, [](FakeWorker& worker) {
+    set_up();
+    const auto code = [](const char* kernel, const std::string& ptx) {
+      return test::CubinBuilder().kernel(kernel, {{0, 8}}).ptx(ptx).image();
+    };
+    CUmodule module;
+    OK(cuModuleLoadData(&module, code("carried", kCarried).data()));
+    EXPECT_EQ(worker.modules_with_clones(), 1u);
+    CUlibrary library;
+    OK(cuLibraryLoadData(&library, code("carried", kCarried + std::string(1, '\0')).data(), nullptr,
+                         nullptr, 0, nullptr, nullptr, 0));
+    EXPECT_EQ(worker.modules_with_clones(), 2u);
+    // PTX that is not the machine code's, or is none, is not used.
+    for (const std::string& image : {code("another", kCarried), code("carried", "no PTX")}) {
+      (void)cuModuleLoadData(&module, image.data());
+      EXPECT_EQ(worker.modules_with_clones(), 2u);
+    }
+  });
+}
+
 TEST(Shim, LinkedTexts) {
   in_process({}, [](FakeWorker& worker) {
     set_up();
@@ -147,6 +175,14 @@ TEST(Shim, LinkedTexts) {
                      sizeof kFatBinaryZstd, "b", 0, nullptr, nullptr));
     EXPECT_EQ(cuLinkAddData(link, CU_JIT_INPUT_CUBIN, user.data(), 8, "c", 0, nullptr, nullptr),
               CUDA_ERROR_NO_BINARY_FOR_GPU);
+    // Machine code cannot be linked, but the PTX that it carries can.
+    std::string plain = test::CubinBuilder().kernel("carried", {{0, 8}}).image();
+    std::string carrying = test::CubinBuilder().kernel("carried", {{0, 8}}).ptx(kCarried).image();
+    EXPECT_EQ(cuLinkAddData(link, CU_JIT_INPUT_CUBIN, plain.data(), plain.size(), "d", 0, nullptr,
+                            nullptr),
+              CUDA_ERROR_NO_BINARY_FOR_GPU);
+    OK(cuLinkAddData(link, CU_JIT_INPUT_CUBIN, carrying.data(), carrying.size(), "e", 0, nullptr,
+                     nullptr));
     void* image = nullptr;
     size_t bytes = 0;
     OK(cuLinkComplete(link, &image, &bytes));
@@ -154,6 +190,7 @@ TEST(Shim, LinkedTexts) {
     const std::string joined(static_cast<const char*>(image), bytes - 1);
     EXPECT_NE(joined.find(".entry fill"), joined.npos);
     EXPECT_NE(joined.find(".entry twice"), joined.npos);
+    EXPECT_NE(joined.find(".entry carried"), joined.npos);
     EXPECT_EQ(worker.modules_with_clones(), 0u);
     CUmodule module;
     OK(cuModuleLoadData(&module, image));

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policies/accounting/engine_use.h"
+
+#include <algorithm>
+
+namespace sluice::accounting {
+
+namespace {
+constexpr double kRounding = 0.01;  // parts that add up to a whole number come out as that
+}  // namespace
+
+void EngineUse::add(uint32_t worker, uint32_t vgpu) { workers_[worker].vgpu = vgpu; }
+
+void EngineUse::remove(uint32_t worker) {
+  if (resident_ == worker) resident_ = kNobody;
+  workers_.erase(worker);
+}
+
+void EngineUse::on_claim(uint64_t now_ns, uint32_t worker, bool claims) {
+  claims_.push_back({std::max(now_ns, settled_ns_), worker, claims});
+}
+
+void EngineUse::on_record(uint64_t time_ns, uint32_t process, bool start) {
+  if (process == kNobody) process = ~0u;
+  const uint64_t last_ns = records_.empty() ? settled_ns_ : records_.back().time_ns;
+  records_.push_back({std::max(time_ns, last_ns), process, start});
+}
+
+void EngineUse::on_lost(uint64_t time_ns) {
+  const uint64_t last_ns = records_.empty() ? settled_ns_ : records_.back().time_ns;
+  records_.push_back({std::max(time_ns, last_ns), kNobody, false});
+}
+
+void EngineUse::charge_parts(double ns) {
+  double parts = 0;
+  for (const auto& [process, w] : workers_)
+    if (w.claims) parts += static_cast<double>(w.slice_ns + config_.switch_ns);
+  for (auto& [process, w] : workers_)
+    if (w.claims) w.due_ns += ns * static_cast<double>(w.slice_ns + config_.switch_ns) / parts;
+}
+
+// Two others at least, or one could have any busy neighbour ended by claiming work that it has not.
+void EngineUse::watch_overrun(uint64_t ns) {
+  const Worker& holder = workers_[resident_];
+  uint32_t first = ~0u;
+  bool several = false;
+  for (const auto& [process, w] : workers_) {
+    if (!w.claims || w.patience_ns == 0 || w.vgpu == holder.vgpu) continue;
+    if (first != ~0u && first != w.vgpu) several = true;
+    first = w.vgpu;
+  }
+  const uint64_t before = overrun_ns_, most = holder.slice_ns + config_.overrun_ns;
+  overrun_ns_ = several ? before + ns : 0;
+  if (before <= most && overrun_ns_ > most) overruns_.push_back(resident_);
+}
+
+// Up to there nothing changes but whose patience is at its end.
+void EngineUse::pass(uint64_t to_ns) {
+  while (settled_ns_ < to_ns) {
+    uint64_t ns = to_ns - settled_ns_;
+    for (const auto& [process, w] : workers_)
+      if (w.claims && process != resident_ && w.patience_ns > 0) ns = std::min(ns, w.patience_ns);
+    settled_ns_ += ns;
+    charge(ns);
+  }
+}
+
+void EngineUse::charge(uint64_t ns) {
+  bool any = false, others = false;
+  for (auto& [process, w] : workers_) {
+    if (!w.claims) continue;
+    any = true;
+    if (process == resident_) continue;
+    others |= w.patience_ns > 0;
+    w.patience_ns -= std::min(w.patience_ns, ns);
+  }
+  if (resident_ == kNobody) {
+    if (any) charge_parts(static_cast<double>(ns));
+    return;
+  }
+  Worker& holder = workers_[resident_];
+  interval_ns_ += ns;
+  watch_overrun(ns);
+  if (!holder.claims && !others) {
+    if (any) charge_parts(static_cast<double>(ns));
+    return;
+  }
+  const uint64_t held_back = std::min(ns, config_.interval_cost_ns - withheld_ns_);
+  withheld_ns_ += held_back;
+  holder.due_ns += static_cast<double>(ns - held_back);
+}
+
+void EngineUse::start(uint32_t process) {
+  end(false);
+  const auto w = workers_.find(process);
+  resident_ = w == workers_.end() ? kNobody : process;
+  interval_ns_ = withheld_ns_ = overrun_ns_ = 0;
+  if (w == workers_.end()) return;
+  w->second.seen = true;
+  w->second.patience_ns = kPatienceNs;
+}
+
+void EngineUse::end(bool whole) {
+  if (resident_ == kNobody) return;
+  Worker& w = workers_[resident_];
+  if (whole && 2 * interval_ns_ < w.slice_ns) w.due_ns += static_cast<double>(withheld_ns_);
+  w.patience_ns = kPatienceNs;
+  resident_ = kNobody;
+}
+
+void EngineUse::settle(uint64_t until_ns, std::vector<Used>& used) {
+  for (;;) {
+    const bool record = !records_.empty() && records_.front().time_ns <= until_ns;
+    const bool claim = !claims_.empty() && claims_.front().time_ns <= until_ns;
+    if (!record && !claim) break;
+    const bool claim_first =
+        claim && (!record || claims_.front().time_ns <= records_.front().time_ns);
+    std::deque<Event>& from = claim_first ? claims_ : records_;
+    const Event e = from.front();
+    from.pop_front();
+    pass(e.time_ns);
+    if (claim_first) {
+      if (const auto w = workers_.find(e.process); w != workers_.end()) w->second.claims = e.on;
+    } else if (e.on) {
+      start(e.process);
+    } else {
+      end(e.process == resident_);
+    }
+  }
+  pass(until_ns);
+  hand_out(used);
+}
+
+void EngineUse::settle_without_log(uint64_t until_ns, std::vector<Used>& used) {
+  records_.clear();
+  end(false);
+  settle(until_ns, used);
+}
+
+void EngineUse::hand_out(std::vector<Used>& used) {
+  for (auto& [process, w] : workers_) {
+    const auto ns = static_cast<uint64_t>(std::max(w.due_ns + kRounding, 0.0));
+    if (ns == 0) continue;
+    w.due_ns -= static_cast<double>(ns);
+    used.push_back({process, ns});
+  }
+}
+
+}  // namespace sluice::accounting

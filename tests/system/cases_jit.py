@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that compile their kernels at run time, with libsluice-jit.so in front (sluice-run)."""
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import support
+from support import WithSluiced
+
+# NVIDIA's compilers, where they are installed; the fakes of tests/jit are always there.
+TOOLKIT = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
+
+
+class Jit(WithSluiced):
+    def run_program(self, *args, jit="on"):
+        env = self.sluiced.client_env("a")
+        env["LD_PRELOAD"] = str(support.BUILD / "guest-agent/jit/libsluice-jit.so")
+        env["SLUICE_JIT"] = jit
+        return subprocess.run([support.BUILD / "tests/system/jit-program", *args], env=env,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=support.TIMEOUT_S)
+
+    def launches(self):
+        vgpu = self.vgpu("a")
+        return vgpu["launches_done"], vgpu["opaque_launches"]
+
+    def assert_evictable(self, *args):
+        before = self.launches()
+        p = self.run_program(*args)
+        self.assertEqual(p.returncode, 0, f"{p.stdout}\n{self.sluiced.log()[-3000:]}")
+        self.eventually(lambda: self.launches()[0] == before[0] + 20, "all launches are counted")
+        self.assertEqual(self.launches()[1], before[1], "none of them is opaque")
+        self.assert_all_free("a")
+
+    def test_what_nvrtc_compiles_is_evictable(self):
+        self.assert_evictable("nvrtc", support.BUILD / "tests/jit/libnvrtc.so.13")
+
+    def test_what_ptxas_assembles_is_evictable(self):
+        with tempfile.TemporaryDirectory() as work:
+            self.assert_evictable("ptxas", support.BUILD / "tests/jit/ptxas", work)
+
+    def test_off_it_is_machine_code_alone(self):
+        # The software GPU does not run that.
+        p = self.run_program("nvrtc", support.BUILD / "tests/jit/libnvrtc.so.13", jit="off")
+        self.assertEqual(p.returncode, 4, p.stdout)
+        self.assertIn("cuModuleLoadData: 209", p.stdout)  # no binary for this GPU
+        self.assert_all_free("a")
+
+    def test_nvidias_compilers(self):
+        library, ptxas = TOOLKIT / "lib64/libnvrtc.so.13", TOOLKIT / "bin/ptxas"
+        if not library.exists() or not ptxas.exists():
+            raise unittest.SkipTest("no toolkit")
+        self.assert_evictable("nvrtc", library)
+        with tempfile.TemporaryDirectory() as work:
+            self.assert_evictable("ptxas", ptxas, work)
+
+
+class LazyJit(Jit):
+    """Originals run from the machine code, clones come from its PTX at the first launch."""
+    EXTRA = 'clones = "lazy"\n'
