@@ -32,8 +32,7 @@ class ChannelLink {
                                       uint64_t context) {
     const uint64_t id = push(opcode, body, context, 0);
     if (opcode == SLUICE_CALL_HOST_FUNC) host_func_ = id;
-    const auto end = std::chrono::steady_clock::now() +
-                     std::chrono::milliseconds(opcode == SLUICE_CALL_HOST_FUNC ? 0 : kPatienceMs);
+    const auto end = std::chrono::steady_clock::now() + patience(opcode);
     do {
       take_answers();
       if (const auto it = answers_.find(id); it != answers_.end()) {
@@ -59,7 +58,13 @@ class ChannelLink {
   std::optional<uint64_t> last_host_func() const { return host_func_; }
 
  private:
-  static constexpr int kPatienceMs = 30;
+  // Some calls are answered when others have been made; NVIDIA's driver takes long for some.
+  static std::chrono::milliseconds patience(uint16_t opcode) {
+    if (opcode == SLUICE_CALL_HOST_FUNC) return std::chrono::milliseconds(0);
+    if (opcode == SLUICE_CALL_MODULE_LOAD) return std::chrono::milliseconds(1000);
+    if (opcode == calls::kOpcode_cuDevicePrimaryCtxRetain) return std::chrono::seconds(10);
+    return std::chrono::milliseconds(30);
+  }
 
   uint64_t push(uint16_t opcode, std::span<const std::byte> body, uint64_t context,
                 uint16_t flags) {
