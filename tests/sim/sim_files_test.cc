@@ -21,8 +21,8 @@ const char* const kGood = R"({
               {"name": "short", "alone_us": 300.5, "tasks": 100, "drain_us": 45}],
   "vgpus": [{"name": "a", "weight": 300, "changes": [{"at_ms": 200, "weight": 100}]},
             {"name": "b", "priority": 2, "compared": false}],
-  "programs": [{"name": "train", "vgpu": "a", "kernel": "long", "arrival": "backlog", "runs": 0,
-  "queue_depth": 4},
+  "programs": [{"name": "train", "vgpu": "a", "kernel": "long", "arrival": "backlog",
+  "runs": 0, "queue_depth": 4},
                {"name": "serve", "vgpu": "b", "arrival": "poisson", "period_ms": 5, "runs": 0,
                 "steps": [{"kernel": "short", "launches": 2, "host_us": 10, "sync": true}]}],
   "high_program": "serve"

@@ -118,7 +118,7 @@ TEST_F(SoftGpuFaults, OutOfBoundsNamesTheNearestAllocation) {
   const CUdeviceptr p = allocate(1024);
   expect(
       fault(0, p + 1024, CUDA_ERROR_ILLEGAL_ADDRESS),
-      {"PTX line 20", "8 bytes at 0x", "(global)", "0 bytes after the end of the 1024 bytes at"});
+      {"PTX line 23", "8 bytes at 0x", "(global)", "0 bytes after the end of the 1024 bytes at"});
 }
 TEST_F(SoftGpuFaults, FreedMemory) {
   const CUdeviceptr p = allocate(1024);
@@ -130,15 +130,15 @@ TEST_F(SoftGpuFaults, Misaligned) {
   expect(fault(0, p + 4, CUDA_ERROR_MISALIGNED_ADDRESS), {"misaligned", "8 bytes"});
 }
 TEST_F(SoftGpuFaults, SharedMemory) {
-  expect(fault(1, 64, CUDA_ERROR_LAUNCH_FAILED), {"PTX line 22", "(shared)", "has 64 bytes"});
+  expect(fault(1, 64, CUDA_ERROR_LAUNCH_FAILED), {"PTX line 25", "(shared)", "has 64 bytes"});
 }
 TEST_F(SoftGpuFaults, LocalMemory) {
-  expect(fault(2, 1 << 20, CUDA_ERROR_ILLEGAL_ADDRESS), {"PTX line 24", "(local)"});
+  expect(fault(2, 1 << 20, CUDA_ERROR_ILLEGAL_ADDRESS), {"PTX line 27", "(local)"});
 }
 TEST_F(SoftGpuFaults, Stack) {
   expect(fault(3, 0, CUDA_ERROR_HARDWARE_STACK_ERROR), {"stack overflow", "again"});
 }
-TEST_F(SoftGpuFaults, Trap) { expect(fault(4, 0, CUDA_ERROR_LAUNCH_FAILED), {"PTX line 28"}); }
+TEST_F(SoftGpuFaults, Trap) { expect(fault(4, 0, CUDA_ERROR_LAUNCH_FAILED), {"PTX line 31"}); }
 TEST_F(SoftGpuFaults, Assert) {
   expect(fault(5, 0, CUDA_ERROR_ASSERT),
          {"text:12: text: block: [", ",0,0], thread: [33,0,0] Assertion `text` failed."});
@@ -150,7 +150,7 @@ TEST_F(SoftGpuFaults, FreeOfWhatIsNotOfTheHeap) {
   expect(fault(7, allocate(16), CUDA_ERROR_LAUNCH_FAILED), {"invalid free"});
 }
 TEST_F(SoftGpuFaults, StoreToAParameter) {
-  expect(fault(8, 0, CUDA_ERROR_INVALID_ADDRESS_SPACE), {"PTX line 37"});
+  expect(fault(8, 0, CUDA_ERROR_INVALID_ADDRESS_SPACE), {"PTX line 41"});
 }
 TEST_F(SoftGpuFaults, Deadlock) {
   void* pointers[] = {nullptr, nullptr};
@@ -163,10 +163,10 @@ TEST_F(SoftGpuFaults, Deadlock) {
   FAILS(CUDA_ERROR_LAUNCH_TIMEOUT, api.cuCtxSynchronize());
 }
 TEST_F(SoftGpuFaults, BarrierOutOfRange) {
-  expect(fault(10, 0, CUDA_ERROR_ILLEGAL_INSTRUCTION), {"PTX line 41"});
+  expect(fault(10, 0, CUDA_ERROR_ILLEGAL_INSTRUCTION), {"PTX line 45"});
 }
 TEST_F(SoftGpuFaults, BeyondAConstant) {
-  expect(fault(11, 0, CUDA_ERROR_ILLEGAL_ADDRESS), {"PTX line 43"});
+  expect(fault(11, 0, CUDA_ERROR_ILLEGAL_ADDRESS), {"PTX line 47"});
 }
 
 TEST_F(SoftGpuFaults, LimitsOfStackAndHeapCount) {
