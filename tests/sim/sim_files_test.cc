@@ -88,7 +88,7 @@ TEST(JsonWorkload, NamesThePlaceOfWhatIsWrong) {
       {"\"horizon_ms\": 500", "\"horizon_ms\": 500, \"\\u006eame\": \"x\"",
        "the key 'name' is there twice"},
       {"\"serve\"\n}", "\"serve\"\n", "ends too early"},
-      {"\"serve\"\n}", "\"serve\"\n} {}", "extra data at line 13"},
+      {"\"serve\"\n}", "\"serve\"\n} {}", "extra data at line 15"},
       {"\"vgpus\":", "\"vms\":", "workload.vgpus: is missing"},
       {"\"vgpu\": \"a\", ", "", "programs[0].vgpu: is missing"},
       {"\"fcfs\"", "\"magic\"", "workload.baseline: there is no policy 'magic'"},
