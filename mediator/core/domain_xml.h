@@ -33,6 +33,7 @@ struct DomainVgpu {
   uint64_t memory_bytes = 0;                 // 0: no limit given
   int priority = -1;                         // -1: not given
   std::string latency;                       // low, normal, batch; empty: not given
+  std::string mode;                          // strict, shared; empty: not given
   int min_permille = -1, max_permille = -1;  // the XML has percent; -1: not given
   std::string group;                         // empty: not given
 };

@@ -68,7 +68,7 @@ class Cudart(WithSluiced):
         self.assertEqual(status, 1)
         self.assertEqual({n for n, c in checks.items() if c["state"] == "wrong"},
                          {"device", "agent", "driver"}, checks)
-        self.assertIn("systemctl start sluice-agent", checks["agent"]["mend"])
+        self.assertIn("systemctl start sluice-guest-agent", checks["agent"]["mend"])
         self.assertIn("CUDA_ERROR_NO_DEVICE", checks["driver"]["fact"])
 
     def test_a_trace_has_each_call_with_its_result(self):
