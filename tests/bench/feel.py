@@ -5,7 +5,7 @@ channel of the local transport, in one run.
 
 usage: feel.py [--build DIR] [--device soft|nvidia] [--modes NAME,..] [--runs N] [--rounds N]
                [--samples N] [--only ROW,..] [--pin CPU,..] [--programs DIR] [--program-rounds N]
-               [--out DIR]
+               [--program-seconds S] [--out DIR]
 
 modes   default    what is configured where nothing is
         eviction   contexts of their own, kernels are rewritten
@@ -193,12 +193,16 @@ class Bench:
 
     def whole_programs(self, sluiced, native_env, native_libraries):
         cudart = self.args.build / "guest-agent/cudart"
-        sides = {"direct": {**native_env, "LD_LIBRARY_PATH": f"{native_libraries}:{cudart}"},
+        native_cudart = self.args.programs / "nvidia" if self.args.device == "nvidia" else cudart
+        sides = {"direct": {**native_env, "LD_LIBRARY_PATH": f"{native_libraries}:{native_cudart}"},
                  "channel": {**native_env, **sluiced.client_env("bench")}}
         sides["channel"]["LD_LIBRARY_PATH"] += f":{cudart}"
         times = {}
+        end = time.monotonic() + self.args.program_seconds
         for n in range(self.args.program_rounds + 1):  # the first fills caches
             for name, command in self.programs():
+                if time.monotonic() > end:
+                    break
                 for label, env in sides.items():
                     begin = time.monotonic()
                     done = subprocess.run(command, env=env, stdout=subprocess.DEVNULL,
@@ -206,16 +210,20 @@ class Bench:
                     ms = (time.monotonic() - begin) * 1e3
                     if done.returncode != 0:
                         times.setdefault(name, {})["failed"] = f"{label}: {done.stderr[-200:]}"
-                    elif n > 0:
+                    elif n > 0 or not self.args.program_rounds:
                         times.setdefault(name, {}).setdefault(label, []).append(ms)
         rows = []
         for name, by_side in times.items():
+            if len(by_side) < 2 and "failed" not in by_side:
+                continue  # no time was left
             if "failed" in by_side:
                 print(f"feel: {name} failed, {by_side['failed']}", file=sys.stderr)
                 continue
             native, ours = (statistics.median(by_side[s]) for s in sides)
             rows.append({"program": name, "direct_ms": round(native, 1),
                          "channel_ms": round(ours, 1), "ratio": round(ours / native, 3)})
+        if not rows:
+            raise RuntimeError("no program ran on both sides")
         mean = geometric_mean([r["ratio"] for r in rows])
         return {"count": len(rows), "failed": len(times) - len(rows), "mean": round(mean, 3),
                 "worst": max(r["ratio"] for r in rows), "goal": PROGRAMS_GOAL,
@@ -260,6 +268,7 @@ def main():
     p.add_argument("--pin", help="processors, by commas")
     p.add_argument("--programs", type=pathlib.Path)
     p.add_argument("--program-rounds", type=int, default=5)
+    p.add_argument("--program-seconds", type=float, default=1e9, help="no program begins later")
     p.add_argument("--out", type=pathlib.Path, default=pathlib.Path("feel-out"))
     args = p.parse_args()
     args.build = args.build.resolve()
