@@ -41,7 +41,7 @@ struct DomainVgpu {
 // Who names the vGPU. Only a vGPU's name is bound to its rules (names.h).
 enum class VgpuName {
   kOfDomain,   // it has the domain's name
-  kElsewhere,  // whoever creates it names it, as a Kubernetes node does
+  kByCreator,  // whoever makes it names it, as a Kubernetes node does
 };
 
 // Errors name the element and attribute, and say how it should be. A domain with no

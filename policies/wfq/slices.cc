@@ -80,6 +80,10 @@ class WfqSlices final : public Policy {
     busy_.push_back(v);
     const bool was_pausing = pausing_;
     end_pause(now_ns);
+    if (back_soon(now_ns, v) && !was_pausing) {
+      // Nothing has changed: the round goes on.
+      return wake_at(round_ends_ns_, out);
+    }
     // Whether its coming may change what the others get before the next round does: then all are
     // looked at.
     // Each new slice stops whoever runs (an H200): not for one that asks for nothing.
@@ -106,11 +110,13 @@ class WfqSlices final : public Policy {
     own_[busy_.back()].place = place;
     busy_.pop_back();
     const bool had_gated = gated_ > 0;
+    own_[v].idled_open = !own_[v].gated;
     if (own_[v].gated) --gated_, own_[v].gated = false;
     if (busy_.empty()) return;
     if (gated_ < busy_.size()) {  // somebody goes on
-      if (busy_.size() == 1) tick(now_ns, out);
-      return;
+      if (busy_.size() != 1) return;
+      if (!returns_soon(v)) return tick(now_ns, out);
+      return wake_at(now_ns + kSoon * static_cast<uint64_t>(handover_ns_), out);
     }
     if (!had_gated) return tick(now_ns, out);
     pauses_in_turn_ = by_gates_ && v == turn_of_ && now_ns < turn_ends_ns_;
@@ -167,6 +173,7 @@ class WfqSlices final : public Policy {
     uint32_t bursts = 0;       // ... in which it turned idle so often
     double burst_ns = 0;       // what it uses from one time that it turns idle to the next, a mean
     double gap_ns = 0;         // for how long it is idle then, a mean
+    bool idled_open = false;   // its gate was open when it turned idle
     uint64_t turn_ns = 0;      // when its last turn by gates began
     uint64_t gated_at_ns = 0;  // when that changed last
     uint64_t rides_until_ns = 0;  // a kernel that it had begun goes on behind a closed gate
@@ -238,10 +245,23 @@ class WfqSlices final : public Policy {
     const auto gap = static_cast<double>(std::min(now_ns - o.waited_ns, kWaitsNs));
     o.gap_ns += (gap - o.gap_ns) / (o.gap_ns > 0 ? 4 : 1);
   }
+  // It waits after each of its long launches, for less than it takes to give the GPU to another: a
+  // new slice for those that go on would cost them more, each stops whoever runs (an H200).
+  bool returns_soon(VgpuId v) const {
+    return config_.machine.slices_are_free_alone && own_[v].idled_open && own_[v].gap_ns > 0 &&
+           own_[v].gap_ns < kSoon * handover_ns_ &&
+           own_[v].burst_ns >= static_cast<double>(mean_slice_ns()) / 2 &&
+           own_[v].slice_ns != kUnset && own_[v].slice_ns != 0;
+  }
+  bool back_soon(uint64_t now_ns, VgpuId v) const {
+    return returns_soon(v) && busy_.size() == 2 && !by_gates_ && gated_ == 0 &&
+           round_ends_ns_ > now_ns && clock_[v].share.priority == top_priority_ &&
+           now_ns - own_[v].waited_ns < kSoon * static_cast<uint64_t>(handover_ns_);
+  }
   // It waits after each of many short launches, for less than a switch takes.
   bool chats(uint64_t now_ns, VgpuId v) const {
     const Own& o = own_[v];
-    return o.waited_ns != 0 && now_ns - o.waited_ns < kWaitsNs && o.gap_ns < 2 * handover_ns_ &&
+    return o.waited_ns != 0 && now_ns - o.waited_ns < kWaitsNs && o.gap_ns < kSoon * handover_ns_ &&
            o.burst_ns > 0 && o.burst_ns < static_cast<double>(mean_slice_ns()) / 2;
   }
 
@@ -296,7 +316,8 @@ class WfqSlices final : public Policy {
 
   void set(VgpuId v, uint64_t slice_ns, Actions& out) {
     if (own_[v].slice_ns == slice_ns) return;
-    // Small corrections cost more than they mend: they are made when they have added up.
+    // Small corrections cost more than they mend: they are made when they have added up. With a
+    // tenth, programs that wait had 60 to 140 new slices a second for nothing.
     if (config_.machine.slices_are_free_alone && slice_ns != 0 && own_[v].slice_ns != 0 &&
         own_[v].slice_ns != kUnset &&
         std::max(slice_ns, own_[v].slice_ns) - std::min(slice_ns, own_[v].slice_ns) <
@@ -318,7 +339,8 @@ class WfqSlices final : public Policy {
     out.push_back(Action::wake(at_ns));
   }
 
-  static constexpr uint64_t kSmallPart = 10;
+  static constexpr uint64_t kSoon = 2;  // switches' lengths
+  static constexpr uint64_t kSmallPart = 5;
   // What a visitor is seen to use may be half of what it waits for others' slices.
   static constexpr double kVisitsPerSlice = 2;
   static constexpr uint64_t kForLowNs = 200'000, kForNormalNs = 1'000'000;
@@ -400,8 +422,9 @@ class WfqSlices final : public Policy {
                          : all_in_turn(now_ns, round);
     if (config_.machine.slices_are_free_alone) ends_ns = by_gates(now_ns, ends_ns);
     for (const VgpuId v : busy_) set(v, own_[v].gated ? 0 : own_[v].wanted_ns, out);
-    if (busy_.size() > 1)
-      wake_at(now_ns + static_cast<uint64_t>(std::min(ends_ns, kLongestRoundNs)), out);
+    if (busy_.size() <= 1) return;
+    round_ends_ns_ = now_ns + static_cast<uint64_t>(std::min(ends_ns, kLongestRoundNs));
+    wake_at(round_ends_ns_, out);
   }
   bool rides(uint64_t now_ns, VgpuId v) const {
     return now_ns < own_[v].rides_until_ns && clock_[v].share.priority == top_priority_;
@@ -522,7 +545,7 @@ class WfqSlices final : public Policy {
   uint32_t top_priority_ = 0;
   double per_weight_ns_ = 0;  // turn per weight in this round
   double handover_ns_;
-  uint64_t next_tick_ns_ = 0, wake_ns_ = 0;
+  uint64_t next_tick_ns_ = 0, wake_ns_ = 0, round_ends_ns_ = 0;
   double pause_credit_ns_ = 0;
   uint64_t credit_at_ns_ = 0, pause_since_ns_ = 0;
   std::vector<VgpuId> top_;   // those of busy_ of the highest level, as the last round began

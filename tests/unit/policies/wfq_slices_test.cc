@@ -84,6 +84,7 @@ double share_beside(uint64_t lag_ns, uint32_t weight, uint64_t kernel_ns, uint64
                     uint64_t wait_b, double& lost) {
   SliceDriver d("wfq", free_alone());
   d.lag_ns = lag_ns;
+  d.sets_stop = true;
   const auto a = d.add(weight, kernel_ns, wait_a), b = d.add(1, kernel_ns, wait_b);
   d.run(kSecond);
   const uint64_t a_ns = d.tenants[a].used_ns, b_ns = d.tenants[b].used_ns, lost_ns = d.lost_ns;
