@@ -6,6 +6,7 @@
 #define FMT_HEADER_ONLY 1
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <string>
 
 namespace sluice::base {
@@ -14,6 +15,10 @@ namespace sluice::base {
 [[gnu::used]] std::string use_fmt(double d, float f, unsigned long n, const std::string& s) {
   return fmt::format("{} {:.1f} {} {:L} {:>{}} {:?}", d, d, f, n, s, n, s) +
          fmt::vformat("{}", fmt::make_format_args(n));
+}
+[[gnu::used]] void use_print(std::FILE* file) {
+  fmt::print(file, "{}", file != nullptr);
+  fmt::print("{}", file != nullptr);
 }
 
 }  // namespace sluice::base

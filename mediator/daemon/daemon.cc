@@ -195,6 +195,7 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   record_events();
   const bool nvidia = config_.device == DeviceKind::kNvidia ||
                       (config_.device == DeviceKind::kAuto && nvidia_gpu_present());
+  config_.choose_for(nvidia);
   const std::vector<std::string> environment = worker_environment(config_, nvidia);
   if (auto can = check_turns(config_, nvidia, environment); !can) return can.error();
   auto sms = spatial_sms(config_, nvidia, environment);
@@ -220,6 +221,7 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   executor_->ring_on_evict(worker_protocol::is_forwarded(settings.signal));
   if (::access(config_.worker.c_str(), X_OK) != 0)
     log::warning("{}", Error::from_errno("worker " + config_.worker).message);
+  load_groups();
   services_.reset(new SessionServices{.io = io_,
                                       .executor = *executor_,
                                       .settings = std::move(settings),
@@ -337,6 +339,30 @@ void Daemon::beat() {
 }
 
 Result<void> Daemon::set_group(const std::string& name, const Group& group) {
+  if (auto added = add_group(name, group); !added) return added;
+  std::vector<GroupRow> rows;
+  for (const auto& [each, g] : groups_)
+    rows.push_back({.name = each, .parent = g.parent, .share = g.share});
+  group_file_->save(rows);
+  return {};
+}
+
+// Groups of an earlier life. What cannot be had again is said, and costs nothing else.
+void Daemon::load_groups() {
+  group_file_ = std::make_unique<GroupFile>(io_, config_.state_dir);
+  auto rows = group_file_->load();
+  if (!rows) {
+    log::warning("{}/groups is left aside, there are no groups: {}", config_.state_dir,
+                 rows.error().message);
+    return;
+  }
+  for (const GroupRow& g : *rows)
+    if (auto added = add_group(g.name, {.id = 0, .parent = g.parent, .share = g.share}); !added)
+      log::warning("group {} of {}/groups is left out: {}", g.name, config_.state_dir,
+                   added.error().message);
+}
+
+Result<void> Daemon::add_group(const std::string& name, const Group& group) {
   if (!valid_vgpu_name(name))
     return Error{EINVAL, "a group's name has 1 to " + std::to_string(limits::kMaxVgpuNameBytes) +
                              " letters, digits, '.', '_', '-' and starts with a letter or digit"};
@@ -376,6 +402,10 @@ Result<VgpuServer*> Daemon::create(const CreateRequest& r,
   if (!valid_vgpu_name(r.name))
     return Error{EINVAL, "a vGPU's name has 1 to " + std::to_string(limits::kMaxVgpuNameBytes) +
                              " letters, digits, '.', '_', '-' and starts with a letter or digit"};
+  if (!r.mode.empty() && r.mode != config_.mode_name())
+    return Error{EINVAL, "vGPU '" + r.name + "' is to be " + r.mode +
+                             ", and this host shares its " + "GPU in mode " + config_.mode_name() +
+                             " (scheduler.mode)"};
   if (vgpus_.count(r.name)) return Error{EEXIST, "there is a vGPU '" + r.name + "' already"};
   if (vgpus_.size() >= limits::kMaxVgpus)
     return Error{ENOSPC, "there are " + std::to_string(limits::kMaxVgpus) + " vGPUs; no more fit"};

@@ -15,6 +15,7 @@
 #include "mediator/daemon/guests/vgpu_server.h"
 #include "mediator/daemon/scheduling/grant_executor.h"
 #include "mediator/daemon/setup/config.h"
+#include "mediator/daemon/setup/group_file.h"
 #include "mediator/daemon/setup/identity.h"
 #include "mediator/daemon/setup/socket_access.h"
 #include "mediator/io/fd_store.h"
@@ -43,8 +44,10 @@ class Daemon {
     uint64_t region_bytes = 0;  // 0: the configured default
     uint32_t slots = 0;         // 0: the configured default
     std::string owner;          // who removes it again; empty: whoever created it by hand
+    std::string mode;           // "strict", "shared": what this host must be; empty: either
   };
-  // Groups live as long as sluiced and its store. The name is checked as a vGPU's is.
+  // Groups live as long as sluiced and its store, or in `state_dir`. The name is checked as a
+  // vGPU's is.
   struct Group {
     policy::GroupId id;
     std::string parent;
@@ -81,6 +84,8 @@ class Daemon {
   // start() and its steps, in this order. `sms`, `unit`: spatial.h.
   Result<void> start(const std::optional<Identity>& identity);
   void record_events();
+  void load_groups();
+  Result<void> add_group(const std::string& name, const Group& group);
   Result<void> make_folders(const std::optional<Identity>& identity);
   Result<void> start_spawner(bool nvidia, const std::vector<std::string>& environment,
                              const std::string& library);
@@ -109,6 +114,7 @@ class Daemon {
   RpcDispatcher dispatcher_;
   std::map<std::string, std::unique_ptr<VgpuServer>> vgpus_;
   std::map<std::string, Group> groups_;
+  std::unique_ptr<GroupFile> group_file_;
   io::FdStore store_;
   std::map<std::string, std::string> kept_;  // text of each parcel in the store
   bool keeping_fails_ = false;

@@ -111,7 +111,8 @@ int main(int argc, char** argv) {
     status = 1;
     io.stop();
   });
-  const bool spins = (config->turns_by_priority || config->slices) &&
+  const sluice::Config& used = (*daemon)->config();
+  const bool spins = (used.turns_by_priority || used.slices) &&
                      config->spin_processors_for(std::thread::hardware_concurrency()) != 0;
   run(io, spins ? config->spin_us : 0);
   daemon->reset();

@@ -5,9 +5,10 @@ channel of the local transport, in one run.
 
 usage: feel.py [--build DIR] [--device soft|nvidia] [--modes NAME,..] [--runs N] [--rounds N]
                [--samples N] [--only ROW,..] [--pin CPU,..] [--programs DIR] [--program-rounds N]
-               [--out DIR]
+               [--program-seconds S] [--out DIR]
 
-modes   default    contexts of their own; kernels are rewritten
+modes   default    what is configured where nothing is
+        eviction   contexts of their own, kernels are rewritten
         originals  the same with `clones = "none"`
         turns      contexts side by side (MPS), `scheduler.turns = "priority"`
         slices     contexts of their own on the hardware's time slices
@@ -33,13 +34,14 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts/lib"))
-import turns  # noqa: E402
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts/lib"))
+from gpu_bench.ways import EVICTION, Mps, driver_folder  # noqa: E402
 from host import Sluiced  # noqa: E402
 
 MODES = {"default": "",
-         "originals": 'clones = "none"\n',
+         "eviction": "[scheduler]\n" + EVICTION,
+         "originals": 'clones = "none"\n[scheduler]\n' + EVICTION,
          "turns": '[scheduler]\npolicy = "wfq"\nturns = "priority"\n',
          "slices": '[scheduler]\npolicy = "wfq"\nslices = true\n'}
 
@@ -148,7 +150,7 @@ class Bench:
     def host(self, mode):
         """A sluiced in `mode`, and the environment of programs without it."""
         nvidia = self.args.device == "nvidia"
-        server = turns.Mps() if nvidia and mode == "turns" else contextlib.nullcontext({})
+        server = Mps() if nvidia and mode == "turns" else contextlib.nullcontext({})
         with server as env:
             work = pathlib.Path(tempfile.mkdtemp(prefix="sluice-feel."))
             work.chmod(0o711)
@@ -191,12 +193,16 @@ class Bench:
 
     def whole_programs(self, sluiced, native_env, native_libraries):
         cudart = self.args.build / "guest-agent/cudart"
-        sides = {"direct": {**native_env, "LD_LIBRARY_PATH": f"{native_libraries}:{cudart}"},
+        native_cudart = self.args.programs / "nvidia" if self.args.device == "nvidia" else cudart
+        sides = {"direct": {**native_env, "LD_LIBRARY_PATH": f"{native_libraries}:{native_cudart}"},
                  "channel": {**native_env, **sluiced.client_env("bench")}}
         sides["channel"]["LD_LIBRARY_PATH"] += f":{cudart}"
         times = {}
+        end = time.monotonic() + self.args.program_seconds
         for n in range(self.args.program_rounds + 1):  # the first fills caches
             for name, command in self.programs():
+                if time.monotonic() > end:
+                    break
                 for label, env in sides.items():
                     begin = time.monotonic()
                     done = subprocess.run(command, env=env, stdout=subprocess.DEVNULL,
@@ -204,16 +210,20 @@ class Bench:
                     ms = (time.monotonic() - begin) * 1e3
                     if done.returncode != 0:
                         times.setdefault(name, {})["failed"] = f"{label}: {done.stderr[-200:]}"
-                    elif n > 0:
+                    elif n > 0 or not self.args.program_rounds:
                         times.setdefault(name, {}).setdefault(label, []).append(ms)
         rows = []
         for name, by_side in times.items():
+            if len(by_side) < 2 and "failed" not in by_side:
+                continue  # no time was left
             if "failed" in by_side:
                 print(f"feel: {name} failed, {by_side['failed']}", file=sys.stderr)
                 continue
             native, ours = (statistics.median(by_side[s]) for s in sides)
             rows.append({"program": name, "direct_ms": round(native, 1),
                          "channel_ms": round(ours, 1), "ratio": round(ours / native, 3)})
+        if not rows:
+            raise RuntimeError("no program ran on both sides")
         mean = geometric_mean([r["ratio"] for r in rows])
         return {"count": len(rows), "failed": len(times) - len(rows), "mean": round(mean, 3),
                 "worst": max(r["ratio"] for r in rows), "goal": PROGRAMS_GOAL,
@@ -223,15 +233,11 @@ class Bench:
     def native_libraries(self):
         """A folder in which libcuda.so.1 is the one that programs without Sluice have."""
         with tempfile.TemporaryDirectory(prefix="sluice-feel-native.") as folder:
-            link = pathlib.Path(folder) / "libcuda.so.1"
             if self.args.device == "soft":
-                link.symlink_to(self.soft)
+                (pathlib.Path(folder) / "libcuda.so.1").symlink_to(self.soft)
+                yield folder
             else:
-                paths = subprocess.run(["ldconfig", "-p"], stdout=subprocess.PIPE, text=True,
-                                       check=True).stdout.splitlines()
-                link.symlink_to(next(x.split("=> ")[1] for x in paths
-                                     if x.split()[0] == "libcuda.so.1"))
-            yield folder
+                yield driver_folder(pathlib.Path(folder))
 
     def run(self):
         result = {"device": self.args.device, "runs": self.args.runs, "rounds": self.args.rounds,
@@ -252,7 +258,7 @@ class Bench:
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    p.add_argument("--build", type=pathlib.Path, default=turns.ROOT / "build")
+    p.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     p.add_argument("--device", choices=["soft", "nvidia"], default="soft")
     p.add_argument("--modes", type=lambda s: s.split(","), default=list(MODES))
     p.add_argument("--runs", type=int, default=5)
@@ -262,6 +268,7 @@ def main():
     p.add_argument("--pin", help="processors, by commas")
     p.add_argument("--programs", type=pathlib.Path)
     p.add_argument("--program-rounds", type=int, default=5)
+    p.add_argument("--program-seconds", type=float, default=1e9, help="no program begins later")
     p.add_argument("--out", type=pathlib.Path, default=pathlib.Path("feel-out"))
     args = p.parse_args()
     args.build = args.build.resolve()
