@@ -54,10 +54,22 @@ bool has_word(const std::string& path, const std::string& word) {
   return false;
 }
 
-// Hands one controller on to the folders in `folder`. "" or why not.
+// The root may have them beside controllers that it hands on; it alone has no type.
+bool has_processes_of_its_own(const std::string& folder) {
+  if (::access((folder + "/cgroup.type").c_str(), F_OK) != 0) return false;
+  std::ifstream file(folder + "/cgroup.procs");
+  pid_t first;
+  return static_cast<bool>(file >> first);
+}
+
+// Hands one controller on to the folders in `folder`. "" or why not. pids and cpu could be handed
+// on in spite of processes: that makes the folder a threaded one, in whose folders no process can
+// be started.
 std::string hand_on(const std::string& folder, const std::string& controller) {
   if (!has_word(folder + "/cgroup.controllers", controller)) return "not delegated to " + folder;
   if (has_word(folder + "/cgroup.subtree_control", controller)) return "";
+  if (has_processes_of_its_own(folder))
+    return folder + " has processes of its own (DelegateSubgroup)";
   Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd && write_text(fd.get(), "cgroup.subtree_control", "+" + controller)) return "";
   if (errno == EBUSY) return folder + " has processes of its own (DelegateSubgroup)";

@@ -299,23 +299,6 @@ TEST_F(HostDoctor, AppArmorDenies) {
   EXPECT_EQ(found("apparmor").fact, "off");
 }
 
-TEST_F(HostDoctor, AppArmorWouldDenyALiveAttach) {
-  file("/etc/apparmor.d/abstractions/libvirt-qemu", "#include <local/abstractions/libvirt-qemu>\n");
-  file("/dev/kmsg", "");
-  EXPECT_EQ(found("apparmor").state, Finding::State::kRight) << "no domain has room for one";
-  (*facts_.domains)[0].xml =
-      domain(std::string(kIommu) + kPort,
-             "<qemu:commandline><qemu:arg value='-global'/><qemu:arg "
-             "value='pcie-root-port.pref64-reserve=512M'/></qemu:commandline>");
-  expect_wrong("apparmor", "live attach", "local/abstractions/libvirt-qemu");
-  file("/etc/apparmor.d/local/abstractions/libvirt-qemu", "/run/sluice/vgpu/* rw,\n");
-  EXPECT_EQ(found("apparmor").state, Finding::State::kRight) << found("apparmor").fact;
-  fs::remove(root_ + "/etc/apparmor.d/local/abstractions/libvirt-qemu");
-  file("/etc/apparmor.d/abstractions/libvirt-qemu",
-       "include if exists <abstractions/libvirt-qemu.d>\n");
-  EXPECT_EQ(found("apparmor").state, Finding::State::kRight) << found("apparmor").fact;
-}
-
 TEST_F(HostDoctor, ADomainHasLostItsVgpu) {
   facts_.vgpus = json::value(json::array{});
   expect_wrong("domains", "vm1", "shut it off");
