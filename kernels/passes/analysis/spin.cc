@@ -146,9 +146,12 @@ class Finder {
       return out_;
     }
     outermost_ = &levels->front();
-    std::uint64_t budget = kMostVisits;
+    std::uint64_t budget = kMostVisits, budget_past = kMostVisits;
     for (const ptx::LoopLevel& level : *levels) {
+      outer_ = &level == outermost_;
       look(level);
+      for (const ptx::LoopLevel& way : ways_past_branches(budget_past)) look(way, true);
+      outer_ = false;
       for (const ptx::LoopLevel& way : ptx::ways_round(cfg_, level, budget)) look(way);
     }
     return out_;
@@ -168,7 +171,10 @@ class Finder {
   Result<ptx::Divergence> depending(std::vector<std::uint32_t> from) const;
   template <typename Found>
   void for_each_exit(const std::vector<std::uint32_t>& from, const Found& found);
-  void look(const ptx::LoopLevel& level);
+  std::vector<ptx::LoopLevel> ways_past_branches(std::uint64_t& budget) const;
+  void keep_only_exits_of_waits(std::vector<std::uint32_t>* exits) const;
+  // `past`: of a way past a branch, which waits only where all its ends depend on what it polls.
+  void look(const ptx::LoopLevel& level, bool past = false);
   void look_for_work();
 
   const ptx::Cfg& cfg_;
@@ -183,6 +189,7 @@ class Finder {
   std::unordered_map<std::string, std::vector<std::uint32_t>> tried_;  // swaps, by address
   const ptx::LoopLevel* outermost_ = nullptr;
   const ptx::LoopLevel* level_ = nullptr;
+  bool outer_ = false;  // the level is the outermost, or ways of it
   // Of the current level.
   std::vector<std::vector<std::uint32_t>> members_;  // blocks, by loop
   std::vector<std::uint32_t> sources_;
@@ -344,7 +351,74 @@ void Finder::look_for_work() {
   for_each_exit(counters, [&](std::uint32_t b) { out_.fetches_work |= counting_[loop_of(b)]; });
 }
 
-void Finder::look(const ptx::LoopLevel& level) {
+// The turns of the level's loops that go through a poll and never take some branch one way:
+//
+//   for (;;) {
+//     if (state == 0) { if (poll) state = 1; }     turns that stay here wait,
+//     else { ...; if (++n == 10) break; }          though the loop's end is here
+//   }
+//
+// Each a loop of its own, where it is less than all of its loop.
+std::vector<ptx::LoopLevel> Finder::ways_past_branches(std::uint64_t& budget) const {
+  std::vector<ptx::LoopLevel> out;
+  for (std::uint32_t l = 0; l < polls_.size(); ++l) {
+    if (polls_[l].empty() || polls_[l].size() > kMostPolls) continue;
+    std::vector<bool> inside(blocks_.size());
+    for (std::uint32_t b : members_[l]) inside[b] = true;
+    for (std::uint32_t poll : polls_[l]) {
+      const std::uint32_t home = cfg_.block_of(poll);
+      for (std::uint32_t b : members_[l]) {
+        const auto& next = blocks_[b].successors;
+        if (std::count_if(next.begin(), next.end(), [&](auto s) { return inside[s]; }) < 2)
+          continue;
+        for (std::uint32_t never : next) {
+          if (!inside[never]) continue;
+          const std::uint64_t cost = 2 * members_[l].size() + blocks_.size();
+          if (budget < cost) return out;
+          budget -= cost;
+          // Blocks that lead from the poll, and those that lead to it, without that edge.
+          const auto reach = [&](bool forwards) {
+            std::vector<bool> seen(blocks_.size());
+            std::vector<std::uint32_t> work{home};
+            while (!work.empty()) {
+              const std::uint32_t at = work.back();
+              work.pop_back();
+              for (std::uint32_t to :
+                   forwards ? blocks_[at].successors : blocks_[at].predecessors) {
+                const bool taken = forwards ? at == b && to == never : to == b && at == never;
+                if (taken || !inside[to] || seen[to]) continue;
+                seen[to] = true;
+                work.push_back(to);
+              }
+            }
+            return seen;
+          };
+          const auto from = reach(true), to = reach(false);
+          if (!from[home]) continue;
+          ptx::LoopLevel way{level_->loop, std::vector<bool>(blocks_.size())};
+          std::size_t size = 0;
+          for (std::uint32_t m : members_[l])
+            if (from[m] && to[m]) way.in_loop[m] = true, ++size;
+          if (size < members_[l].size()) out.push_back(std::move(way));
+        }
+      }
+    }
+  }
+  return out;
+}
+
+// Without the exits of loops that have another one.
+void Finder::keep_only_exits_of_waits(std::vector<std::uint32_t>* exits) const {
+  std::vector<bool> ends_otherwise(blocks_.size());  // by loop
+  for (std::uint32_t b = 0; b < blocks_.size(); ++b) {
+    if (!in_loop(b) || std::find(exits->begin(), exits->end(), b) != exits->end()) continue;
+    for (std::uint32_t next : blocks_[b].successors)
+      if (!in_loop(next) || loop_of(next) != loop_of(b)) ends_otherwise[loop_of(b)] = true;
+  }
+  std::erase_if(*exits, [&](std::uint32_t b) { return ends_otherwise[loop_of(b)]; });
+}
+
+void Finder::look(const ptx::LoopLevel& level, bool past) {
   if (out_.spins == SpinLoops::kUnknown) return;
   level_ = &level;
   find_polls();
@@ -354,6 +428,7 @@ void Finder::look(const ptx::LoopLevel& level) {
   for_each_exit(sources_, [&](std::uint32_t b) {
     if (!polls_[loop_of(b)].empty()) exits.push_back(b);
   });
+  if (past) keep_only_exits_of_waits(&exits);
   // Of the values that a loop reads, those that its end depends on.
   const auto only_those_that_matter = [&](std::uint32_t b) {
     const std::vector<std::uint32_t>& all = polls_[loop_of(b)];
@@ -378,11 +453,11 @@ void Finder::look(const ptx::LoopLevel& level) {
         continue;
       waits = true;
       // A turn goes round once: in a loop of rounds it comes from higher blocks, too.
-      const bool turn = level_ == outermost_ &&
-                        swaps_.waits_for_turn(i, members_[loop_of(b)],
-                                              [&](std::string_view operand, const Statement& in) {
-                                                return lower_.names_own(operand, in);
-                                              });
+      const bool turn =
+          outer_ && swaps_.waits_for_turn(i, members_[loop_of(b)],
+                                          [&](std::string_view operand, const Statement& in) {
+                                            return lower_.names_own(operand, in);
+                                          });
       for_lower &= base_opcode(s.opcode) != "call" && only_reads(s, lower_) &&
                    s.operands.size() > 1 && (turn || lower_.names_lower(s.operands[1], s, columns));
     }

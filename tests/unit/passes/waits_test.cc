@@ -152,6 +152,69 @@ TEST(PtxWaits, TokensThatAreHandedOn) {
 }
 
 // What is on top of a stack may be asked, as long as only a swap that fails reads it again.
+// A loop whose end is elsewhere than what its turns wait for.
+TEST(PtxWaits, StatesThatWait) {
+  // state %r5, turns %r6: `end` says when it stays in its first state.
+  const auto machine = [](const std::string& poll, const std::string& turn) {
+    return tier(
+        "mov.u32 %r5, 0; mov.u32 %r6, 0;\n"
+        "L: setp.ne.u32 %p0, %r5, 0; @%p0 bra W;\n" +
+        poll +
+        "bra.uni N;\n"
+        "W: add.s32 %r6, %r6, 1; setp.eq.u32 %p2, %r6, 10; @%p2 bra E;\n"
+        "N: " +
+        turn + "bra.uni L;\nE: st.global.u32 [%rd1], %r6;");
+  };
+  const std::string flag =
+      "ld.volatile.global.u32 %r4, [%rd0]; setp.eq.u32 %p1, %r4, 0;\n"
+      "@%p1 bra N; mov.u32 %r5, 1;\n";
+  EXPECT_EQ(machine(flag, ""), "waits");
+  EXPECT_EQ(machine(flag, "add.s32 %r7, %r7, 1;"), "waits");
+  // It ends after so many turns, whatever it reads.
+  EXPECT_EQ(machine(flag, "add.s32 %r7, %r7, 1; setp.gt.u32 %p3, %r7, %r0; @%p3 bra E;"), "plain");
+  EXPECT_EQ(machine("setp.eq.u32 %p1, %r0, 0; @%p1 bra N; mov.u32 %r5, 1;\n", ""), "plain");
+  // Work that depends on what is read, in a loop that counts.
+  EXPECT_EQ(tier("mov.u32 %r6, 0;\n"
+                 "L: setp.ge.u32 %p0, %r6, %r0; @%p0 bra E;\n"
+                 "ld.volatile.global.u32 %r4, [%rd0]; setp.eq.u32 %p1, %r4, 0; @%p1 bra S;\n"
+                 "st.global.u32 [%rd1], %r6; add.s32 %r6, %r6, 2; bra.uni L;\n"
+                 "S: add.s32 %r6, %r6, 1; bra.uni L;\nE:"),
+            "plain");
+}
+
+// Who takes a lock and ends without returning it leaves that to a block that comes later.
+TEST(PtxWaits, LocksThatAreNotAlwaysReturned) {
+  const std::string take =
+      "L: atom.global.cas.b32 %r4, [%rd0], 0, 1; setp.ne.u32 %p0, %r4, 0; @%p0 bra L;\n";
+  const std::string give = "atom.global.exch.b32 %r5, [%rd0], 0;\n";
+  EXPECT_EQ(tier(take + give), "plain");
+  const auto only_if = [&](const std::string& condition) {
+    return tier(take + condition + "@%p1 bra E;\n" + give + "E:");
+  };
+  EXPECT_EQ(only_if("ld.global.u32 %r6, [%rd1]; add.s32 %r7, %r6, 1; setp.gt.u32 %p1, %r7, %r0;"),
+            "waits");
+  EXPECT_EQ(only_if("and.b32 %r6, %r1, 1; setp.eq.u32 %p1, %r6, 0;"), "waits");
+  // With a guard it is tried, at least.
+  EXPECT_EQ(tier(take + "setp.eq.u32 %p1, %r2, 0;\n@%p1 " + give), "plain");
+  // By one thread of each block: taken and returned by the same one.
+  EXPECT_EQ(tier("setp.ne.u32 %p1, %r2, 0; @%p1 bra M;\n" + take + "M: bar.sync 0; @%p1 bra E;\n" +
+                 give + "E:"),
+            "plain");
+  // Either way it is returned, in a loop over data as well.
+  EXPECT_EQ(tier(take +
+                 "R: ld.global.u32 %r6, [%rd1]; add.s64 %rd1, %rd1, 4;\n"
+                 "setp.eq.u32 %p1, %r6, 0; @%p1 bra R;\n"
+                 "setp.gt.u32 %p2, %r6, 9; @%p2 bra M;\n" +
+                 give + "bra E;\nM: st.global.u32 [%rd0], 0;\nE:"),
+            "plain");
+  // Tried until it is done: ends only behind what it has done.
+  EXPECT_EQ(
+      tier("mov.u32 %r6, 0;\n"
+           "L: atom.global.cas.b32 %r4, [%rd0], 0, 1; setp.ne.u32 %p0, %r4, 0; @%p0 bra M;\n" +
+           give + "mov.u32 %r6, 1;\nM: setp.eq.u32 %p1, %r6, 0; @%p1 bra L;"),
+      "plain");
+}
+
 TEST(PtxWaits, RetriesThatMayGiveUp) {
   const std::string swap = "add.u32 %r5, %r4, 1; atom.global.cas.b32 %r6, [%rd0], %r4, %r5;";
   const std::string look = "L: ld.volatile.global.u32 %r4, [%rd0]; setp.eq.u32 %p0, %r4, 0;";
