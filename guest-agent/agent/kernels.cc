@@ -34,7 +34,7 @@ std::string mend_of(std::string_view why) {
   return "";
 }
 
-std::string quoted(std::string_view text) {
+std::string quoted_for_json(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') out += '\\';
@@ -43,11 +43,11 @@ std::string quoted(std::string_view text) {
   return out + '"';
 }
 
-void read_line(std::string_view line, std::map<std::string, KernelRow>* rows) {
-  constexpr std::string_view kBegins = "sluice[", kKernel = "]: kernel ";
-  const size_t at = line.find(kKernel);
-  if (!line.starts_with(kBegins) || at == line.npos) return;
-  line.remove_prefix(at + kKernel.size());
+void read_kernel_line(std::string_view line, std::map<std::string, KernelRow>* rows) {
+  constexpr std::string_view kLineBegins = "sluice[", kOfKernel = "]: kernel ";
+  const size_t at = line.find(kOfKernel);
+  if (!line.starts_with(kLineBegins) || at == line.npos) return;
+  line.remove_prefix(at + kOfKernel.size());
   const size_t colon = line.find(": ");
   if (colon == line.npos || colon == 0) return;
   std::string_view how = line.substr(colon + 2), why;
@@ -72,7 +72,7 @@ std::map<std::string, KernelRow> kernels_of_log(std::string_view log) {
   std::map<std::string, KernelRow> rows;
   while (!log.empty()) {
     const size_t end = std::min(log.find('\n'), log.size());
-    read_line(log.substr(0, end), &rows);
+    read_kernel_line(log.substr(0, end), &rows);
     log.remove_prefix(std::min(end + 1, log.size()));
   }
   return rows;
@@ -96,9 +96,10 @@ std::string as_json(const std::map<std::string, KernelRow>& kernels) {
   const char* between = "";
   for (const auto& [name, row] : kernels) {
     out += between;
-    out += "{\"name\": " + quoted(name) + ", \"evictable\": " + (row.evictable ? "true" : "false") +
-           ", \"how\": " + quoted(row.how) + ", \"why\": " + quoted(row.why) +
-           ", \"mend\": " + quoted(row.mend) + "}";
+    out += "{\"name\": " + quoted_for_json(name) +
+           ", \"evictable\": " + (row.evictable ? "true" : "false") +
+           ", \"how\": " + quoted_for_json(row.how) + ", \"why\": " + quoted_for_json(row.why) +
+           ", \"mend\": " + quoted_for_json(row.mend) + "}";
     between = ", ";
   }
   return out + "]}\n";

@@ -13,8 +13,8 @@ Each client checks its own results. Ways:
     off, on      through the channel, by sluice-run with SLUICE_JIT=off and on
     rival        on, beside another vGPU's kernel without end
 
-A client whose package is not installed is skipped. Printed: launches, how many of them were opaque,
-evictions.
+A client whose package is not installed is skipped. Printed: how many pieces of machine code got
+their PTX, launches, how many of them were opaque, evictions.
 """
 import argparse
 import json
@@ -189,6 +189,7 @@ class Ways:
     def __init__(self, a, work):
         self.a, self.work = a, work
         self.sluiced = None
+        self.attached = {}  # machine code with PTX so far, by way
         self.folder = work / "guest"
         self.folder.mkdir()
         for stem, where in (("libcudart.so.13", "cudart"), ("libcudart.so.12", "cudart/twelve"),
@@ -217,12 +218,12 @@ class Ways:
         return {k: v[k] for k in ("launches_done", "opaque_launches", "evictions")}
 
     def run(self, client, way):
-        script = self.work / f"{client}.py"
+        script = self.work / f"client_{client}.py"  # not the name of what it imports
         script.write_text(CLIENTS[client])
         command = [sys.executable, script]
         channel = not way.startswith("native")
         if channel:
-            command = ["sh", self.a.build / "guest-agent/cudart/sluice-run", *command]
+            command = ["sh", ROOT / "guest-agent/cudart/sluice-run.in", *command]
         before = self.launches() if channel else {}
         rival = None
         if way == "rival":
@@ -239,7 +240,11 @@ class Ways:
             if rival is not None:
                 rival.kill()
                 rival.wait()
-        row = {"client": client, "way": way, "status": status}
+        log = pathlib.Path(self.environment(way)["SLUICE_LOG"])
+        attached = log.read_text().count("keeps its PTX") if log.exists() else 0
+        row = {"client": client, "way": way, "status": status,
+               "attached": attached - self.attached.get(way, 0)}
+        self.attached[way] = attached
         if channel:
             row.update({k: v - before[k] for k, v in self.launches().items()})
         if status not in (0, 77):

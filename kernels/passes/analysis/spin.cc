@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "kernels/passes/analysis/lower_index.h"
 #include "kernels/passes/analysis/standstill.h"
@@ -24,6 +25,8 @@ namespace {
 constexpr std::size_t kMostPolls = 16;
 // Blocks that are visited to tell loops apart that begin at one place.
 constexpr std::uint64_t kMostVisits = 1'000'000;
+// Instructions of a loop around a counter in which its values are followed, each perhaps as often.
+constexpr std::size_t kLongestCounting = 1000;
 
 bool reads_others(const Statement& s, bool ordered_loop) {
   const std::string_view base = base_opcode(s.opcode);
@@ -172,6 +175,7 @@ class Finder {
   template <typename Found>
   void for_each_exit(const std::vector<std::uint32_t>& from, const Found& found);
   std::vector<ptx::LoopLevel> ways_past_branches(std::uint64_t& budget) const;
+  bool ends_by_part_of(std::uint32_t i, std::uint32_t loop) const;
   void keep_only_exits_of_waits(std::vector<std::uint32_t>* exits) const;
   // `past`: of a way past a branch, which waits only where all its ends depend on what it polls.
   void look(const ptx::LoopLevel& level, bool past = false);
@@ -351,6 +355,51 @@ void Finder::look_for_work() {
   for_each_exit(counters, [&](std::uint32_t b) { out_.fetches_work |= counting_[loop_of(b)]; });
 }
 
+// Whether the loop's ends ask for some bits of what atomic `i` found only, or a remainder: others
+// may set those, however far it counts.
+bool Finder::ends_by_part_of(std::uint32_t i, std::uint32_t loop) const {
+  const auto instructions = ptx::instructions_of(cfg_, members_[loop]);
+  if (instructions.size() > kLongestCounting) return false;
+  std::unordered_set<std::uint32_t> whole, part;
+  ptx::for_each_register(registers_, statements_[i].operands[0], statements_[i],
+                         [&](std::uint32_t r) { whole.insert(r); });
+  for (std::size_t before = 0; before != whole.size() + part.size();) {
+    before = whole.size() + part.size();
+    for (const Statement* s : instructions) {
+      if (ptx::effect_of(*s) != ptx::Effect::kPure || s->operands.empty()) continue;
+      const std::string_view base = base_opcode(s->opcode);
+      const bool narrows = s->opcode.starts_with("cvt.u16.") || s->opcode.starts_with("cvt.s16.") ||
+                           s->opcode.starts_with("cvt.u8.");
+      const bool bits = base == "and" || base == "xor" || base == "rem" || base == "bfe" ||
+                        base == "lop3" || base == "prmt";
+      const bool takes_part = narrows || (bits && !has_modifier(s->opcode, "pred"));
+      bool of_whole = false, of_part = false;
+      for (std::size_t k = 1; k < s->operands.size(); ++k)
+        ptx::for_each_register(registers_, s->operands[k], *s, [&](std::uint32_t r) {
+          of_whole |= whole.count(r) != 0;
+          of_part |= part.count(r) != 0;
+        });
+      if (!of_whole && !of_part) continue;
+      ptx::for_each_register(registers_, s->operands[0], *s, [&](std::uint32_t r) {
+        (of_part || takes_part ? part : whole).insert(r);
+      });
+    }
+  }
+  bool by_part = false;
+  for (std::uint32_t b : members_[loop]) {
+    if (blocks_[b].terminator == ptx::kNoStatement) continue;
+    const Statement& s = statements_[blocks_[b].terminator];
+    const std::uint32_t guard =
+        s.guard.empty() ? ptx::RegisterTable::kNone : registers_.number(ptx::trimmed(s.guard), s);
+    for (std::uint32_t next : blocks_[b].successors) {
+      if (in_loop(next) && loop_of(next) == loop) continue;
+      if (whole.count(guard) != 0 && part.count(guard) == 0) return false;  // there it comes to
+      by_part |= part.count(guard) != 0;
+    }
+  }
+  return by_part;
+}
+
 // The turns of the level's loops that go through a poll and never take some branch one way:
 //
 //   for (;;) {
@@ -449,7 +498,8 @@ void Finder::look(const ptx::LoopLevel& level, bool past) {
     bool waits = false, for_lower = true, columns = false;
     for (std::uint32_t i : polled) {
       const Statement& s = statements_[i];
-      if (surely_advances(s, lower_, sums_) && !swaps_.changed_beside(i, members_[loop_of(b)]))
+      if (surely_advances(s, lower_, sums_) && !ends_by_part_of(i, loop_of(b)) &&
+          !swaps_.changed_beside(i, members_[loop_of(b)]))
         continue;
       waits = true;
       // A turn goes round once: in a loop of rounds it comes from higher blocks, too.

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "kernels/passes/analysis/standstill.h"
+#include "kernels/ptx/dominators.h"
 
 namespace sluice::passes {
 
@@ -150,7 +151,17 @@ bool Swaps::may_keep(std::uint32_t atom, const std::function<bool(std::uint32_t)
     for (std::uint32_t before : blocks[b].predecessors)
       if (!leads[before]) leads[before] = true, work.push_back(before);
   }
-  const auto others = decided_by_others(atom);
+  auto others = decided_by_others(atom);
+  // What has been asked on every way to the swap is answered the same behind it.
+  if (const auto dominators = ptx::Dominators::build(cfg_)) {
+    for (std::uint32_t b = 0; b < blocks.size(); ++b) {
+      if (b == home || blocks[b].terminator == ptx::kNoStatement || !cfg_.reachable(b)) continue;
+      const Statement& s = cfg_.function().statements[blocks[b].terminator];
+      if (s.guard.empty() || !dominators->dominates(b, home)) continue;
+      const auto by = definitions_.find(number(s, s.guard));
+      if (by != definitions_.end() && by->second.size() == 1) others.erase(by->first);
+    }
+  }
   const auto decides = [&](const ptx::Block& block) {
     if (block.terminator == ptx::kNoStatement) return false;
     const Statement& s = cfg_.function().statements[block.terminator];

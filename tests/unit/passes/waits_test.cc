@@ -170,15 +170,26 @@ TEST(PtxWaits, StatesThatWait) {
       "@%p1 bra N; mov.u32 %r5, 1;\n";
   EXPECT_EQ(machine(flag, ""), "waits");
   EXPECT_EQ(machine(flag, "add.s32 %r7, %r7, 1;"), "waits");
-  // It ends after so many turns, whatever it reads.
-  EXPECT_EQ(machine(flag, "add.s32 %r7, %r7, 1; setp.gt.u32 %p3, %r7, %r0; @%p3 bra E;"), "plain");
+  // What it asks for is the kernel's own.
   EXPECT_EQ(machine("setp.eq.u32 %p1, %r0, 0; @%p1 bra N; mov.u32 %r5, 1;\n", ""), "plain");
-  // Work that depends on what is read, in a loop that counts.
-  EXPECT_EQ(tier("mov.u32 %r6, 0;\n"
-                 "L: setp.ge.u32 %p0, %r6, %r0; @%p0 bra E;\n"
-                 "ld.volatile.global.u32 %r4, [%rd0]; setp.eq.u32 %p1, %r4, 0; @%p1 bra S;\n"
-                 "st.global.u32 [%rd1], %r6; add.s32 %r6, %r6, 2; bra.uni L;\n"
-                 "S: add.s32 %r6, %r6, 1; bra.uni L;\nE:"),
+}
+
+// A counter that every look advances, with others' flag in it.
+TEST(PtxWaits, CountersWithFlags) {
+  const auto until = [](const std::string& part, const std::string& end,
+                        const std::string& declared = "") {
+    return tier(declared + "L: atom.global.add.u32 %r4, [%rd0], 65536;\n" + part + "setp." + end +
+                " %p0, %r5, %r0; @%p0 bra L;");
+  };
+  EXPECT_EQ(until("mov.u32 %r5, %r4;", "lt.u32"), "plain");
+  EXPECT_EQ(until("shr.u32 %r5, %r4, 16;", "lt.u32"), "plain");
+  EXPECT_EQ(until("and.b32 %r5, %r4, 65535;", "ne.u32"), "waits");
+  EXPECT_EQ(until("cvt.u16.u32 %h, %r4; cvt.u32.u16 %r5, %h;", "ne.u32", ".reg .b16 %h;"), "waits");
+  EXPECT_EQ(until("rem.u32 %r6, %r4, 3; add.u32 %r5, %r6, 1;", "ne.u32"), "waits");
+  // Asked for something else than the end.
+  EXPECT_EQ(tier("L: atom.global.add.u32 %r4, [%rd0], 1; setp.ge.u32 %p0, %r4, %r0; @%p0 bra E;\n"
+                 "and.b32 %r5, %r4, 1; setp.eq.u32 %p1, %r5, 0; @%p1 bra L;\n"
+                 "st.global.u32 [%rd1], %r4; bra.uni L;\nE:"),
             "plain");
 }
 
@@ -194,6 +205,10 @@ TEST(PtxWaits, LocksThatAreNotAlwaysReturned) {
   EXPECT_EQ(only_if("ld.global.u32 %r6, [%rd1]; add.s32 %r7, %r6, 1; setp.gt.u32 %p1, %r7, %r0;"),
             "waits");
   EXPECT_EQ(only_if("and.b32 %r6, %r1, 1; setp.eq.u32 %p1, %r6, 0;"), "waits");
+  // The same was asked before it was taken.
+  EXPECT_EQ(tier("ld.global.u32 %r6, [%rd1]; setp.gt.u32 %p1, %r6, %r0; @%p1 bra E;\n" + take +
+                 "@%p1 bra E;\n" + give + "E:"),
+            "plain");
   // With a guard it is tried, at least.
   EXPECT_EQ(tier(take + "setp.eq.u32 %p1, %r2, 0;\n@%p1 " + give), "plain");
   // By one thread of each block: taken and returned by the same one.
