@@ -33,12 +33,11 @@ class Evicted(WithSluiced):
 
     def visitor(self, seed):
         p = subprocess.Popen([support.BUILD / "tests/system/visitor", str(seed)],
-                             env=self.sluiced.client_env("b"), stdout=subprocess.PIPE,
-                             stderr=subprocess.STDOUT)
+                             env=self.sluiced.client_env("b"), stdout=subprocess.DEVNULL)
 
         def end():
             p.kill()
-            p.communicate()
+            p.wait()
 
         self.addCleanup(end)
         return p, end
