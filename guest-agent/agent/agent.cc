@@ -26,6 +26,7 @@ constexpr uint64_t kBeatNs = 1'000'000'000;
 constexpr uint64_t kJoinNs = 10'000'000'000;
 // Between two beats of the host; sluiced's are a second apart.
 constexpr uint64_t kSilentNs = 10'000'000'000;
+constexpr const char* kHostSilent = "the host's mediator does not answer (is sluiced stopped?)";
 // Connections at once: more than a vGPU has slots, so that the answer is a reason and not a hang.
 constexpr size_t kMostPrograms = 4 * SLUICE_MAX_SLOTS;
 
@@ -63,9 +64,11 @@ Agent::~Agent() {
     if (program.state == State::kOpen || program.state == State::kEnded) program_ended(program);
 }
 
-// A new life of this agent: everything before it is over, on both sides.
+// A new life of this agent: everything before it is over, on both sides. Programs that have asked
+// and have nothing yet ask anew.
 void Agent::announce() {
-  programs_.clear();
+  programs_.remove_if(
+      [](const Program& p) { return p.state != State::kJoining && p.state != State::kAsked; });
   backlog_.clear();
   // The rings go on from where they stand: sluiced keeps its own indices. Answers to an earlier
   // agent that are still in there match no request of ours.
@@ -82,6 +85,8 @@ void Agent::announce() {
   full_fence();
   bell.ring();
   for (const Fd& vector : device_.vectors) drain_eventfd(vector.get());
+  for (Program& program : programs_)
+    if (program.state == State::kAsked) ask(program);
 }
 
 void Agent::beat(uint64_t now_ns) {
@@ -176,7 +181,9 @@ Result<void> Agent::step(int timeout_ms, int extra_fd) {
     host_silent_ = false;
   } else if (!host_silent_ && now - host_beat_ns_ > kSilentNs) {
     host_silent_ = true;
-    log("the host's daemon is silent: programs that run go on, new ones have to wait");
+    log("the host's daemon is silent: programs that run go on, new ones are refused");
+    for (Program& program : programs_)
+      if (program.state == State::kAsked) refuse(program, EHOSTDOWN, kHostSilent);
   }
   return {};
 }
@@ -214,8 +221,13 @@ void Agent::read_join(Program& program) {
       join.version != SLUICE_CHANNEL_VERSION)
     return refuse(program, EPROTO, "the program's libcuda.so.1 is not of this agent's version");
   program.name = text_of(join.program, sizeof join.program);
-  program.request = ++next_request_;
+  if (host_silent_) return refuse(program, EHOSTDOWN, kHostSilent);
   program.state = State::kAsked;
+  ask(program);
+}
+
+void Agent::ask(Program& program) {
+  program.request = ++next_request_;
   sluice_control_message m{};
   m.request = program.request;
   m.guest_pid = program.pid;

@@ -68,6 +68,7 @@ class Agent {
   void accept_programs(uint64_t now_ns);
   void read_join(Program& program);
   void program_ended(Program& program);
+  void ask(Program& program);
   void refuse(Program& program, int error, const std::string& reason);
   void read_control();
   void on_opened(const sluice_control_message& message);

@@ -54,7 +54,9 @@ Finding agent_finding(const std::string& socket, const Result<Fd>& connected) {
       f.mend = "add yourself to the group of the socket: adduser YOU sluice; log in anew";
       break;
     default:
-      f.mend = "systemctl start sluice-agent; journalctl -u sluice-agent says why it does not run";
+      f.mend =
+          "systemctl start sluice-guest-agent; journalctl -u sluice-guest-agent says why it does "
+          "not run";
   }
   return f;
 }

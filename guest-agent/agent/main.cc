@@ -30,7 +30,8 @@ namespace {
 constexpr const char* kAgentSocket = "/run/sluice/agent.sock";
 
 const char* const kUsage =
-    R"(usage: sluice-agent [--device ADDRESS] [--socket PATH] [--transport NAME] [--check] [--version]
+    R"(usage: sluice-agent [--device ADDRESS] [--socket PATH] [--transport NAME] [--check]
+                    [--version]
        sluice-agent --help
        sluice-agent status|doctor [--socket PATH] [--json]
        sluice-agent kernels [--json] PROGRAM [ARGUMENT...]
@@ -51,8 +52,8 @@ doctor            the same, runs a small kernel, and says what to do about what 
 kernels           runs PROGRAM and says which of its kernels can be evicted, which not, why, and
                   what to do; exits with PROGRAM's status
   --json          for scripts
-exit status: 0 ended by SIGTERM; 3 no vGPU device; 4 the host refuses, with its reason; 5 no IOMMU or
-no vfio-pci, where sysfs does not do; 6 the device is in use; 1 anything else
+exit status: 0 ended by SIGTERM; 3 no vGPU device; 4 the host refuses, with its reason; 5 no IOMMU
+or no vfio-pci, where sysfs does not do; 6 the device is in use; 1 anything else
 )";
 
 int fail(const Error& error, int status) {

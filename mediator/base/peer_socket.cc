@@ -47,6 +47,13 @@ void refuse_descriptors(int socket) {
   ::setsockopt(socket, SOL_SOCKET, SO_OOBINLINE, &yes, sizeof yes);
 }
 
+bool kernel_refuses_descriptors(int socket) {
+  int passes = 1;
+  socklen_t bytes = sizeof passes;
+  return !forget_passrights &&
+         ::getsockopt(socket, SOL_SOCKET, SO_PASSRIGHTS, &passes, &bytes) == 0 && passes == 0;
+}
+
 Result<PlainMessage> receive_plain(int socket, void* data, size_t bytes) {
   iovec iov{data, bytes};
   msghdr look{};  // without room for descriptors: none is installed by looking

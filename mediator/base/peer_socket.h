@@ -22,6 +22,9 @@ namespace sluice {
 // listening socket it holds for its connections, too. Call it for these again, for older kernels.
 void refuse_descriptors(int socket);
 
+// Whether the kernel takes none on this socket, after refuse_descriptors().
+bool kernel_refuses_descriptors(int socket);
+
 // The error code of receive_plain() for a message with descriptors.
 inline constexpr int kPassedDescriptors = EBADMSG;
 

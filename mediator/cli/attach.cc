@@ -67,6 +67,7 @@ std::vector<std::pair<std::string, std::string>> settings_of(const AttachOptions
   number("min", o.min);
   number("max", o.max);
   word("group", o.group);
+  word("mode", o.mode);
   return settings;
 }
 

@@ -20,7 +20,7 @@ namespace sluice::cli {
 
 struct AttachOptions {
   std::string domain, uri;
-  std::optional<std::string> memory, latency, group;
+  std::optional<std::string> memory, latency, group, mode;
   std::optional<uint32_t> weight, priority, min, max;
   uint32_t slots = 16;
   bool print_only = false;  // show the XML, change nothing

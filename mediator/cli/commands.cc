@@ -183,6 +183,7 @@ Result<void> create(AdminClient& client, const CreateOptions& o, bool as_json) {
   if (!o.name.empty()) params["name"] = o.name;
   if (o.weight) params["weight"] = *o.weight;
   if (o.memory) params["memory_bytes"] = *o.memory;
+  if (o.mode) params["mode"] = *o.mode;
   if (o.priority) params["priority"] = *o.priority;
   add_limits(params, o.limits);
   if (o.socket) params["socket"] = *o.socket;

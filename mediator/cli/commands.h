@@ -30,7 +30,7 @@ Result<void> groups(AdminClient& client, bool json);
 struct CreateOptions {
   std::string name;
   std::optional<uint32_t> weight;
-  std::optional<std::string> memory;
+  std::optional<std::string> memory, mode;
   std::optional<uint32_t> priority;
   LimitOptions limits;
   std::optional<std::string> socket;

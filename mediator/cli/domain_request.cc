@@ -19,6 +19,7 @@ boost::json::object create_request(const DomainVgpu& d, const std::string& owner
   boost::json::object params = set_request(d);
   params["socket"] = d.socket;
   if (!owner.empty()) params["owner"] = owner;
+  if (!d.mode.empty()) params["mode"] = d.mode;
   // Vector 0 is the agent's, every slot has one more.
   if (d.vectors > 1) params["slots"] = d.vectors - 1;
   return params;

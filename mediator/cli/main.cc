@@ -50,6 +50,8 @@ int main(int argc, char** argv) {
                   "XML ('-': stdin)");
   cmd->add_option("--weight", c.weight, "its weight")->check(weights);
   cmd->add_option("--memory", c.memory, "limit of device memory, for example 8G");
+  cmd->add_option("--mode", c.mode, "refuse a host of the other mode")
+      ->check(CLI::IsMember({"strict", "shared"}));
   cmd->add_option("--priority", c.priority, "for policies that know priorities")->check(priorities);
   add_limits(cmd, c.limits);
   cmd->add_option("--vgpu-socket", c.socket, "path of the socket that QEMU connects to");
@@ -108,6 +110,8 @@ int main(int argc, char** argv) {
   cmd->add_option("--max", at.max, "percent of the GPU that it may have")
       ->check(CLI::Range(0, 100));
   cmd->add_option("--group", at.group, "the group that it is in");
+  cmd->add_option("--mode", at.mode, "refuse a host of the other mode")
+      ->check(CLI::IsMember({"strict", "shared"}));
   cmd->add_option("--slots", at.slots, "guest processes at once")
       ->check(CLI::Range(1, SLUICE_MAX_SLOTS))
       ->capture_default_str();

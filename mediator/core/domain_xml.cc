@@ -63,7 +63,7 @@ Result<T> number(const std::string& text, const char* what, T low, T high) {
 }
 
 constexpr const char* kAttributes[] = {"weight", "memory", "priority", "latency",
-                                       "min",    "max",    "group"};
+                                       "min",    "max",    "group",    "mode"};
 
 // What the owner wrote and cannot be meant: a misspelt attribute would be no limit at all.
 Result<void> nothing_unknown(pugi::xml_node vgpu) {
@@ -74,7 +74,7 @@ Result<void> nothing_unknown(pugi::xml_node vgpu) {
       return Error{EINVAL,
                    "unknown attribute '" +
                        clean_text(name.data(), std::min<size_t>(name.size(), 40)) +
-                       "'; there are weight, memory, priority, latency, min, max and group"};
+                       "'; there are weight, memory, priority, latency, min, max, group and mode"};
   }
   for (pugi::xml_node n : vgpu.children())
     if (n.type() == pugi::node_element || n.type() == pugi::node_pcdata ||
@@ -104,6 +104,11 @@ Result<void> read_settings(pugi::xml_node vgpu, DomainVgpu& d) {
     if (*latency != "low" && *latency != "normal" && *latency != "batch")
       return Error{EINVAL, "latency must be low, normal or batch"};
     d.latency = *latency;
+  }
+  if (auto mode = attribute(vgpu, "mode")) {
+    if (*mode != "strict" && *mode != "shared")
+      return Error{EINVAL, "mode must be strict or shared"};
+    d.mode = *mode;
   }
   for (auto [name, permille] :
        {std::pair{"min", &d.min_permille}, std::pair{"max", &d.max_permille}}) {

@@ -33,6 +33,7 @@ struct DomainVgpu {
   uint64_t memory_bytes = 0;                 // 0: no limit given
   int priority = -1;                         // -1: not given
   std::string latency;                       // low, normal, batch; empty: not given
+  std::string mode;                          // strict, shared; empty: not given
   int min_permille = -1, max_permille = -1;  // the XML has percent; -1: not given
   std::string group;                         // empty: not given
 };
@@ -40,7 +41,7 @@ struct DomainVgpu {
 // Who names the vGPU. Only a vGPU's name is bound to its rules (names.h).
 enum class VgpuName {
   kOfDomain,   // it has the domain's name
-  kElsewhere,  // whoever creates it names it, as a Kubernetes node does
+  kByCreator,  // whoever makes it names it, as a Kubernetes node does
 };
 
 // Errors name the element and attribute, and say how it should be. A domain with no

@@ -38,7 +38,7 @@ struct ProgressSums {
   uint64_t remaining_ns =
       0;                    // that they will run, each alone on the GPU, as far as it is predicted
   uint32_t predicted = 0;   // of the launches
-  uint64_t preempt_ns = 0;  // the dearest of them to evict; 0: none of their kernels ever was
+  uint64_t preempt_ns = 0;  // the longest that evicting one takes; 0: none ever was
 };
 
 class Progress {

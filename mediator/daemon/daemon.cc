@@ -161,8 +161,10 @@ Daemon::~Daemon() {
 }
 
 Result<std::unique_ptr<Daemon>> Daemon::make(boost::asio::io_context& io, const Config& config,
-                                             const std::optional<Identity>& identity) {
+                                             const std::optional<Identity>& identity,
+                                             io::FdStore store) {
   std::unique_ptr<Daemon> d(new Daemon(io, config));
+  d->store_ = std::move(store);
   if (auto started = d->start(identity); !started) return started.error();
   return d;
 }
@@ -193,6 +195,7 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   record_events();
   const bool nvidia = config_.device == DeviceKind::kNvidia ||
                       (config_.device == DeviceKind::kAuto && nvidia_gpu_present());
+  config_.choose_for(nvidia);
   const std::vector<std::string> environment = worker_environment(config_, nvidia);
   if (auto can = check_turns(config_, nvidia, environment); !can) return can.error();
   auto sms = spatial_sms(config_, nvidia, environment);
@@ -218,11 +221,13 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   executor_->ring_on_evict(worker_protocol::is_forwarded(settings.signal));
   if (::access(config_.worker.c_str(), X_OK) != 0)
     log::warning("{}", Error::from_errno("worker " + config_.worker).message);
+  load_groups();
   services_.reset(new SessionServices{.io = io_,
                                       .executor = *executor_,
                                       .settings = std::move(settings),
                                       .spawner = spawner_.get()});
 
+  restore();
   add_rpc_methods(dispatcher_, *this);
   auto admin = AdminServer::open(io_, config_.admin_socket_path(), config_.admin_mode, dispatcher_);
   if (!admin) return admin.error();
@@ -329,10 +334,35 @@ void Daemon::beat() {
   if (vgpus_.empty()) return;
   ++beats_;
   for (auto& [name, vgpu] : vgpus_) vgpu->beat(beats_);
+  keep();
   beat_timer_.after_ms(limits::kChannelBeatMs, [this] { beat(); });
 }
 
 Result<void> Daemon::set_group(const std::string& name, const Group& group) {
+  if (auto added = add_group(name, group); !added) return added;
+  std::vector<GroupRow> rows;
+  for (const auto& [each, g] : groups_)
+    rows.push_back({.name = each, .parent = g.parent, .share = g.share});
+  group_file_->save(rows);
+  return {};
+}
+
+// Groups of an earlier life. What cannot be had again is said, and costs nothing else.
+void Daemon::load_groups() {
+  group_file_ = std::make_unique<GroupFile>(io_, config_.state_dir);
+  auto rows = group_file_->load();
+  if (!rows) {
+    log::warning("{}/groups is left aside, there are no groups: {}", config_.state_dir,
+                 rows.error().message);
+    return;
+  }
+  for (const GroupRow& g : *rows)
+    if (auto added = add_group(g.name, {.id = 0, .parent = g.parent, .share = g.share}); !added)
+      log::warning("group {} of {}/groups is left out: {}", g.name, config_.state_dir,
+                   added.error().message);
+}
+
+Result<void> Daemon::add_group(const std::string& name, const Group& group) {
   if (!valid_vgpu_name(name))
     return Error{EINVAL, "a group's name has 1 to " + std::to_string(limits::kMaxVgpuNameBytes) +
                              " letters, digits, '.', '_', '-' and starts with a letter or digit"};
@@ -366,11 +396,16 @@ std::string Daemon::group_name(policy::GroupId id) const {
   return {};
 }
 
-Result<VgpuServer*> Daemon::create(const CreateRequest& r) {
+Result<VgpuServer*> Daemon::create(const CreateRequest& r,
+                                   std::optional<VgpuServer::Connection> connection) {
   if (shutting_down_) return Error{ESHUTDOWN, "sluiced is ending"};
   if (!valid_vgpu_name(r.name))
     return Error{EINVAL, "a vGPU's name has 1 to " + std::to_string(limits::kMaxVgpuNameBytes) +
                              " letters, digits, '.', '_', '-' and starts with a letter or digit"};
+  if (!r.mode.empty() && r.mode != config_.mode_name())
+    return Error{EINVAL, "vGPU '" + r.name + "' is to be " + r.mode +
+                             ", and this host shares its " + "GPU in mode " + config_.mode_name() +
+                             " (scheduler.mode)"};
   if (vgpus_.count(r.name)) return Error{EEXIST, "there is a vGPU '" + r.name + "' already"};
   if (vgpus_.size() >= limits::kMaxVgpus)
     return Error{ENOSPC, "there are " + std::to_string(limits::kMaxVgpus) + " vGPUs; no more fit"};
@@ -413,7 +448,7 @@ Result<VgpuServer*> Daemon::create(const CreateRequest& r) {
     spec.socket_options.may_replace = [this, path = spec.socket](const FileId& file) {
       return SocketNote::exists(config_.vgpu_dir(), path, file);
     };
-  auto vgpu = VgpuServer::make(*services_, spec);
+  auto vgpu = VgpuServer::make(*services_, spec, std::move(connection));
   if (!vgpu) return vgpu.error();
   if (elsewhere) {
     auto note = SocketNote::write(config_.vgpu_dir(), r.name, spec.socket, (*vgpu)->socket_file());
@@ -433,6 +468,7 @@ Result<void> Daemon::remove(const std::string& name, std::function<void()> done)
   vgpu->close("the vGPU was deleted", [this, name, done = std::move(done)] {
     vgpus_.erase(name);
     log::info("vgpu {}: deleted", name);
+    keep();
     done();
   });
   return {};
@@ -445,6 +481,7 @@ VgpuServer* Daemon::find(const std::string& name) {
 
 void Daemon::shut_down(std::function<void()> done) {
   if (shutting_down_) return;
+  keep();
   shutting_down_ = true;
   admin_.reset();
   auto waiting = std::make_shared<size_t>(1);
@@ -456,7 +493,8 @@ void Daemon::shut_down(std::function<void()> done) {
   for (const std::string& name : names) {
     if (vgpus_.at(name)->closing()) continue;  // ours to destroy; its workers are waited for there
     ++*waiting;
-    vgpus_.at(name)->close("sluiced ends", one_gone);
+    VgpuServer& v = *vgpus_.at(name);
+    v.close("sluiced ends", one_gone, is_kept(v));
   }
   one_gone();
 }

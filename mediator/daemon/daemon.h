@@ -15,17 +15,21 @@
 #include "mediator/daemon/guests/vgpu_server.h"
 #include "mediator/daemon/scheduling/grant_executor.h"
 #include "mediator/daemon/setup/config.h"
+#include "mediator/daemon/setup/group_file.h"
 #include "mediator/daemon/setup/identity.h"
 #include "mediator/daemon/setup/socket_access.h"
+#include "mediator/io/fd_store.h"
 
 namespace sluice {
 
 class Daemon {
  public:
   // Makes the runtime directory, the executor and the admin socket; the event log starts here.
-  // `identity`: who this process becomes on the way, for good (identity.h).
+  // `identity`: who this process becomes on the way, for good (identity.h). `store`: where vGPUs
+  // and groups outlive this process; those that are there are the first.
   static Result<std::unique_ptr<Daemon>> make(boost::asio::io_context& io, const Config& config,
-                                              const std::optional<Identity>& identity = {});
+                                              const std::optional<Identity>& identity = {},
+                                              io::FdStore store = {});
   ~Daemon();
 
   // Room for "libvirt:" and a UUID. An owner is repeated in each answer that describes a vGPU.
@@ -40,8 +44,10 @@ class Daemon {
     uint64_t region_bytes = 0;  // 0: the configured default
     uint32_t slots = 0;         // 0: the configured default
     std::string owner;          // who removes it again; empty: whoever created it by hand
+    std::string mode;           // "strict", "shared": what this host must be; empty: either
   };
-  // Groups live as long as sluiced. The name is checked as a vGPU's is.
+  // Groups live as long as sluiced and its store, or in `state_dir`. The name is checked as a
+  // vGPU's is.
   struct Group {
     policy::GroupId id;
     std::string parent;
@@ -52,11 +58,14 @@ class Daemon {
   // "" is the root.
   Result<policy::GroupId> group_id(const std::string& name) const;
   std::string group_name(policy::GroupId id) const;
-  Result<VgpuServer*> create(const CreateRequest& request);
+  // `connection`: of its virtual machine, from an earlier sluiced.
+  Result<VgpuServer*> create(const CreateRequest& request,
+                             std::optional<VgpuServer::Connection> connection = {});
   // `done` when its last worker is gone.
   Result<void> remove(const std::string& name, std::function<void()> done);
   VgpuServer* find(const std::string& name);
   // Ends all sessions and calls `done` when every worker is gone. No requests are served any more.
+  // Virtual machines whose connections are kept see no end of their vGPUs.
   void shut_down(std::function<void()> done);
   // Called where only a new sluiced helps: it can start workers no more.
   void on_beyond_repair(std::function<void()> call) { beyond_repair_ = std::move(call); }
@@ -75,12 +84,21 @@ class Daemon {
   // start() and its steps, in this order. `sms`, `unit`: spatial.h.
   Result<void> start(const std::optional<Identity>& identity);
   void record_events();
+  void load_groups();
+  Result<void> add_group(const std::string& name, const Group& group);
   Result<void> make_folders(const std::optional<Identity>& identity);
   Result<void> start_spawner(bool nvidia, const std::vector<std::string>& environment,
                              const std::string& library);
   Result<void> start_executor(bool nvidia, uint32_t sms, uint32_t unit);
   Result<void> give_up_privileges(const Identity& identity);
   void beat();
+  // keeping.cc. restore(): once, before there are others. keep(): whatever differs from what is
+  // kept; with each beat, and before the end.
+  void restore();
+  void restore_groups(const std::string& text);
+  Result<void> restore_vgpu(io::FdStore::Parcel parcel);
+  void keep();
+  bool is_kept(const VgpuServer& vgpu) const;
 
   boost::asio::io_context& io_;
   Config config_;
@@ -96,6 +114,10 @@ class Daemon {
   RpcDispatcher dispatcher_;
   std::map<std::string, std::unique_ptr<VgpuServer>> vgpus_;
   std::map<std::string, Group> groups_;
+  std::unique_ptr<GroupFile> group_file_;
+  io::FdStore store_;
+  std::map<std::string, std::string> kept_;  // text of each parcel in the store
+  bool keeping_fails_ = false;
   std::unique_ptr<AdminServer> admin_;
   bool shutting_down_ = false;
   std::function<void()> beyond_repair_;

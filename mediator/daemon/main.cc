@@ -57,6 +57,8 @@ void run(boost::asio::io_context& io, uint32_t spin_us) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Before anything is opened or started.
+  auto store = sluice::io::FdStore::from_environment();
   std::string config_path = SLUICE_SYSCONFDIR "/sluice.toml";
   std::string trace_path;
   bool check_only = false;
@@ -90,7 +92,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   boost::asio::io_context io(1);
-  auto daemon = sluice::Daemon::make(io, *config, *identity);
+  auto daemon = sluice::Daemon::make(io, *config, *identity, std::move(store));
   // Not before: capabilities are given up by one thread for itself only.
   sluice::log::write_in_background();
   if (!daemon) {
@@ -109,7 +111,8 @@ int main(int argc, char** argv) {
     status = 1;
     io.stop();
   });
-  const bool spins = (config->turns_by_priority || config->slices) &&
+  const sluice::Config& used = (*daemon)->config();
+  const bool spins = (used.turns_by_priority || used.slices) &&
                      config->spin_processors_for(std::thread::hardware_concurrency()) != 0;
   run(io, spins ? config->spin_us : 0);
   daemon->reset();

@@ -56,6 +56,28 @@ class IvshmemServer::Peer {
     server_.peers_->close(std::move(socket_));
   }
 
+  int socket() const { return socket_.get(); }
+  bool settled() const { return outgoing_.empty(); }
+  // Gone, as far as the loop has not been told by an event.
+  bool is_over() const { return muted_ && (poisoned_ || has_hung_up(socket_.get())); }
+
+  bool make_keepable() {
+    if (!settled() || poisoned_) return false;
+    if (kernel_refuses_descriptors(socket_.get())) return true;
+    if (!muted_) {
+      muted_ = true;
+      watch_.stop();  // the end of what it says is an event for ever
+      ::shutdown(socket_.get(), SHUT_RD);
+    }
+    for (size_t i = 0; i < limits::kForgottenPieces; ++i) {
+      std::byte piece[256];
+      const auto got = receive_plain(socket_.get(), piece, sizeof piece);
+      if (!got && got.error().code == kPassedDescriptors) poisoned_ = true;
+      if (!got || got->bytes == 0) return !poisoned_;
+    }
+    return false;
+  }
+
   // Appends a message; `fd` (or -1) is duplicated.
   Result<void> queue(int64_t value, int fd) {
     Fd copy;
@@ -140,6 +162,8 @@ class IvshmemServer::Peer {
   std::deque<Outgoing> outgoing_;
   std::array<std::byte, sizeof(int64_t)> message_{};  // the one that has come in part
   size_t message_bytes_ = 0;
+  bool muted_ = false;     // make_keepable()
+  bool poisoned_ = false;  // descriptors of its are in the queue
 };
 
 Result<std::unique_ptr<IvshmemServer>> IvshmemServer::open(boost::asio::io_context& io,
@@ -164,6 +188,7 @@ IvshmemServer::IvshmemServer(boost::asio::io_context& io, std::shared_ptr<PeerTh
 IvshmemServer::~IvshmemServer() = default;
 
 void IvshmemServer::on_connection(Fd socket, const PeerCredentials& peer) {
+  look();
   auto groups = peer_groups(socket.get());
   if (!groups) return refuse(std::move(socket), peer, groups.error().message);
   groups->push_back(peer.gid);
@@ -209,6 +234,20 @@ void IvshmemServer::refuse(Fd socket, const PeerCredentials& peer, const std::st
       return log::error("{}: {}", path(), r.error().message);
   refused->flush();
   refused_.push_back(std::move(refused));
+}
+
+bool IvshmemServer::has_live_peer() const { return live_ && !live_->is_over(); }
+
+bool IvshmemServer::make_keepable() { return live_ && live_->make_keepable(); }
+
+void IvshmemServer::look() {
+  if (live_ && live_->is_over()) on_gone(live_.get());
+}
+
+int IvshmemServer::settled_peer() const { return live_ && live_->settled() ? live_->socket() : -1; }
+
+void IvshmemServer::adopt(Fd socket) {
+  live_ = std::make_unique<Peer>(io_, *this, std::move(socket));
 }
 
 void IvshmemServer::forget_notifications() {

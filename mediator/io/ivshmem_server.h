@@ -61,7 +61,18 @@ class IvshmemServer {
                                                      Owner& owner);
   ~IvshmemServer();
 
-  bool has_live_peer() const { return live_ != nullptr; }
+  bool has_live_peer() const;
+  // The live peer's connection, once the handshake is over; -1: there is none. It stays ours.
+  int settled_peer() const;
+  // Before somebody else gets the connection as well, who may be the last to close it. Where the
+  // kernel lets a peer pass descriptors, whose close may linger, the peer may say nothing more from
+  // here on, and what it has said is forgotten. False: not now.
+  bool make_keepable();
+  // Once a second. A peer that may say nothing is seen to be gone here.
+  void look();
+  // A connection whose handshake another process of ours has ended is the live peer. The owner is
+  // not asked.
+  void adopt(Fd socket);
   // Reads what the live peer has sent so far and forgets it. For an owner that has learnt of a new
   // life of the guest by other means: a notification of its beginning that still waits in the
   // socket must not end what that life does later.

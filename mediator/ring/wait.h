@@ -22,7 +22,8 @@ namespace sluice {
 // (Offering the processor with sched_yield is not enough there: measured,
 // docs/notes/2026-11-22-benchmarks.md.) It shows: what was waited for in vain comes as soon as we
 // sleep. Then the spinner stands aside and sleeps at once, and only tries a short spin now and then
-// to see whether the peer has moved.
+// to see whether the peer has moved. It is no longer in the way where a sleep outlasts the
+// budget: work that takes a little more than that each time looks the same at first.
 class Spinner {
  public:
   // `budget_us` 0: never spin. On machines of one or two processors the peer probably needs this
@@ -30,7 +31,7 @@ class Spinner {
   // same.
   explicit Spinner(uint32_t budget_us = 50)
       : budget_ns_(uint64_t{budget_us} * 1000), next_ns_(budget_ns_) {
-    yield_ = ::sysconf(_SC_NPROCESSORS_ONLN) <= 2;
+    yield_ = processors() <= 2;
   }
 
   // For waits as long as a launch: as long as a hypervisor polls for a halted processor, where
@@ -38,19 +39,28 @@ class Spinner {
   // 100 us is found by a sleeper, 30 to 90 us late (a virtual machine's timer and wake-up).
   static uint32_t longest_us() { return may_spin_for_long() ? 200 : 50; }
   static bool may_spin_for_long() {
-    static const bool may = ::sysconf(_SC_NPROCESSORS_ONLN) > 2;
+    static const bool may = processors() > 2;
     return may;
+  }
+  // That this process may use: a container has few of many.
+  static int processors() {
+    cpu_set_t set;
+    if (::sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+    return static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
   }
 
   // Spins until ready() or until the present budget is spent; returns the last ready().
   template <class Ready>
   bool spin(Ready&& ready) {
-    spun_ = false;
+    spun_ = stood_aside_ = false;
     if (ready()) return true;
     if (budget_ns_ == 0) return false;
     uint64_t budget_ns = next_ns_;
     if (aside_ > 0) {
-      if (--aside_ > 0) return false;
+      if (--aside_ > 0) {
+        stood_aside_ = true;
+        return false;
+      }
       budget_ns = std::min(budget_ns_, kTrialNs);
     }
     const uint64_t end = monotonic_ns() + budget_ns;
@@ -76,6 +86,10 @@ class Spinner {
   // what ended it, the next spin is a full one again; if it came as soon as we slept, see above.
   void slept(uint64_t ns) {
     found_after(ns);
+    if (stood_aside_ && ns >= std::max(budget_ns_, kAtOnceNs)) {
+      aside_ = 0;
+      stand_aside_ = kFirstAside;
+    }
     if (!spun_) return;
     spun_ = false;
     if (ns >= kAtOnceNs) {
@@ -108,7 +122,8 @@ class Spinner {
   uint64_t budget_ns_;
   uint64_t next_ns_;
   bool yield_;
-  bool spun_ = false;  // the last spin() spun in vain
+  bool spun_ = false;         // the last spin() spun in vain
+  bool stood_aside_ = false;  // the last spin() did not try
   uint32_t in_the_way_ = 0;
   uint32_t aside_ = 0;
   uint32_t stand_aside_ = kFirstAside;

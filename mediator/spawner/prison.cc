@@ -175,69 +175,73 @@ Prison Prison::prepare(PrisonSpec spec, const std::string& no_cgroups) {
   if (const int code = in_child([&]() -> int { return p.be_ended_first() ? 0 : errno; }); code != 0)
     log::warning("spawner: when memory is short, workers are not ended first: {}", reason(code));
   if (!no_cgroups.empty()) p.lacks(Wall::kCgroup, no_cgroups);
-  const bool mps = p.spec_.nvidia && !p.spec_.mps.empty();
-  if (mps) p.lacks(Wall::kIpc, "clients of MPS share its IPC namespace");
+  if (p.beside_mps()) p.lacks(Wall::kIpc, "clients of MPS share its IPC namespace");
   // No set-user-ID program can give back what is taken here, to us or to any worker.
   ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  p.find_missing_walls();
+  RootSpec root = p.plan_root();
+  if (p.has(Wall::kRoot)) p.move_into(std::move(root));
+  if (p.has(Wall::kRoot)) p.landlock_.write.push_back(kOwnFolder);
+  for (int capability = 0; capability < 64; ++capability)
+    if (::prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0) break;
+  return p;
+}
 
+void Prison::find_missing_walls() {
   // May we make namespaces, ourselves or as root of a user namespace?
   int refused = in_child([]() -> int { return ::unshare(CLONE_NEWNS) != 0 ? errno : 0; });
   if (refused != 0) {
-    auto entered = p.enter_user_namespace();
+    auto entered = enter_user_namespace();
     if (entered) refused = 0;
   }
   if (refused != 0)
     for (Wall w :
          {Wall::kPids, Wall::kRoot, Wall::kProc, Wall::kNetwork, Wall::kIpc, Wall::kHostName})
-      p.lacks(w, "no namespaces: " + reason(refused) +
-                     "; it takes root with CAP_SYS_ADMIN, or user namespaces");
+      lacks(w, "no namespaces: " + reason(refused) +
+                   "; it takes root with CAP_SYS_ADMIN, or user namespaces");
   if (!has_capability(CAP_SETUID) || !has_capability(CAP_SETGID))
-    p.lacks(Wall::kUser, "no CAP_SETUID and CAP_SETGID");
+    lacks(Wall::kUser, "no CAP_SETUID and CAP_SETGID");
   if (const int version = landlock_version(); version == 0)
-    p.lacks(Wall::kLandlock, "the kernel has no Landlock");
+    lacks(Wall::kLandlock, "the kernel has no Landlock");
+}
 
+RootSpec Prison::plan_root() {
   RootSpec root;
-  root.runtime_dir = p.spec_.runtime_dir;
-  root.nvidia = p.spec_.nvidia;
-  root.read = system_paths(p.spec_.nvidia);
-  root.read.push_back(folder_of(p.spec_.worker));
-  const std::string library =
-      p.spec_.library[0] == '/' ? p.spec_.library : where_is(p.spec_.library);
+  root.runtime_dir = spec_.runtime_dir;
+  root.nvidia = spec_.nvidia;
+  root.read = system_paths(spec_.nvidia);
+  root.read.push_back(folder_of(spec_.worker));
+  const std::string library = spec_.library[0] == '/' ? spec_.library : where_is(spec_.library);
   if (!library.empty()) root.read.push_back(folder_of(library));
-  if (!library.empty() && library != p.spec_.library)
-    log::info("spawner: {} is {}", p.spec_.library, library);
-  root.read.insert(root.read.end(), p.spec_.see.begin(), p.spec_.see.end());
-  if (mps) root.write = {p.spec_.mps, "/dev/shm"};
-  p.landlock_.read = root.read;
-  p.landlock_.read.push_back("/proc");
-  p.landlock_.write = device_paths(p.spec_.nvidia);
-  p.landlock_.write.insert(p.landlock_.write.end(), root.write.begin(), root.write.end());
+  if (!library.empty() && library != spec_.library)
+    log::info("spawner: {} is {}", spec_.library, library);
+  root.read.insert(root.read.end(), spec_.see.begin(), spec_.see.end());
+  if (beside_mps()) root.write = {spec_.mps, "/dev/shm"};
+  landlock_.read = root.read;
+  landlock_.read.push_back("/proc");
+  landlock_.write = device_paths(spec_.nvidia);
+  landlock_.write.insert(landlock_.write.end(), root.write.begin(), root.write.end());
   // NVIDIA's driver names its threads there; of others' files the kernel's own rules keep it.
-  if (p.spec_.nvidia) p.landlock_.write.push_back("/proc");
+  if (spec_.nvidia) landlock_.write.push_back("/proc");
+  return root;
+}
 
-  if (p.has(Wall::kRoot)) {
-    if (const int code = try_proc(); code != 0)
-      p.lacks(Wall::kProc, "mount /proc: " + reason(code));
-    // In a user namespace the kernel lets one mount /proc only where one can be seen already.
-    root.own_proc = p.has(Wall::kProc) && !p.in_user_namespace_;
-    // First in a child: a root that is half built could not be left again.
-    const int code = in_child([&]() -> int {
-      if (::unshare(CLONE_NEWNS) != 0) return errno;
-      auto built = enter_root(root);
-      return built ? 0 : built.error().code;
-    });
-    if (code != 0) {
-      p.lacks(Wall::kRoot, "a root folder of its own: " + reason(code));
-      p.lacks(Wall::kProc, "it would cover the host's");
-    } else if (::unshare(CLONE_NEWNS) == 0) {
-      if (auto built = enter_root(root); !built) p.lacks(Wall::kRoot, built.error().message);
-    }
+void Prison::move_into(RootSpec root) {
+  if (const int code = try_proc(); code != 0) lacks(Wall::kProc, "mount /proc: " + reason(code));
+  // In a user namespace the kernel lets one mount /proc only where one can be seen already.
+  root.own_proc = has(Wall::kProc) && !in_user_namespace_;
+  // First in a child: a root that is half built could not be left again.
+  const int code = in_child([&]() -> int {
+    if (::unshare(CLONE_NEWNS) != 0) return errno;
+    auto built = enter_root(root);
+    return built ? 0 : built.error().code;
+  });
+  if (code != 0) {
+    lacks(Wall::kRoot, "a root folder of its own: " + reason(code));
+    lacks(Wall::kProc, "it would cover the host's");
+  } else if (::unshare(CLONE_NEWNS) == 0) {
+    if (auto built = enter_root(root); !built) lacks(Wall::kRoot, built.error().message);
   }
-  if (p.has(Wall::kRoot)) p.landlock_.write.push_back(kOwnFolder);
-
-  for (int capability = 0; capability < 64; ++capability)
-    if (::prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0) break;
-  return p;
 }
 
 Result<void> Prison::open_code_caches(uint64_t bytes, spawner_protocol::UidRange ids) {

@@ -25,6 +25,7 @@
 #include "mediator/core/spawner_protocol.h"
 #include "mediator/spawner/code_caches.h"
 #include "mediator/spawner/landlock.h"
+#include "mediator/spawner/root.h"
 
 namespace sluice::spawner {
 
@@ -85,6 +86,11 @@ class Prison {
 
  private:
   explicit Prison(PrisonSpec spec) : spec_(std::move(spec)) {}
+  bool beside_mps() const { return spec_.nvidia && !spec_.mps.empty(); }
+  // The steps of prepare(): what the host refuses, what workers see, going there.
+  void find_missing_walls();
+  RootSpec plan_root();
+  void move_into(RootSpec root);
   Result<void> enter_user_namespace();
   Failure rehearse_once(int cgroup);
   uint64_t namespaces() const;

@@ -67,47 +67,15 @@ Result<void> Spawner::set_up() {
   ::sigemptyset(&signals);
   ::sigaddset(&signals, SIGCHLD);
 
-  const Packet& setup = setup_;
-  auto uids = spawner_protocol::parse_uids(setup.one("uids"));
-  PrisonSpec spec;
-  spec.runtime_dir = setup.one("runtime");
-  spec.worker = setup.one("worker");
-  spec.library = setup.one("library");
-  spec.see = setup.all("see");
-  spec.environment = setup.all("env");
-  spec.mps = setup.one("mps");
-  spec.nvidia = (setup.header.flag & spawner_protocol::kNvidia) != 0;
-  worker_memory_ = std::strtoull(setup.one("memory").c_str(), nullptr, 10);
-  if (!uids || !absolute(spec.runtime_dir) || !absolute(spec.worker) || spec.library.empty())
-    return Error{EPROTO, "the Setup is not one of this version"};
-  spec.uids = *uids;
-  slots_ = static_cast<uint32_t>(std::min<uint64_t>(uids->count(), limits::kWorkers));
-
-  auto file = RunningFile::take(spec.runtime_dir, proc_.get(), sluiced_);
-  if (!file) return file.error();
-  file_ = std::move(*file);
+  auto read = read_setup();
+  if (!read) return read.error();
+  PrisonSpec spec = std::move(*read);
   std::string no_cgroups;
-  if (auto cgroups = Cgroups::open(tag_of(spec.runtime_dir)); cgroups) {
-    cgroups_ = std::move(*cgroups);
-    file_->add_ended(cgroups_->end_all());
-    file_->set_cgroups(cgroups_->path());
-  } else {
-    no_cgroups = cgroups.error().message;
-  }
-  if (file_->ended() || file_->stuck())
-    log::warning("spawner: an earlier sluiced left workers: {} ended, {} do not end",
-                 file_->ended(), file_->stuck());
+  if (auto ended = end_earlier_workers(spec.runtime_dir, &no_cgroups); !ended) return ended;
 
   // While all that the host shows is there.
-  const std::string log_path = setup.one("kernel-log");
-  std::string no_log = "not asked for";
-  if (!log_path.empty()) {
-    auto log = KernelLog::open(log_path);
-    if (log)
-      kernel_log_ = std::move(*log);
-    else
-      no_log = log.error().message;
-  }
+  const std::string no_log = open_kernel_log();
+  const auto uids = spec.uids;
   start_switch_recorder();
   prison_ = Prison::prepare(std::move(spec), no_cgroups);
   Fd probe;
@@ -117,7 +85,7 @@ Result<void> Spawner::set_up() {
   probe.reset();
   if (cgroups_) cgroups_->remove("probe");
   if (!prison_->has(Wall::kCgroup)) cgroups_.reset();
-  open_code_caches(*uids);
+  open_code_caches(uids);
 
   ::sigprocmask(SIG_BLOCK, &signals, nullptr);
   signals_.reset(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -153,6 +121,51 @@ void Spawner::start_switch_recorder() {
     switch_recorder_.emplace(std::move(*recorder));
   else
     no_switch_log_ = recorder.error().message;
+}
+
+Result<PrisonSpec> Spawner::read_setup() {
+  const Packet& setup = setup_;
+  auto uids = spawner_protocol::parse_uids(setup.one("uids"));
+  PrisonSpec spec;
+  spec.runtime_dir = setup.one("runtime");
+  spec.worker = setup.one("worker");
+  spec.library = setup.one("library");
+  spec.see = setup.all("see");
+  spec.environment = setup.all("env");
+  spec.mps = setup.one("mps");
+  spec.nvidia = (setup.header.flag & spawner_protocol::kNvidia) != 0;
+  worker_memory_ = std::strtoull(setup.one("memory").c_str(), nullptr, 10);
+  if (!uids || !absolute(spec.runtime_dir) || !absolute(spec.worker) || spec.library.empty())
+    return Error{EPROTO, "the Setup is not one of this version"};
+  spec.uids = *uids;
+  slots_ = static_cast<uint32_t>(std::min<uint64_t>(uids->count(), limits::kWorkers));
+  return spec;
+}
+
+Result<void> Spawner::end_earlier_workers(const std::string& runtime_dir, std::string* no_cgroups) {
+  auto file = RunningFile::take(runtime_dir, proc_.get(), sluiced_);
+  if (!file) return file.error();
+  file_ = std::move(*file);
+  if (auto cgroups = Cgroups::open(tag_of(runtime_dir)); cgroups) {
+    cgroups_ = std::move(*cgroups);
+    file_->add_ended(cgroups_->end_all());
+    file_->set_cgroups(cgroups_->path());
+  } else {
+    *no_cgroups = cgroups.error().message;
+  }
+  if (file_->ended() || file_->stuck())
+    log::warning("spawner: an earlier sluiced left workers: {} ended, {} do not end",
+                 file_->ended(), file_->stuck());
+  return {};
+}
+
+std::string Spawner::open_kernel_log() {
+  const std::string path = setup_.one("kernel-log");
+  if (path.empty()) return "not asked for";
+  auto log = KernelLog::open(path);
+  if (!log) return log.error().message;
+  kernel_log_ = std::move(*log);
+  return {};
 }
 
 // The last ids of the range are for them, so that no worker of another vGPU has one.

@@ -42,7 +42,12 @@ class Spawner {
     std::optional<size_t> code;  // which cache of machine code is its vGPU's
   };
 
+  // The steps of set_up(): what sluiced has asked for, what an earlier one left, why there is no
+  // kernel log (empty: there is one).
   Result<void> set_up();
+  Result<PrisonSpec> read_setup();
+  Result<void> end_earlier_workers(const std::string& runtime_dir, std::string* no_cgroups);
+  std::string open_kernel_log();
   void start_switch_recorder();
   void open_code_caches(const spawner_protocol::UidRange& uids);
   Result<void> serve();

@@ -94,16 +94,31 @@ void EngineUse::start(uint32_t process) {
   end(false);
   const auto w = workers_.find(process);
   resident_ = w == workers_.end() ? kNobody : process;
-  interval_ns_ = withheld_ns_ = overrun_ns_ = 0;
+  interval_ns_ = withheld_ns_ = 0;
+  if (process != kNobody && ended_.worker == process && settled_ns_ - ended_.at_ns <= kStoppedNs) {
+    interval_ns_ = ended_.interval_ns;
+    ended_ = {};
+  } else {
+    overrun_ns_ = 0;
+    decide_ended();
+  }
   if (w == workers_.end()) return;
   w->second.seen = true;
   w->second.patience_ns = kPatienceNs;
 }
 
+void EngineUse::decide_ended() {
+  const auto w = workers_.find(ended_.worker);
+  if (w != workers_.end() && 2 * ended_.interval_ns < w->second.slice_ns)
+    w->second.due_ns += static_cast<double>(ended_.withheld_ns);
+  ended_ = {};
+}
+
 void EngineUse::end(bool whole) {
   if (resident_ == kNobody) return;
   Worker& w = workers_[resident_];
-  if (whole && 2 * interval_ns_ < w.slice_ns) w.due_ns += static_cast<double>(withheld_ns_);
+  decide_ended();
+  if (whole) ended_ = {resident_, settled_ns_, interval_ns_, withheld_ns_};
   w.patience_ns = kPatienceNs;
   resident_ = kNobody;
 }

@@ -16,7 +16,8 @@
 //   nobody          if none claims
 //
 // What saving and restoring a context takes lies within its interval. It is not charged, unless the
-// interval is shorter than half a slice: who gives its slices away pays for the switches.
+// interval is shorter than half a slice: who gives its slices away pays for the switches. One that
+// starts again where it has just ended was stopped, by a new slice for instance: it goes on.
 //
 // Lies
 //   "I have nothing", and running on     charged all the same
@@ -100,6 +101,7 @@ class EngineUse {
   void charge(uint64_t ns);
   void start(uint32_t process);
   void end(bool whole);
+  void decide_ended();
   void charge_parts(double ns);
   void watch_overrun(uint64_t ns);
   void hand_out(std::vector<Used>& used);
@@ -111,6 +113,13 @@ class EngineUse {
   uint64_t interval_ns_ = 0;            // how long it has been
   uint64_t withheld_ns_ = 0;            // of interval_cost_ns
   uint64_t overrun_ns_ = 0;
+  // The interval that ended last: whether its switches are its own is decided when another begins.
+  struct Ended {
+    uint32_t worker = 0;
+    uint64_t at_ns = 0, interval_ns = 0, withheld_ns = 0;
+  };
+  Ended ended_;
+  static constexpr uint64_t kStoppedNs = 1'000'000;
   std::vector<uint32_t> overruns_;
   uint64_t settled_ns_ = 0;
 };

@@ -25,6 +25,10 @@
 //   short as
 //                    the latency class of who may come wants: 0.2 ms for low, 1 ms for normal
 //                    (where that costs nothing: Machine::slices_are_free_alone)
+//   by_gates()       vGPUs that wait after each of many short launches have turns one by one, by
+//                    their gates: the hardware would change between them at each launch. A turn is
+//                    a quantum of wall time and goes on over its holder's waits
+//                    (where Machine::slices_are_free_alone)
 //   may_pause()      the gates stay shut for a switch's length for one that may be back at once
 //                    (ski rental); all such waiting costs kIdleLoss of the time
 //
@@ -71,10 +75,15 @@ class WfqSlices final : public Policy {
   void on_arrival(uint64_t now_ns, VgpuId v, Actions& out) override {
     if (clock_[v].backlogged()) return;
     clock_.turn_busy(v);
+    note_gap(now_ns, v);
     own_[v].place = static_cast<uint32_t>(busy_.size());
     busy_.push_back(v);
     const bool was_pausing = pausing_;
     end_pause(now_ns);
+    if (back_soon(now_ns, v) && !was_pausing) {
+      // Nothing has changed: the round goes on.
+      return wake_at(round_ends_ns_, out);
+    }
     // Whether its coming may change what the others get before the next round does: then all are
     // looked at.
     // Each new slice stops whoever runs (an H200): not for one that asks for nothing.
@@ -84,7 +93,7 @@ class WfqSlices final : public Policy {
       set(v, slice_for(v, 0), out);
       return wake_at(now_ns + own_[top_.front()].wanted_ns, out);
     }
-    if (busy_.size() <= 2 || was_pausing || next_tick_ns_ <= now_ns ||
+    if (busy_.size() <= 2 || was_pausing || by_gates_ || next_tick_ns_ <= now_ns ||
         (!one_by_one_ && comes_between(now_ns, v)) || clock_[v].share.priority != top_priority_)
       return tick(now_ns, out);
     set(v, own_[v].gated ? 0 : slice_for(v, 0), out);
@@ -94,23 +103,24 @@ class WfqSlices final : public Policy {
     if (!clock_[v].backlogged()) return;
     clock_.turn_idle(v);
     own_[v].waited_ns = now_ns;
-    // A log of the GPU's tells of use some milliseconds late: that counts to the next burst.
-    own_[v].burst_ns += (own_[v].used_ns - own_[v].burst_ns) / (own_[v].burst_ns > 0 ? 4 : 1);
-    own_[v].used_ns = 0;
+    note_burst(v);
     if (visits(v)) note_visit(now_ns, v);
     const uint32_t place = own_[v].place;
     busy_[place] = busy_.back();
     own_[busy_.back()].place = place;
     busy_.pop_back();
     const bool had_gated = gated_ > 0;
+    own_[v].idled_open = !own_[v].gated;
     if (own_[v].gated) --gated_, own_[v].gated = false;
     if (busy_.empty()) return;
     if (gated_ < busy_.size()) {  // somebody goes on
-      if (busy_.size() == 1) tick(now_ns, out);
-      return;
+      if (busy_.size() != 1) return;
+      if (!returns_soon(v)) return tick(now_ns, out);
+      return wake_at(now_ns + kSoon * static_cast<uint64_t>(handover_ns_), out);
     }
     if (!had_gated) return tick(now_ns, out);
-    if (!may_pause(now_ns)) return tick(now_ns, out);
+    pauses_in_turn_ = by_gates_ && v == turn_of_ && now_ns < turn_ends_ns_;
+    if (!pauses_in_turn_ && !may_pause(now_ns)) return tick(now_ns, out);
     pausing_ = true;
     pause_since_ns_ = now_ns;
     wake_at(now_ns + static_cast<uint64_t>(handover_ns_), out);
@@ -159,9 +169,13 @@ class WfqSlices final : public Policy {
     double left_ns = 0;       // of the turn that it has been given while they have them one by one
     double lead_ns = 0;       // lead_of() when the last round began
     double order = 0;
-    double used_ns = 0;           // since it turned idle last
-    double burst_ns = 0;          // the same from one such time to the next, a mean
-    uint64_t gated_at_ns = 0;     // when that changed last
+    double used_ns = 0;        // since burst_ns was taken last, ...
+    uint32_t bursts = 0;       // ... in which it turned idle so often
+    double burst_ns = 0;       // what it uses from one time that it turns idle to the next, a mean
+    double gap_ns = 0;         // for how long it is idle then, a mean
+    bool idled_open = false;   // its gate was open when it turned idle
+    uint64_t turn_ns = 0;      // when its last turn by gates began
+    uint64_t gated_at_ns = 0;  // when that changed last
     uint64_t rides_until_ns = 0;  // a kernel that it had begun goes on behind a closed gate
   };
   static constexpr uint64_t kUnset = ~0ull;
@@ -216,6 +230,41 @@ class WfqSlices final : public Policy {
     return lead_ns + turn - quantum > (own_[v].gated && !below_floor ? -0.5 : 0.5) * turn;
   }
 
+  // A log of the GPU's tells of use some milliseconds late, for several bursts at once.
+  void note_burst(VgpuId v) {
+    Own& o = own_[v];
+    ++o.bursts;
+    if (o.used_ns <= 0) return;
+    o.burst_ns += (o.used_ns / o.bursts - o.burst_ns) / (o.burst_ns > 0 ? 4 : 1);
+    o.used_ns = 0;
+    o.bursts = 0;
+  }
+  void note_gap(uint64_t now_ns, VgpuId v) {
+    Own& o = own_[v];
+    if (o.waited_ns == 0) return;
+    const auto gap = static_cast<double>(std::min(now_ns - o.waited_ns, kWaitsNs));
+    o.gap_ns += (gap - o.gap_ns) / (o.gap_ns > 0 ? 4 : 1);
+  }
+  // It waits after each of its long launches, for less than it takes to give the GPU to another: a
+  // new slice for those that go on would cost them more, each stops whoever runs (an H200).
+  bool returns_soon(VgpuId v) const {
+    return config_.machine.slices_are_free_alone && own_[v].idled_open && own_[v].gap_ns > 0 &&
+           own_[v].gap_ns < kSoon * handover_ns_ &&
+           own_[v].burst_ns >= static_cast<double>(mean_slice_ns()) / 2 &&
+           own_[v].slice_ns != kUnset && own_[v].slice_ns != 0;
+  }
+  bool back_soon(uint64_t now_ns, VgpuId v) const {
+    return returns_soon(v) && busy_.size() == 2 && !by_gates_ && gated_ == 0 &&
+           round_ends_ns_ > now_ns && clock_[v].share.priority == top_priority_ &&
+           now_ns - own_[v].waited_ns < kSoon * static_cast<uint64_t>(handover_ns_);
+  }
+  // It waits after each of many short launches, for less than a switch takes.
+  bool chats(uint64_t now_ns, VgpuId v) const {
+    const Own& o = own_[v];
+    return o.waited_ns != 0 && now_ns - o.waited_ns < kWaitsNs && o.gap_ns < kSoon * handover_ns_ &&
+           o.burst_ns > 0 && o.burst_ns < static_cast<double>(mean_slice_ns()) / 2;
+  }
+
   // Its work is mostly over soon after it has come.
   bool visits(VgpuId v) const {
     return own_[v].burst_ns > 0 &&
@@ -267,7 +316,8 @@ class WfqSlices final : public Policy {
 
   void set(VgpuId v, uint64_t slice_ns, Actions& out) {
     if (own_[v].slice_ns == slice_ns) return;
-    // Small corrections cost more than they mend: they are made when they have added up.
+    // Small corrections cost more than they mend: they are made when they have added up. With a
+    // tenth, programs that wait had 60 to 140 new slices a second for nothing.
     if (config_.machine.slices_are_free_alone && slice_ns != 0 && own_[v].slice_ns != 0 &&
         own_[v].slice_ns != kUnset &&
         std::max(slice_ns, own_[v].slice_ns) - std::min(slice_ns, own_[v].slice_ns) <
@@ -289,7 +339,8 @@ class WfqSlices final : public Policy {
     out.push_back(Action::wake(at_ns));
   }
 
-  static constexpr uint64_t kSmallPart = 10;
+  static constexpr uint64_t kSoon = 2;  // switches' lengths
+  static constexpr uint64_t kSmallPart = 5;
   // What a visitor is seen to use may be half of what it waits for others' slices.
   static constexpr double kVisitsPerSlice = 2;
   static constexpr uint64_t kForLowNs = 200'000, kForNormalNs = 1'000'000;
@@ -311,7 +362,8 @@ class WfqSlices final : public Policy {
     return pause_credit_ns_ >= handover_ns_;
   }
   void end_pause(uint64_t now_ns) {
-    if (pausing_) pause_credit_ns_ -= static_cast<double>(now_ns - pause_since_ns_);
+    if (pausing_ && !pauses_in_turn_)
+      pause_credit_ns_ -= static_cast<double>(now_ns - pause_since_ns_);
     pausing_ = false;
   }
 
@@ -365,15 +417,60 @@ class WfqSlices final : public Policy {
         cycle_ns = std::max(cycle_ns, shortest_turn_ns() * weights / clock_[v].share.weight);
     one_by_one_ =
         some_come_between && config_.max_lead_turns > 0 && rest_.size() > 1 && cycle_ns < round;
-    const double ends_ns = one_by_one_
-                               ? one_by_one(now_ns, cycle_ns - bursts_ns, least_turn_ns) + bursts_ns
-                               : all_in_turn(now_ns, round);
+    double ends_ns = one_by_one_
+                         ? one_by_one(now_ns, cycle_ns - bursts_ns, least_turn_ns) + bursts_ns
+                         : all_in_turn(now_ns, round);
+    if (config_.machine.slices_are_free_alone) ends_ns = by_gates(now_ns, ends_ns);
     for (const VgpuId v : busy_) set(v, own_[v].gated ? 0 : own_[v].wanted_ns, out);
-    if (busy_.size() > 1)
-      wake_at(now_ns + static_cast<uint64_t>(std::min(ends_ns, kLongestRoundNs)), out);
+    if (busy_.size() <= 1) return;
+    round_ends_ns_ = now_ns + static_cast<uint64_t>(std::min(ends_ns, kLongestRoundNs));
+    wake_at(round_ends_ns_, out);
   }
   bool rides(uint64_t now_ns, VgpuId v) const {
     return now_ns < own_[v].rides_until_ns && clock_[v].share.priority == top_priority_;
+  }
+
+  // Who has the turn among those that chat: all others of them are gated. Returns when to look
+  // again, as `ends_ns` does.
+  double by_gates(uint64_t now_ns, double ends_ns) {
+    // Each of them may be away just now, between two launches.
+    const auto back_ns = [&](VgpuId v) {
+      return own_[v].waited_ns + static_cast<uint64_t>(handover_ns_);
+    };
+    std::erase_if(chatting_, [&](VgpuId v) {
+      return clock_[v].backlogged() || now_ns >= back_ns(v) || !chats(now_ns, v) ||
+             clock_[v].share.priority != top_priority_;
+    });
+    const size_t away = chatting_.size();
+    for (const VgpuId v : top_)
+      if (chats(now_ns, v)) chatting_.push_back(v);
+    by_gates_ = chatting_.size() >= 2 && chatting_.size() > away;
+    if (!by_gates_) {
+      turn_ends_ns_ = 0;
+      return ends_ns;
+    }
+    const bool goes_on = now_ns < turn_ends_ns_ &&
+                         std::find(chatting_.begin(), chatting_.end(), turn_of_) != chatting_.end();
+    if (!goes_on) begin_turn(now_ns, away);
+    for (size_t i = away; i < chatting_.size(); ++i)
+      gate(now_ns, chatting_[i], chatting_[i] != turn_of_);
+    const bool is_away = !clock_[turn_of_].backlogged();
+    return static_cast<double>(
+        (is_away ? std::min(back_ns(turn_of_), turn_ends_ns_) : turn_ends_ns_) - now_ns);
+  }
+  // Round robin among chatting_[first...]. Who is ahead by more than a turn is passed over, but not
+  // by all.
+  void begin_turn(uint64_t now_ns, size_t first) {
+    const auto ahead = [&](VgpuId v) { return own_[v].lead_ns > quantum_ns(v); };
+    turn_of_ = chatting_[first];
+    for (size_t i = first; i < chatting_.size(); ++i) {
+      const VgpuId v = chatting_[i];
+      if (ahead(v) != ahead(turn_of_) ? ahead(turn_of_) : own_[v].turn_ns < own_[turn_of_].turn_ns)
+        turn_of_ = v;
+    }
+    Own& o = own_[turn_of_];
+    o.turn_ns = now_ns;
+    turn_ends_ns_ = now_ns + slice_for(turn_of_, o.lead_ns) + static_cast<uint64_t>(handover_ns_);
   }
 
   // A round by the hardware. Returns how long it takes.
@@ -448,14 +545,19 @@ class WfqSlices final : public Policy {
   uint32_t top_priority_ = 0;
   double per_weight_ns_ = 0;  // turn per weight in this round
   double handover_ns_;
-  uint64_t next_tick_ns_ = 0, wake_ns_ = 0;
+  uint64_t next_tick_ns_ = 0, wake_ns_ = 0, round_ends_ns_ = 0;
   double pause_credit_ns_ = 0;
   uint64_t credit_at_ns_ = 0, pause_since_ns_ = 0;
   std::vector<VgpuId> top_;   // those of busy_ of the highest level, as the last round began
   std::vector<VgpuId> rest_;  // those of them that do not pause
   std::array<Visits, 3> visits_;
   double lead_of_rest_ = 0, weight_of_rest_ = 0;
-  bool one_by_one_ = false;  // the rest have their turns one by one
+  bool by_gates_ = false;  // those that chat have turns one by one: ...
+  std::vector<VgpuId> chatting_;
+  VgpuId turn_of_ = kNoVgpu;     // ... this one, ...
+  uint64_t turn_ends_ns_ = 0;    // ... until then
+  bool pauses_in_turn_ = false;  // pausing_, within a turn by gates
+  bool one_by_one_ = false;      // the rest have their turns one by one
   bool pausing_ =
       false;  // all who are busy are gated, for the sake of one that may be back at once
 };

@@ -20,9 +20,10 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import guest_image  # noqa: E402
 import report  # noqa: E402
+import terminal_svg  # noqa: E402
 import virt  # noqa: E402
 from guest import GuestError  # noqa: E402
-from host import HostError, Sluiced  # noqa: E402
+from host import HostError, Installed, Sluiced  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAMS = ["triad", "matmul", "reduction", "stencil2d", "histogram", "md5"]
@@ -205,6 +206,13 @@ class LocalClient(Client):
         return p.returncode, p.stdout.splitlines()
 
 
+def seen_by_owner(sluiced, seconds):
+    """`sluicectl top` over the last seconds: the command and what it prints."""
+    seconds = max(1, min(10, int(seconds)))
+    return (f"sluicectl top --interval {seconds} --count 1",
+            sluiced.run("top", "--interval", seconds, "--count", 1))
+
+
 def sample_until(sluiced, clients, until, history, stop):
     while not stop.is_set():
         history.append(sluiced.stats())
@@ -225,14 +233,24 @@ def wait_for_contention(sluiced, timeout=120):
         time.sleep(0.1)
 
 
-def make_image(args, work):
+def make_packages(args, out, run_dir):
+    """What an owner installs. Returns the guest's package, and where the host's programs are: the
+    host's packages are unpacked in a folder, so that nothing is left of them here."""
+    debs = subprocess.run([ROOT / "scripts/build-packages", args.build, out, "sluice",
+                           "sluice-softgpu", "sluice-guest-agent"], check=True,
+                          stdout=subprocess.PIPE, text=True).stdout.split()
+    by_name = {pathlib.Path(d).name.split("_")[0]: pathlib.Path(d) for d in debs}
+    root = run_dir / "host"
+    for name in ("sluice", "sluice-softgpu"):
+        subprocess.run(["dpkg-deb", "-x", by_name[name], root], check=True)
+    say(f"packages: {', '.join(d.name for d in by_name.values())}")
+    return by_name["sluice-guest-agent"], Installed(root)
+
+
+def make_image(args, deb):
     """(vmlinux, initramfs) with the guest package and the programs."""
     if args.image:
         return args.image / "vmlinux", args.image / "initramfs.cpio"
-    deb = subprocess.run([ROOT / "scripts/build-packages", args.build, work,
-                          "sluice-guest-agent"], check=True, stdout=subprocess.PIPE,
-                          text=True).stdout.strip()
-    say(f"guest package: {pathlib.Path(deb).name}")
     programs = [args.build / "kernels/suite" / f"sluice-suite-{p}" for p in PROGRAMS + ["probe"]]
     return guest_image.build(args.build / "guest-cache", args.build / "guest-image", deb, programs)
 
@@ -265,8 +283,12 @@ def run(args, cleanup):
     # Unix socket paths are short: the run folder is not below --out.
     run_dir = pathlib.Path(tempfile.mkdtemp(prefix="sluice-demo."))
     cleanup.append(lambda: shutil.rmtree(run_dir, ignore_errors=True))
+    run_dir.chmod(0o711)  # a sluiced that is not root reaches what is in it
     extra = GPU_SETTINGS if args.device == "nvidia" or os.path.exists("/dev/nvidiactl") else ""
-    sluiced = Sluiced(args.build, run_dir, device=args.device, extra=extra)
+    deb = programs = None
+    if args.guests != "local":
+        deb, programs = make_packages(args, work, run_dir)
+    sluiced = Sluiced(args.build, run_dir, device=args.device, extra=extra, programs=programs)
     cleanup.append(lambda: shutil.copy(sluiced.log_path, out / "sluiced.log")
                    if sluiced.log_path.exists() else None)
     cleanup.append(sluiced.stop)
@@ -279,7 +301,7 @@ def run(args, cleanup):
         clients = [LocalClient(n, w) for n, w in zip(names, weights)]
         boots = [lambda c=c: c.boot(sluiced, args.build.resolve()) for c in clients]
     else:
-        image = make_image(args, work)
+        image = make_image(args, deb)
         say("guest image: Debian's kernel, libc, busybox, the package and the programs")
         cleanup.append(lambda: [shutil.copy(f, out / f"{f.parent.name}.console.log") for n in names
                                 for f in (run_dir / n).glob("*console*")])
@@ -305,7 +327,7 @@ def run(args, cleanup):
             lanes.append(threading.Thread(target=c.lane, args=(order, until, nvidia), daemon=True))
             lanes[-1].start()
     wait_for_contention(sluiced)
-    history, halves, stop = [], [], threading.Event()
+    history, halves, seen, stop = [], [], [], threading.Event()
     cleanup.append(stop.set)
     begin = time.monotonic()
     for i, weights in enumerate(args.halves):
@@ -313,11 +335,13 @@ def run(args, cleanup):
             for c, w in zip(clients, weights):
                 sluiced.ctl("set", c.name, "--weight", w)
                 c.weight = w
+                seen.append((f"sluicectl set {c.name} --weight {w}", ""))
             say(f"weights set to {':'.join(map(str, weights))}")
         first = sluiced.stats()
         sample_until(sluiced, clients, begin + args.seconds * (i + 1) / len(args.halves), history,
                      stop)
         halves.append(report.half(weights, first, sluiced.stats(), names))
+        seen.append(seen_by_owner(sluiced, args.seconds / len(args.halves) - 2))
     final = sluiced.stats()
     say("time is over; the programs check their last results")
     for t in lanes:
@@ -329,6 +353,7 @@ def run(args, cleanup):
     out.mkdir(parents=True, exist_ok=True)
     (out / "report.json").write_text(json.dumps(result, indent=2) + "\n")
     report.plot(history, halves, names, out)
+    (out / "top.svg").write_text(terminal_svg.draw(seen))
     report.print_summary(result, names)
     failures = report.failures(result, names, TOLERANCE, MIN_EVICTIONS)
     failures += [p for c in clients for p in c.problems]

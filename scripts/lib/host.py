@@ -34,7 +34,7 @@ class Installed:
         self.sluicectl = root / "usr/bin/sluicectl"
         self.worker = root / "usr/libexec/sluice/sluice-worker"
         self.spawner = root / "usr/libexec/sluice/sluice-spawner"
-        self.hook = root / "usr/libexec/sluice/sluice-libvirt-hook"
+        self.hook = root / "usr/sbin/sluice-libvirt-hook"
         self.events = root / "usr/libexec/sluice/sluice-libvirt-events"
         self.soft_library = next(root.glob("usr/lib/*/sluice/libsluice-softcuda.so"))
 

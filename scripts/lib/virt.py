@@ -216,14 +216,14 @@ class Qemu:
         self.process = None
         self.guest = None
 
-    def boot(self):
+    def boot(self, timeout=BOOT_TIMEOUT_S):
         for attempt in range(1, BOOT_TRIES + 1):
             for f in (self.job_socket, self.console_log):
                 f.unlink(missing_ok=True)
             self.process = subprocess.Popen(self.args, stdin=subprocess.DEVNULL)
             self.guest = Guest(self.name, self.job_socket)
             try:
-                self.guest.connect(BOOT_TIMEOUT_S, lambda: self.process.poll() is None)
+                self.guest.connect(timeout, lambda: self.process.poll() is None)
                 return self.guest
             except GuestError:
                 self.kill()

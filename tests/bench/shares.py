@@ -70,6 +70,13 @@ class Bench:
         return blocks
 
 
+def counted(before, after):
+    """What sluiced has counted meanwhile, of figures that are numbers and have grown."""
+    return {k: round(v - before[k], 3) for k, v in after.items()
+            if isinstance(v, (int, float)) and not isinstance(v, bool) and k in before
+            and v != before[k]}
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     p.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
@@ -104,8 +111,10 @@ def main():
             s.ctl("set", "two", "--weight", second)
             for kind in a.kinds.split(","):
                 depths = DEPTH[kind]
+                before = s.stats()["vgpus"]
                 r = bench.together(s.client_env, {"one": (blocks, depths[0]),
                                                   "two": (blocks, depths[1])}, a.seconds)
+                after = s.stats()["vgpus"]
                 one, two = r["one"]["launches"] / alone, r["two"]["launches"] / alone
                 share, due = one / (one + two), first / (first + second)
                 rows.append({"experiment": "shares-on-slices", "weights": weights, "kind": kind,
@@ -113,6 +122,7 @@ def main():
                              "share": round(share, 4), "off_points": round(100 * (share - due), 2),
                              "loss": round(1 - one - two, 3), "goal": 1,
                              "met": abs(share - due) <= 0.01,
+                             "counted": {n: counted(before[n], after[n]) for n in ("one", "two")},
                              "source": s.ctl("info")["accounting"]["source"]})
                 print(json.dumps(rows[-1]), flush=True)
         sources = s.ctl("info")["accounting"]["sources"]

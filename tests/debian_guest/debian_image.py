@@ -16,6 +16,9 @@ import tempfile
 import guest_image
 
 PACKAGES = "linux-image-amd64,systemd-sysv,udev,dbus,kmod,initramfs-tools,pciutils"
+# What our host packages want, and AppArmor as Debian's installer has it.
+HOST_PACKAGES = (PACKAGES + ",apparmor,libvirt-daemon-system,libvirt-clients,qemu-system-x86,"
+                 "procps,libboost-json1.81.0,libfmt9,libspdlog1.10,libseccomp2,libstdc++6,binutils")
 DISK_BYTES = 2 << 30
 INITRAMFS_MODULES = "virtio_pci\nvirtio_blk\next4\n"
 JOBS_UNIT = """[Unit]
@@ -35,13 +38,13 @@ def _run(*args):
         raise guest_image.ImageError(f"{args[0]} failed:\n{p.stdout[-3000:]}")
 
 
-def _fill(root, work):
+def _fill(root, work, packages):
     """Debian's packages into the folder `root`, and the job server."""
     conf = work / "initramfs"
     conf.mkdir()
     (conf / "modules").write_text(INITRAMFS_MODULES)
     (conf / "list").write_text("MODULES=list\nCOMPRESS=gzip\n")
-    _run("mmdebstrap", "--variant=apt", f"--include={PACKAGES}",
+    _run("mmdebstrap", "--variant=apt", f"--include={packages}",
          '--setup-hook=mkdir -p "$1/etc/initramfs-tools/conf.d"',
          f'--setup-hook=cp {conf}/modules "$1/etc/initramfs-tools/modules"',
          f'--setup-hook=cp {conf}/list "$1/etc/initramfs-tools/conf.d/list"',
@@ -63,22 +66,22 @@ def filesystem(path, folder, size):
     _run("mkfs.ext4", "-q", "-F", "-d", folder, path)
 
 
-def make(cache):
-    """(vmlinux, initrd, disk) in a folder of `cache`."""
+def make(cache, name="debian-12", packages=PACKAGES):
+    """(vmlinux, initrd, disk) in the folder `name` of `cache`."""
     stamp = hashlib.sha256(pathlib.Path(__file__).read_bytes()
                            + (guest_image.ROOT / "scripts/guest/jobs").read_bytes()).hexdigest()
-    done = pathlib.Path(cache).resolve() / f"debian-12-{stamp[:16]}"
+    done = pathlib.Path(cache).resolve() / f"{name}-{stamp[:16]}"
     files = done / "vmlinux", done / "initrd", done / "disk"
     if done.is_dir():
         return files
-    for old in done.parent.glob("debian-12-*"):
+    for old in done.parent.glob(f"{name}-" + "?" * 16):
         shutil.rmtree(old)
     done.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="debian-12.", dir=done.parent) as work:
+    with tempfile.TemporaryDirectory(prefix=f"{name}.", dir=done.parent) as work:
         work = pathlib.Path(work)
         root, result = work / "root", work / "result"
         result.mkdir()
-        _fill(root, work)
+        _fill(root, work, packages)
         guest_image.unpack_vmlinux(next((root / "boot").glob("vmlinuz-*")), result / "vmlinux")
         shutil.copy(next((root / "boot").glob("initrd.img-*")), result / "initrd")
         filesystem(result / "disk", root, DISK_BYTES)

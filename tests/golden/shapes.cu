@@ -4,12 +4,17 @@
 #include <cstdio>
 __constant__ float coefficients[4] = {1, 2, 3, 4};
 extern __shared__ float dynamic_memory[];
-struct Parameters { int values[10]; double scale; char flag; };
+struct Parameters {
+  int values[10];
+  double scale;
+  char flag;
+};
 extern "C" {
 __global__ __launch_bounds__(256, 2) void block_sum(float* out, const float4* in, int n) {
   __shared__ float partial[256];
   float sum = 0;
-  for (int i = blockIdx.x * 256 + threadIdx.x; i < n; i += gridDim.x * 256) sum += in[i].x + in[i].w;
+  for (int i = blockIdx.x * 256 + threadIdx.x; i < n; i += gridDim.x * 256)
+    sum += in[i].x + in[i].w;
   partial[threadIdx.x] = sum;
   __syncthreads();
   for (int k = 128; k > 0; k >>= 1) {
@@ -27,13 +32,26 @@ __global__ void reverse(float* data, int n) {
 }
 __global__ void choose(int* data, int n) {
   switch (data[threadIdx.x]) {
-    case 0: data[0] = n; break;
-    case 1: data[1] = 3 * n; break;
-    case 2: data[4] = 5; break;
-    case 3: data[7] = n * n; break;
-    case 4: data[8] = 7; break;
-    case 5: data[9] = 2; break;
-    default: data[9] = n;
+    case 0:
+      data[0] = n;
+      break;
+    case 1:
+      data[1] = 3 * n;
+      break;
+    case 2:
+      data[4] = 5;
+      break;
+    case 3:
+      data[7] = n * n;
+      break;
+    case 4:
+      data[8] = 7;
+      break;
+    case 5:
+      data[9] = 2;
+      break;
+    default:
+      data[9] = n;
   }
 }
 __global__ void by_value(Parameters p, char c, int* out) {

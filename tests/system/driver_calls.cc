@@ -13,30 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "abi/cuda_driver.h"
+#include "tests/system/expect.h"
 
 namespace {
 
-int failures = 0;
-
-#define EXPECT(condition)                                         \
-  do {                                                            \
-    if (!(condition)) {                                           \
-      std::printf("line %d: not so: %s\n", __LINE__, #condition); \
-      ++failures;                                                 \
-    }                                                             \
-  } while (false)
-#define ANSWERS(expected, call)                                                           \
-  do {                                                                                    \
-    const CUresult answer = (call);                                                       \
-    if (answer != (expected)) {                                                           \
-      std::printf("line %d: %s answers %d\n", __LINE__, #call, static_cast<int>(answer)); \
-      ++failures;                                                                         \
-    }                                                                                     \
-  } while (false)
-#define OK(call) ANSWERS(CUDA_SUCCESS, call)
-
-constexpr CUresult kInvalid = CUDA_ERROR_INVALID_VALUE, kBadHandle = CUDA_ERROR_INVALID_HANDLE;
+constexpr CUresult kBadHandle = CUDA_ERROR_INVALID_HANDLE;
 constexpr CUresult kNoDevice = CUDA_ERROR_INVALID_DEVICE;
 
 const char* const kPtx = R"(

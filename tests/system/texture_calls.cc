@@ -9,30 +9,11 @@
 #include <cstdio>
 #include <vector>
 
-#include "abi/cuda_graph.h"
+#include "tests/system/expect.h"
 
 namespace {
 
-int failures = 0;
-
-#define EXPECT(condition)                                         \
-  do {                                                            \
-    if (!(condition)) {                                           \
-      std::printf("line %d: not so: %s\n", __LINE__, #condition); \
-      ++failures;                                                 \
-    }                                                             \
-  } while (false)
-#define ANSWERS(expected, call)                                                           \
-  do {                                                                                    \
-    const CUresult answer = (call);                                                       \
-    if (answer != (expected)) {                                                           \
-      std::printf("line %d: %s answers %d\n", __LINE__, #call, static_cast<int>(answer)); \
-      ++failures;                                                                         \
-    }                                                                                     \
-  } while (false)
-#define OK(call) ANSWERS(CUDA_SUCCESS, call)
-
-constexpr CUresult kInvalid = CUDA_ERROR_INVALID_VALUE, kBadHandle = CUDA_ERROR_INVALID_HANDLE;
+constexpr CUresult kBadHandle = CUDA_ERROR_INVALID_HANDLE;
 
 // sample: out[thread] = the texture at (x0 + thread * step, y), point or linear as it is made.
 // invert: each word of the surface, ~.

@@ -159,11 +159,13 @@ CUresult post_launch(const InFunction& f, const uint32_t grid[3], const uint32_t
   traced.argument(f.info->name.c_str());
   for (const uint32_t side : body.grid) traced.argument(side);
   for (const uint32_t side : body.block) traced.argument(side);
-  return traced.end(f.link->post(SLUICE_CALL_LAUNCH, f.context, sizeof body + body.param_bytes,
-                                 [&](std::byte* to) {
-                                   std::memcpy(to, &body, sizeof body);
-                                   write(to + sizeof body);
-                                 }),
+  return traced.end(f.link->post(
+                        SLUICE_CALL_LAUNCH, f.context, sizeof body + body.param_bytes,
+                        [&](std::byte* to) {
+                          std::memcpy(to, &body, sizeof body);
+                          write(to + sizeof body);
+                        },
+                        effect_of(SLUICE_CALL_LAUNCH, body)),
                     true);
 }
 

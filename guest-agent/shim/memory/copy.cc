@@ -62,11 +62,15 @@ class Copier {
   }
 
   // Pageable to device or pinned. The program may reuse its memory when this returns: the pieces
-  // have been copied by then. Only the synchronous variant waits for the last to arrive.
+  // have been copied by then. Only the synchronous variant waits for the last to arrive, and not
+  // even that one where everything before it is known to have ended.
   CUresult upload(Place dst) {
     Staging& memory = staging(link_);
     CUresult status = copy_.in_graph ? wait_for_stream() : CUDA_SUCCESS;
     if (status != CUDA_SUCCESS) return status;
+    const bool early = copy_.wait && dst == Place::kDevice && !copy_.in_graph &&
+                       is_legacy(wire(copy_.stream)) && link_.idle(context_);
+    link_.poll();  // pieces that came free are still in the cache
     for_pieces(memory, [&](uint64_t row, uint64_t rows, uint64_t column, uint64_t width,
                            bool last) {
       const uint64_t bytes = rows * width;
@@ -84,21 +88,21 @@ class Copier {
       body.src_kind = SLUICE_COPY_BULK;
       body.dst_pitch = rows > 1 ? copy_.dst_pitch : 0;
       body.src_pitch = rows > 1 ? width : 0;
-      if (last && copy_.wait) {
+      if (last && copy_.wait && !early) {
         status = link_.with_deferred(link_.call(SLUICE_CALL_COPY, context_, body));
         memory.release(piece, bytes);
-      } else {
-        // If the session is dead by now, the answer is already given and the piece released.
-        WorkerLink* link = &link_;
-        status = link_.start_detached(SLUICE_CALL_COPY, context_, body,
-                                      [link, &memory, piece, bytes](uint64_t, CUresult r) {
-                                        memory.release(piece, bytes);
-                                        link->defer(r);
-                                      });
+        return status == CUDA_SUCCESS;
       }
+      // If the session is dead by now, the answer is already given and the piece released.
+      const auto done = [link = &link_, &memory, piece, bytes](uint64_t, CUresult r) {
+        memory.release(piece, bytes);
+        link->defer(r);
+      };
+      status = early ? link_.start_early(SLUICE_CALL_COPY, context_, body, done)
+                     : link_.start_detached(SLUICE_CALL_COPY, context_, body, done);
       return status == CUDA_SUCCESS;
     });
-    return status;
+    return early ? link_.with_deferred(status) : status;
   }
 
   // Device or pinned to pageable: complete when it returns, as CUDA allows for pageable memory.
@@ -154,9 +158,7 @@ class Copier {
       body.src_pitch = rows > 1 ? copy_.src_pitch : 0;
       body.dst_pitch = rows > 1 ? width : 0;
       body.wait = 1;
-      status = link_.start(
-          SLUICE_CALL_COPY, context_, sizeof body,
-          [&](std::byte* to) { std::memcpy(to, &body, sizeof body); }, fetch->pending);
+      status = link_.start(SLUICE_CALL_COPY, context_, body, fetch->pending);
       if (status != CUDA_SUCCESS) {
         memory.release(piece, bytes);
         return false;
@@ -219,7 +221,7 @@ class Copier {
   // rows, or part of one row. Stops when it returns false.
   template <class Piece>
   void for_pieces(const Staging& memory, Piece&& piece) {
-    const uint64_t most = memory.piece_bytes();
+    const uint64_t most = memory.piece_bytes(copy_.width * copy_.height);
     if (most == 0) {
       piece(0, copy_.height, 0, copy_.width, true);  // its acquire fails and says so
       return;
@@ -336,6 +338,11 @@ CUresult copy_2d(const CUDA_MEMCPY2D* c, CUstream stream, bool wait) {
     const CUDA_MEMCPY3D box = box_of(*c);
     return copy_box(&box, stream, wait);
   }
+  const auto known = [](CUmemorytype type) {
+    return type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_DEVICE ||
+           type == CU_MEMORYTYPE_UNIFIED;
+  };
+  if (!known(c->srcMemoryType) || !known(c->dstMemoryType)) return CUDA_ERROR_INVALID_VALUE;
   auto end = [](CUmemorytype type, const void* host, CUdeviceptr device, uint64_t* at) {
     *at = type == CU_MEMORYTYPE_HOST ? address(host) : device;
     return type == CU_MEMORYTYPE_HOST     ? End::kHost

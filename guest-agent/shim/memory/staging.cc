@@ -9,8 +9,10 @@ namespace sluice::guest {
 namespace {
 
 // A piece large enough that its call costs little, small enough that several are under way.
-constexpr size_t kMostPieceBytes = 1 << 20;
+constexpr size_t kMostPieceBytes = 1 << 20, kLeastPieceBytes = 128 << 10;
 constexpr size_t kPiecesAtLeast = 4;
+// Of one copy, as far as the least size allows.
+constexpr size_t kPiecesOfACopy = 8;
 
 }  // namespace
 
@@ -27,17 +29,20 @@ Staging::Staging(WorkerLink& link) : link_(link) {
                                                                      kBlockBytes * kBlockBytes));
 }
 
+size_t Staging::piece_bytes(size_t total) const {
+  const size_t share = total / kPiecesOfACopy / kBlockBytes * kBlockBytes;
+  return std::min(piece_bytes_, std::max(kLeastPieceBytes, share));
+}
+
 std::byte* Staging::try_acquire(size_t blocks) {
   std::lock_guard lock(mutex_);
-  // Next fit: pieces are freed about in the order in which they were taken.
-  for (size_t tried = 0, at = hint_, run = 0; tried < 2 * blocks_.size(); ++tried) {
-    if (at == blocks_.size()) at = run = 0;
+  // First fit: what was used last is in the processor's cache.
+  for (size_t at = 0, run = 0; at < blocks_.size();) {
     run = blocks_[at] ? 0 : run + 1;
     ++at;
     if (run < blocks) continue;
     std::fill(blocks_.begin() + static_cast<ptrdiff_t>(at - run),
               blocks_.begin() + static_cast<ptrdiff_t>(at), true);
-    hint_ = at;
     return base_ + (at - run) * kBlockBytes;
   }
   return nullptr;

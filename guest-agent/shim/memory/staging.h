@@ -22,7 +22,8 @@ class Staging {
   explicit Staging(WorkerLink& link);
 
   // Copies of more than this go piece by piece, so that reading one overlaps with filling the next.
-  size_t piece_bytes() const { return piece_bytes_; }
+  // Of `total` bytes in all: so that there are several, each worth its record.
+  size_t piece_bytes(size_t total = SIZE_MAX) const;
   size_t total_bytes() const { return blocks_.size() * kBlockBytes; }
 
   // A piece of at least `bytes` (at most total_bytes()), waiting for one if need be. Null: the
@@ -44,7 +45,6 @@ class Staging {
   size_t piece_bytes_ = 0;
   std::mutex mutex_;
   std::vector<bool> blocks_;  // true: in use
-  size_t hint_ = 0;
 };
 
 // The process's, made with its session.

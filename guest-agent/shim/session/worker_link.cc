@@ -108,6 +108,27 @@ std::byte* WorkerLink::reserve(uint32_t bytes) {
   }
 }
 
+// ---- what is known of the streams ----
+
+bool WorkerLink::idle(uint64_t context) {
+  std::lock_guard lock(submit_mutex_);
+  return known_idle_.idle(context);
+}
+
+void WorkerLink::wait_for_early(uint64_t context, const Effect& effect) {
+  const bool same = context == early_context_.load(std::memory_order_relaxed);
+  const bool in_order = effect.kind == Effect::kWait || effect.kind == Effect::kEarly ||
+                        (effect.kind != Effect::kNothing && is_legacy(effect.stream));
+  if (same && in_order) return;
+  wait_until([this] { return early_.load(std::memory_order_relaxed) == 0; });
+}
+
+void WorkerLink::begin_early(uint64_t context) {
+  if (early_.load(std::memory_order_relaxed) != 0) wait_for_early(context, {Effect::kEarly, 0});
+  early_context_.store(context, std::memory_order_relaxed);
+  early_.fetch_add(1, std::memory_order_relaxed);
+}
+
 // ---- the table of outstanding calls ----
 
 uint64_t WorkerLink::take_entry(std::unique_lock<std::mutex>& lock, Pending* pending, Done done) {
@@ -164,9 +185,16 @@ void WorkerLink::cancel_detached(uint64_t id, CUresult status) {
 // ---- waiting ----
 
 CUresult WorkerLink::wait(Pending& pending) {
-  std::unique_lock lock(complete_mutex_);
-  wait_until_locked(lock, pending.wake, [&] { return pending.done; });
-  return pending.done ? pending.status : dead();
+  {
+    std::unique_lock lock(complete_mutex_);
+    wait_until_locked(lock, pending.wake, [&] { return pending.done; });
+    if (!pending.done) return dead();
+  }
+  if (pending.status == CUDA_SUCCESS && pending.mark.work != 0) {
+    std::lock_guard lock(submit_mutex_);
+    known_idle_.ended(pending.mark);
+  }
+  return pending.status;
 }
 
 void WorkerLink::wait_until(const std::function<bool()>& ready) {

@@ -28,6 +28,7 @@
 
 #include "abi/cuda_driver.h"
 #include "abi/wire.h"
+#include "guest-agent/shim/session/known_idle.h"
 #include "guest-agent/shim/session/trace.h"
 #include "guest-agent/transport/channel.h"
 #include "mediator/ring/ring.h"
@@ -43,6 +44,7 @@ struct Pending {
   CUresult status = CUDA_SUCCESS;
   std::vector<std::byte> body;  // what followed the completion's header, with its padding
   std::condition_variable wake;
+  KnownIdle::Mark mark;  // what is known to have ended if it succeeds
 
   // The reply as a struct; false: it is shorter.
   template <class T>
@@ -69,39 +71,65 @@ class WorkerLink {
   // Queues a record whose body `write(std::byte*)` writes (front to back, `bytes` of it, into
   // shared memory that must not be read). NO_REPLY: an error surfaces later (take_deferred).
   template <class Write>
-  CUresult post(uint16_t opcode, uint64_t context, size_t bytes, Write&& write) {
-    return submit(opcode, SLUICE_RECORD_NO_REPLY, context, 0, bytes, write);
+  CUresult post(uint16_t opcode, uint64_t context, size_t bytes, Write&& write,
+                const Effect& effect) {
+    return submit(opcode, SLUICE_RECORD_NO_REPLY, context, 0, bytes, write, effect, nullptr);
   }
+  template <class Write>
+  CUresult post(uint16_t opcode, uint64_t context, size_t bytes, Write&& write) {
+    return post(opcode, context, bytes, write, effect_of(opcode));
+  }
+  // `mark`, if there is one, then tells what has ended when this has: the link's to read.
   template <class Body>
-  CUresult post(uint16_t opcode, uint64_t context, const Body& body) {
+  CUresult post(uint16_t opcode, uint64_t context, const Body& body,
+                KnownIdle::Mark* mark = nullptr) {
     Traced traced(opcode, body);
-    return traced.end(post(opcode, context, sizeof body,
-                           [&](std::byte* to) { std::memcpy(to, &body, sizeof body); }),
+    const auto write = [&](std::byte* to) { std::memcpy(to, &body, sizeof body); };
+    return traced.end(submit(opcode, SLUICE_RECORD_NO_REPLY, context, 0, sizeof body, write,
+                             effect_of(opcode, body), mark),
                       true);
+  }
+  KnownIdle::Mark mark_of(const KnownIdle::Mark& mark) {
+    std::lock_guard lock(submit_mutex_);
+    return mark;
+  }
+  // What `mark` stands for has ended without an error, if it is still what was `seen` before.
+  void ended(const KnownIdle::Mark& mark, const KnownIdle::Mark& seen) {
+    std::lock_guard lock(submit_mutex_);
+    if (mark == seen) known_idle_.ended(mark);
   }
 
   // Queues a call whose answer wait(pending) collects. If this fails there is nothing to wait for.
   template <class Write>
-  CUresult start(uint16_t opcode, uint64_t context, size_t bytes, Write&& write, Pending& pending) {
+  CUresult start(uint16_t opcode, uint64_t context, size_t bytes, Write&& write, Pending& pending,
+                 const Effect& effect) {
     if (CUresult r = enlist(pending); r != CUDA_SUCCESS) return r;
-    const CUresult r = submit(opcode, 0, context, pending.id, bytes, write);
+    const CUresult r = submit(opcode, 0, context, pending.id, bytes, write, effect, &pending.mark);
     if (r != CUDA_SUCCESS) forget(pending);
     return r;
+  }
+  template <class Body>
+  CUresult start(uint16_t opcode, uint64_t context, const Body& body, Pending& pending) {
+    return start(
+        opcode, context, sizeof body, [&](std::byte* to) { std::memcpy(to, &body, sizeof body); },
+        pending, effect_of(opcode, body));
   }
   // Sleeps until the answer is there; returns its status.
   CUresult wait(Pending& pending);
 
   template <class Write>
   CUresult call(uint16_t opcode, uint64_t context, size_t bytes, Write&& write, Pending& pending) {
-    if (CUresult r = start(opcode, context, bytes, write, pending); r != CUDA_SUCCESS) return r;
+    if (CUresult r = start(opcode, context, bytes, write, pending, effect_of(opcode));
+        r != CUDA_SUCCESS)
+      return r;
     return wait(pending);
   }
   template <class Body>
   CUresult call(uint16_t opcode, uint64_t context, const Body& body, Pending& pending) {
     Traced traced(opcode, body);
-    return traced.end(call(
-        opcode, context, sizeof body, [&](std::byte* to) { std::memcpy(to, &body, sizeof body); },
-        pending));
+    CUresult r = start(opcode, context, body, pending);
+    if (r == CUDA_SUCCESS) r = wait(pending);
+    return traced.end(r);
   }
   template <class Body>
   CUresult call(uint16_t opcode, uint64_t context, const Body& body) {
@@ -115,13 +143,40 @@ class WorkerLink {
   using Done = std::function<void(uint64_t call_id, CUresult status)>;
   template <class Body>
   CUresult start_detached(uint16_t opcode, uint64_t context, const Body& body, Done done) {
+    return start_detached(opcode, context, body, std::move(done), effect_of(opcode, body));
+  }
+  template <class Body>
+  CUresult start_detached(uint16_t opcode, uint64_t context, const Body& body, Done done,
+                          const Effect& effect) {
     Traced traced(opcode, body);
     uint64_t call_id = 0;
     if (CUresult r = enlist_detached(std::move(done), call_id); r != CUDA_SUCCESS) return r;
-    const CUresult r = submit(opcode, 0, context, call_id, sizeof body,
-                              [&](std::byte* to) { std::memcpy(to, &body, sizeof body); });
+    const CUresult r = submit(
+        opcode, 0, context, call_id, sizeof body,
+        [&](std::byte* to) { std::memcpy(to, &body, sizeof body); }, effect, nullptr);
     if (r != CUDA_SUCCESS) cancel_detached(call_id, r);
     return traced.end(r, true);
+  }
+
+  // Whether all that was queued in the context is known to have ended, but for early copies.
+  bool idle(uint64_t context);
+  // The same with early copies, in a living session: then the guest itself has the answer to who
+  // asks or waits for a stream, an event or the context.
+  bool all_ended(uint64_t context) {
+    return early_.load(std::memory_order_relaxed) == 0 && dead() == CUDA_SUCCESS &&
+           !channel_->ended() && idle(context);
+  }
+  // An early copy: one in the legacy stream, from memory that has been read, whose call returns at
+  // once. What follows it in its stream needs nothing; whatever else is submitted waits for its
+  // end, so that no other stream meets the memory before. `done` as above; idle(context) holds.
+  template <class Body>
+  CUresult start_early(uint16_t opcode, uint64_t context, const Body& body, Done done) {
+    begin_early(context);
+    auto ended = [this, done = std::move(done)](uint64_t id, CUresult r) {
+      early_.fetch_sub(1, std::memory_order_relaxed);
+      done(id, r);
+    };
+    return start_detached(opcode, context, body, std::move(ended), Effect{Effect::kEarly, 0});
   }
 
   // Takes completions that are already there, if no other thread does; never sleeps.
@@ -165,11 +220,14 @@ class WorkerLink {
 
   template <class Write>
   CUresult submit(uint16_t opcode, uint16_t flags, uint64_t context, uint64_t id, size_t bytes,
-                  Write&& write) {
+                  Write&& write, const Effect& effect, KnownIdle::Mark* mark) {
     const uint32_t total = record_bytes(bytes);
+    if (early_.load(std::memory_order_relaxed) != 0) wait_for_early(context, effect);
     std::lock_guard lock(submit_mutex_);
     std::byte* to = reserve(total);
     if (to == nullptr) return dead();
+    const KnownIdle::Mark known = known_idle_.record(context, effect);
+    if (mark != nullptr) *mark = known;
     sluice_record record{};
     record.bytes = total;
     record.opcode = opcode;
@@ -186,6 +244,9 @@ class WorkerLink {
   }
 
   std::byte* reserve(uint32_t bytes);  // under submit_mutex_; null: the session is over
+  // Until no early copy is under way, unless the record follows them in their stream.
+  void wait_for_early(uint64_t context, const Effect& effect);
+  void begin_early(uint64_t context);
   CUresult enlist(Pending& pending);
   void forget(Pending& pending);
   CUresult enlist_detached(Done done, uint64_t& id);
@@ -215,6 +276,11 @@ class WorkerLink {
 
   std::mutex submit_mutex_;
   RingProducer submit_;
+  KnownIdle known_idle_;
+
+  // Early copies under way, and the context that they are in.
+  std::atomic<uint32_t> early_{0};
+  std::atomic<uint64_t> early_context_{0};
 
   std::mutex complete_mutex_;
   bool leader_ = false;  // the flags and lists below: under complete_mutex_

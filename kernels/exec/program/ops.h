@@ -19,13 +19,19 @@
 namespace sluice::exec::detail {
 
 // All operations that have a handler.
-#define SLUICE_EXEC_LANE_OPS(X)                                               \
-  SLUICE_EXEC_INT_OPS(X)                                                      \
-  SLUICE_EXEC_BITS_OPS(X)                                                     \
-  SLUICE_EXEC_MOVE_OPS(X)                                                     \
-  SLUICE_EXEC_FLOAT_OPS(X)                                                    \
-  SLUICE_EXEC_CONVERT_OPS(X) SLUICE_EXEC_MEM_OPS(X) SLUICE_EXEC_ATOMIC_OPS(X) \
-      SLUICE_EXEC_TENSOR_OPS(X) SLUICE_EXEC_PLAIN_OPS(X) SLUICE_EXEC_RARE_OPS(X)
+// clang-format off
+#define SLUICE_EXEC_LANE_OPS(X) \
+  SLUICE_EXEC_INT_OPS(X) \
+  SLUICE_EXEC_BITS_OPS(X) \
+  SLUICE_EXEC_MOVE_OPS(X) \
+  SLUICE_EXEC_FLOAT_OPS(X) \
+  SLUICE_EXEC_CONVERT_OPS(X) \
+  SLUICE_EXEC_MEM_OPS(X) \
+  SLUICE_EXEC_ATOMIC_OPS(X) \
+  SLUICE_EXEC_TENSOR_OPS(X) \
+  SLUICE_EXEC_PLAIN_OPS(X) \
+  SLUICE_EXEC_RARE_OPS(X)
+// clang-format on
 
 #define SLUICE_EXEC_ENUM(name, handler) k_##name,
 #define SLUICE_EXEC_ENUM1(name) k_##name,

@@ -3,8 +3,14 @@
 // time, compiled once. X(name, (handler)); see ops_int.h.
 #pragma once
 
-#define SLUICE_EXEC_RARE_OPS(X)                                                   \
-  X(flush_f64, (flush_f64))                                                       \
-  X(video, (video))                                                               \
-  X(videosimd, (video_simd)) X(videomad, (video_mad)) X(atomvec, (atomic_vector)) \
-      X(atom128, (atomic_128)) X(isconst, (is_const)) X(setmaxnreg, (set_max_registers))
+// clang-format off
+#define SLUICE_EXEC_RARE_OPS(X) \
+  X(flush_f64, (flush_f64)) \
+  X(video, (video)) \
+  X(videosimd, (video_simd)) \
+  X(videomad, (video_mad)) \
+  X(atomvec, (atomic_vector)) \
+  X(atom128, (atomic_128)) \
+  X(isconst, (is_const)) \
+  X(setmaxnreg, (set_max_registers))
+// clang-format on

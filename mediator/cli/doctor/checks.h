@@ -37,6 +37,7 @@ Verdict walls(const HostFacts& facts);
 // host_checks.cc
 Verdict device(const HostFacts& facts);
 Verdict mps(const HostFacts& facts);
+Verdict hmm(const HostFacts& facts);
 Verdict cgroup(const HostFacts& facts);
 Verdict kvm(const HostFacts& facts);
 Verdict memory(const HostFacts& facts);

@@ -29,6 +29,9 @@ constexpr Check kChecks[] = {
      "sluiced"},
     {"device", checks::device, ""},
     {"mps", checks::mps, "systemctl enable --now sluice-mps; then restart sluiced"},
+    {"hmm", checks::hmm,
+     "echo 'options nvidia_uvm uvm_disable_hmm=1' >/etc/modprobe.d/sluice-hmm.conf; restart the "
+     "host, or reload the module nvidia_uvm while nothing uses the GPU"},
     {"cgroup", checks::cgroup,
      "boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line"},
     {"walls", checks::walls, "docs/concepts/workers.md has what each wall needs of the host"},

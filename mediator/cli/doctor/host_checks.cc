@@ -109,6 +109,20 @@ Verdict mps(const HostFacts& facts) {
   return right(needed ? "runs" : "does not run, and is not needed");
 }
 
+// Heterogeneous memory management: kernels reach all memory of their process. A guest's kernel
+// would reach its worker's.
+Verdict hmm(const HostFacts& facts) {
+  if (!facts.files.exists("/sys/module/nvidia_uvm")) return right("not there: no nvidia_uvm");
+  const std::string version = facts.files.read("/proc/driver/nvidia/version").value_or("");
+  if (version.find("Open Kernel Module") == std::string::npos)
+    return right("not there: only NVIDIA's open kernel modules have it");
+  const std::string off =
+      first_line(facts.files.read("/sys/module/nvidia_uvm/parameters/uvm_disable_hmm"));
+  if (off.empty()) return skipped("nvidia_uvm does not say");
+  if (off == "Y" || off == "1") return right("off");
+  return wrong("nvidia_uvm lets kernels read and write all memory of their worker");
+}
+
 Verdict cgroup(const HostFacts& facts) {
   if (!facts.files.exists("/sys/fs/cgroup/cgroup.controllers"))
     return wrong("/sys/fs/cgroup is no cgroup v2");

@@ -69,6 +69,20 @@ std::map<std::string, std::string> denials(const std::string& log,
   return last;
 }
 
+// Whether QEMU's profile allows vGPUs' sockets of which the domain's XML said nothing at its start:
+// by our file, where libvirt's abstraction includes the folder that it is in, or by the owner's.
+bool allows_live(const HostFiles& files) {
+  constexpr char kFolder[] = "/etc/apparmor.d/";
+  const auto abstraction = files.read(std::string(kFolder) + "abstractions/libvirt-qemu");
+  if (!abstraction || abstraction->find("<abstractions/libvirt-qemu.d>") != std::string::npos)
+    return true;
+  for (const char* own : {"local/abstractions/libvirt-qemu", "abstractions/libvirt-qemu"})
+    if (files.read(std::string(kFolder) + own).value_or("").find("/sluice/vgpu/") !=
+        std::string::npos)
+      return true;
+  return false;
+}
+
 }  // namespace
 
 Verdict libvirtd(const HostFacts& facts) {
@@ -110,7 +124,14 @@ Verdict apparmor(const HostFacts& facts) {
   if (facts.info && !text(*facts.info, "runtime_dir").empty())
     folders.push_back(text(*facts.info, "runtime_dir") + "/");
   const auto denied = denials(*log, folders);
-  if (denied.empty()) return right("on; it has denied nothing of Sluice");
+  if (denied.empty()) {
+    const auto live = facts.domains && installed(facts) && !allows_live(facts.files)
+                          ? names_of(*facts.domains, [](auto&, auto& p) { return p.reserved; })
+                          : std::string();
+    if (!live.empty())
+      return wrong("it would deny a live attach, for which there is room in: " + live);
+    return right("on; it has denied nothing of Sluice");
+  }
   std::string all;
   for (const auto& [profile, what] : denied) all += (all.empty() ? "denied " : "; ") + what;
   return wrong(all);

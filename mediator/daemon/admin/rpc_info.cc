@@ -80,6 +80,7 @@ json::value info(Daemon& d) {
       {"uptime_ms", (monotonic_ns() - d.started_ns()) / 1'000'000},
       {"device", std::move(device)},
       {"policy", d.executor().policy_name()},
+      {"mode", d.config().mode_name()},
       {"sharing", d.config().spatial             ? "sms"
                   : d.config().slices            ? "time slices"
                   : d.config().turns_by_priority ? "turns by priority"

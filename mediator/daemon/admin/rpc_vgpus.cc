@@ -199,6 +199,7 @@ void vgpu_create(Daemon& d, RpcParams& p, const RpcReply& reply) {
   const auto said = read_limits(d, p, r.limits);
   r.socket = p.text("socket").value_or("");
   r.owner = p.text("owner").value_or("");
+  r.mode = p.text("mode").value_or("");
   r.slots = static_cast<uint32_t>(p.number("slots", 1, SLUICE_MAX_SLOTS).value_or(0));
   r.region_bytes = p.size("region_bytes").value_or(0);
   const uint64_t b = r.region_bytes;
@@ -207,6 +208,8 @@ void vgpu_create(Daemon& d, RpcParams& p, const RpcReply& reply) {
     return reply.error(
         RpcError{kRpcInvalidParams, "region_bytes must be a power of two from 32M to 16G"});
   if (!said) return reply.error(said.error());
+  if (!r.mode.empty() && r.mode != "strict" && r.mode != "shared")
+    return reply.error(Error{EINVAL, "mode must be strict or shared"});
   auto vgpu = d.create(r);
   if (!vgpu) return reply.error(vgpu.error());
   reply.value(describe(d, **vgpu));

@@ -22,12 +22,14 @@ sluice_channel_header& header(const Channel& channel) {
 
 }  // namespace
 
-AgentLink::AgentLink(boost::asio::io_context& io, Channel& channel, Owner& owner)
+AgentLink::AgentLink(boost::asio::io_context& io, Channel& channel, Owner& owner, bool fresh)
     : channel_(channel),
       owner_(owner),
       again_(io),
-      from_agent_(control_to_host(channel.region()), Bell::for_ringer(channel.guest_ringer(0))),
-      to_agent_(control_to_agent(channel.region()), Bell::for_ringer(channel.guest_ringer(0))) {
+      from_agent_(control_to_host(channel.region()), Bell::for_ringer(channel.guest_ringer(0)),
+                  fresh),
+      to_agent_(control_to_agent(channel.region()), Bell::for_ringer(channel.guest_ringer(0)),
+                fresh) {
   bell_watch_ = io::FdWatch(io, channel.host_bell(0), kBellPace, [this] {
     io::drain_shared_eventfd(channel_.host_bell(0));
     look();

@@ -34,7 +34,8 @@ class AgentLink {
     ~Owner() = default;
   };
 
-  AgentLink(boost::asio::io_context& io, Channel& channel, Owner& owner);
+  // Not `fresh`: the rings were used before, and go on from where they stand.
+  AgentLink(boost::asio::io_context& io, Channel& channel, Owner& owner, bool fresh = true);
 
   // Answers and news for the agent. They wait here while its ring is full. `flags`:
   // SLUICE_JOINED_*.

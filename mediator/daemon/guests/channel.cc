@@ -19,6 +19,7 @@ namespace {
 
 // Who has extents that are being punched out.
 constexpr ExtentMap::Owner kScrubber = UINT32_MAX;
+constexpr int kErrorUnknown = 999;  // CUDA_ERROR_UNKNOWN
 
 }  // namespace
 
@@ -27,9 +28,11 @@ uint64_t ChannelGeometry::bulk_offset() const {
   return (end + SLUICE_EXTENT_BYTES - 1) / SLUICE_EXTENT_BYTES * SLUICE_EXTENT_BYTES;
 }
 
-Channel::Channel(const ChannelGeometry& geometry, std::shared_ptr<RegionPool> pool)
+Channel::Channel(const std::string& vgpu, const ChannelGeometry& geometry,
+                 std::shared_ptr<RegionPool> pool)
     : geometry_(geometry),
       pool_(std::move(pool)),
+      vgpu_(vgpu),
       extents_(geometry.bulk_offset(), geometry.region_bytes),
       slots_(geometry.slots),
       next_epoch_(monotonic_ns()) {}
@@ -38,17 +41,12 @@ Result<std::shared_ptr<Channel>> Channel::make(const std::string& vgpu,
                                                const ChannelGeometry& geometry, uint64_t host_epoch,
                                                std::shared_ptr<RegionPool> pool,
                                                io::PeerThread& peers) {
-  std::shared_ptr<Channel> c(new Channel(geometry, std::move(pool)));
-  c->vgpu_ = vgpu;
+  std::shared_ptr<Channel> c(new Channel(vgpu, geometry, std::move(pool)));
   auto memory = make_memfd("sluice-" + vgpu, geometry.region_bytes);
   if (!memory) return memory.error();
   // QEMU and the guest get this descriptor: they must not be able to add seals of their own.
   if (auto sealed = io::seal(memory->get(), 0); !sealed) return sealed.error();
-  auto region = io::Mapping::map(memory->get(), geometry.region_bytes, true);
-  if (!region) return region.error();
-  c->memory_ = std::make_shared<Memory>();
-  c->memory_->fd = std::move(*memory);
-  c->memory_->map = std::move(*region);
+  if (auto mapped = c->map(std::move(*memory)); !mapped) return mapped.error();
   for (uint32_t v = 0; v <= geometry.slots; ++v)
     for (auto* bells : {&c->host_bells_, &c->guest_bells_}) {
       if (v == 0 && !geometry.has_agent) {
@@ -59,20 +57,69 @@ Result<std::shared_ptr<Channel>> Channel::make(const std::string& vgpu,
       if (!bell) return bell.error();
       bells->push_back(std::make_unique<io::PeerBell>(peers, std::move(*bell)));
     }
-  sluice_channel_header& h = c->header();
+  c->write_header(host_epoch);
+  return c;
+}
+
+Result<void> Channel::map(Fd region) {
+  auto mapped = io::Mapping::map(region.get(), geometry_.region_bytes, true);
+  if (!mapped) return mapped.error();
+  memory_ = std::make_shared<Memory>();
+  memory_->fd = std::move(region);
+  memory_->map = std::move(*mapped);
+  return {};
+}
+
+// The epoch last: who sees it sees the rest.
+void Channel::write_header(uint64_t host_epoch) {
+  sluice_channel_header& h = header();
   h.magic = SLUICE_CHANNEL_MAGIC;
   h.version = SLUICE_CHANNEL_VERSION;
-  h.region_bytes = geometry.region_bytes;
-  h.slot_count = geometry.slots;
+  h.region_bytes = geometry_.region_bytes;
+  h.slot_count = geometry_.slots;
   h.slot_stride = SLUICE_SLOT_STRIDE;
-  h.bulk_offset = geometry.bulk_offset();
-  h.host_epoch = host_epoch;
-  c->set_state(SLUICE_CHANNEL_READY, "");
+  h.bulk_offset = geometry_.bulk_offset();
+  set_state(SLUICE_CHANNEL_READY, "");
+  store_shared(h.host_epoch, host_epoch, std::memory_order_release);
+}
+
+Result<std::shared_ptr<Channel>> Channel::adopt(const std::string& vgpu,
+                                                const ChannelGeometry& geometry,
+                                                uint64_t host_epoch,
+                                                std::shared_ptr<RegionPool> pool,
+                                                io::PeerThread& peers, Descriptors descriptors) {
+  const size_t vectors = geometry.slots + 1;
+  struct stat st;
+  if (::fstat(descriptors.region.get(), &st) != 0 ||
+      static_cast<uint64_t>(st.st_size) != geometry.region_bytes ||
+      descriptors.host_bells.size() != vectors || descriptors.guest_bells.size() != vectors)
+    return Error{EINVAL, "the kept region is not of this vGPU's size"};
+  std::shared_ptr<Channel> c(new Channel(vgpu, geometry, std::move(pool)));
+  if (auto mapped = c->map(std::move(descriptors.region)); !mapped) return mapped.error();
+  for (auto [from, to] : {std::pair{&descriptors.host_bells, &c->host_bells_},
+                          {&descriptors.guest_bells, &c->guest_bells_}})
+    for (Fd& bell : *from) to->push_back(std::make_unique<io::PeerBell>(peers, std::move(bell)));
+  // Which extents programs still read is not known: all of them may be.
+  if (auto all = c->extents_.allocate(owner(0), c->extents_.total_bytes()))
+    c->pool_->used_bytes += all->bytes;
+  for (uint32_t i = 0; i < geometry.slots; ++i) {
+    c->slots_[i].state = SlotState::kOpen;
+    c->slots_[i].epoch = ++c->next_epoch_;
+    if (load_shared(c->slot_header(i).state) != SLUICE_SLOT_ENDED)
+      c->end_slot(i, kErrorUnknown, "sluiced was started anew");
+    else
+      c->slots_[i].state = SlotState::kEnded;
+  }
+  // The agent of the old life is no agent of this one, until it writes a new epoch.
+  const uint64_t had_agent = load_shared(c->header().agent_epoch);
+  store_shared(c->header().agent_epoch, uint64_t{0}, std::memory_order_release);
+  c->write_header(host_epoch);
+  if (had_agent == 0) c->all_programs_gone();
   return c;
 }
 
 Channel::Memory::~Memory() {
-  if (punch_out_at_end) (void)io::punch_out(fd.get(), 0, map.bytes());
+  if (punch_out_at_end || free_at_end) (void)io::punch_out(fd.get(), 0, map.bytes());
 }
 
 Channel::~Channel() {

@@ -71,6 +71,19 @@ class Channel : public std::enable_shared_from_this<Channel> {
                                                const ChannelGeometry& geometry, uint64_t host_epoch,
                                                std::shared_ptr<RegionPool> pool,
                                                io::PeerThread& peers);
+  // The descriptors of a channel with a virtual machine, as another process of ours had them.
+  struct Descriptors {
+    Fd region;
+    std::vector<Fd> host_bells, guest_bells;  // as many as slots, and one
+  };
+  // A new life in the memory of an old one, whose virtual machine goes on. The sessions of the old
+  // life are over, which is written into their slots. Their memory is kept until the agent has
+  // started anew (all_programs_gone()), and until then no slot is free.
+  static Result<std::shared_ptr<Channel>> adopt(const std::string& vgpu,
+                                                const ChannelGeometry& geometry,
+                                                uint64_t host_epoch,
+                                                std::shared_ptr<RegionPool> pool,
+                                                io::PeerThread& peers, Descriptors descriptors);
   ~Channel();
 
   // A free slot; nullopt: all are taken.
@@ -97,6 +110,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   uint64_t extent_bytes(uint32_t slot) const { return extents_.used_bytes(owner(slot)); }
   const ExtentMap& extents() const { return extents_; }
 
+  // The virtual machine has gone, and another process has the region's descriptor, too: its memory
+  // is punched out in the end, which otherwise would stay.
+  void free_at_end() { memory_->free_at_end = true; }
   void set_state(sluice_channel_state state, const std::string& reason);
   void beat(uint64_t count);
   // Whether a program uses more of the region's memory than its slots and extents are: then it
@@ -117,14 +133,18 @@ class Channel : public std::enable_shared_from_this<Channel> {
   struct Memory {
     Fd fd;
     io::Mapping map;
-    bool punch_out_at_end = false;
+    bool punch_out_at_end = false;  // instead of slot by slot
+    bool free_at_end = false;
     ~Memory();
   };
   struct Slot {
     SlotState state = SlotState::kFree;
     uint64_t epoch = 0;  // 0: not prepared since it was taken
   };
-  Channel(const ChannelGeometry& geometry, std::shared_ptr<RegionPool> pool);
+  Channel(const std::string& vgpu, const ChannelGeometry& geometry,
+          std::shared_ptr<RegionPool> pool);
+  Result<void> map(Fd region);
+  void write_header(uint64_t host_epoch);
   sluice_channel_header& header() const { return *memory_->map.as<sluice_channel_header>(); }
   sluice_slot_header& slot_header(uint32_t slot) const;
   static ExtentMap::Owner owner(uint32_t slot) { return slot + 1; }

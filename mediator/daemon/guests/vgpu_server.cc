@@ -42,11 +42,13 @@ VgpuServer::VgpuServer(SessionServices& services, VgpuSpec spec)
   pool_->on_freed = [this] { on_memory_freed(); };
 }
 
-Result<std::unique_ptr<VgpuServer>> VgpuServer::make(SessionServices& services, VgpuSpec spec) {
+Result<std::unique_ptr<VgpuServer>> VgpuServer::make(SessionServices& services, VgpuSpec spec,
+                                                     std::optional<Connection> connection) {
   boost::asio::io_context& io = services.io;
   std::unique_ptr<VgpuServer> v(new VgpuServer(services, std::move(spec)));
   const VgpuSpec& s = v->spec_;
-  if (auto life = v->new_life(); !life) return life.error();
+  if (auto life = connection ? v->adopt(std::move(connection->channel)) : v->new_life(); !life)
+    return life.error();
   auto ivshmem = io::IvshmemServer::open(io, s.socket, s.socket_options, v->peers_, *v);
   if (!ivshmem) return ivshmem.error();
   v->ivshmem_ = std::move(*ivshmem);
@@ -61,6 +63,11 @@ Result<std::unique_ptr<VgpuServer>> VgpuServer::make(SessionServices& services, 
   v->has_id_ = true;
   services.memory.add_vgpu(*id, limit_of(s.memory_bytes));
   services.host_memory.add_vgpu(*id, services.settings.host_memory_bytes);
+  if (connection) {
+    log::info("vgpu {}: its virtual machine is connected since before", s.name);
+    v->ivshmem_->adopt(std::move(connection->peer));
+    v->channel_->guest_ringer(0).ring();  // the agent finds its new life at once
+  }
   return v;
 }
 
@@ -86,11 +93,37 @@ VgpuServer::~VgpuServer() {
 Result<void> VgpuServer::new_life() {
   auto channel = Channel::make(spec_.name, spec_.geometry, ++host_epoch_, pool_, *peers_);
   if (!channel) return Error(channel.error()).with_context("vgpu " + spec_.name);
-  agent_.reset();
-  channel_ = std::move(*channel);
-  agent_ =
-      std::make_unique<AgentLink>(services_.io, *channel_, static_cast<AgentLink::Owner&>(*this));
+  start_life(std::move(*channel), true);
   return {};
+}
+
+Result<void> VgpuServer::adopt(Channel::Descriptors descriptors) {
+  auto channel = Channel::adopt(spec_.name, spec_.geometry, ++host_epoch_, pool_, *peers_,
+                                std::move(descriptors));
+  if (!channel) return Error(channel.error()).with_context("vgpu " + spec_.name);
+  start_life(std::move(*channel), false);
+  return {};
+}
+
+void VgpuServer::start_life(std::shared_ptr<Channel> channel, bool fresh) {
+  agent_.reset();
+  channel_ = std::move(channel);
+  agent_ = std::make_unique<AgentLink>(services_.io, *channel_,
+                                       static_cast<AgentLink::Owner&>(*this), fresh);
+}
+
+bool VgpuServer::keep_connection() {
+  connection_kept_ |= ivshmem_->make_keepable();
+  return connection_kept_;
+}
+
+std::vector<int> VgpuServer::connection() const {
+  const int peer = ivshmem_ ? ivshmem_->settled_peer() : -1;
+  if (peer < 0) return {};
+  std::vector<int> fds = {peer, channel_->region_fd()};
+  for (const auto& bells : {channel_->host_bells(), channel_->guest_bells()})
+    fds.insert(fds.end(), bells.begin(), bells.end());
+  return fds;
 }
 
 void VgpuServer::set_share(const policy::VgpuShare& share) {
@@ -109,6 +142,7 @@ void VgpuServer::set_paused(bool paused) {
 }
 
 void VgpuServer::beat(uint64_t count) {
+  ivshmem_->look();
   channel_->beat(count);
   agent_->look();  // a new agent epoch without a ring is found here
   set_deadline();
@@ -117,13 +151,13 @@ void VgpuServer::beat(uint64_t count) {
   post_scrubbing();
 }
 
-void VgpuServer::close(const std::string& reason, std::function<void()> gone) {
+void VgpuServer::close(const std::string& reason, std::function<void()> gone, bool kept) {
   if (closing()) return;
   gone_ = std::move(gone);
   credit_timer_.cancel();
   for (const Waiting& w : waiting_) refuse(w.origin, ESHUTDOWN, reason);
   waiting_.clear();
-  channel_->set_state(SLUICE_CHANNEL_CLOSED, reason);
+  if (!kept) channel_->set_state(SLUICE_CHANNEL_CLOSED, reason);
   for (auto& [connection, channel] : local_channels_)
     channel->set_state(SLUICE_CHANNEL_CLOSED, reason);
   for (auto& s : sessions_) s->end(0, reason);
@@ -401,6 +435,7 @@ void VgpuServer::on_peer_gone() {
   // The next guest gets memory that this one has never seen. Local programs have regions of their
   // own.
   if (closing()) return;
+  if (std::exchange(connection_kept_, false)) channel_->free_at_end();
   if (auto life = new_life(); !life) {
     // Without a region the vGPU cannot serve; the old one stays, and with it what the guest left.
     log::error("{}; the old region stays in use", life.error().message);

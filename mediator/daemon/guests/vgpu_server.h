@@ -45,7 +45,13 @@ class VgpuServer final : private io::IvshmemServer::Owner,
                          private AgentLink::Owner,
                          private GuestSession::Owner {
  public:
-  static Result<std::unique_ptr<VgpuServer>> make(SessionServices& services, VgpuSpec spec);
+  // The connection of a virtual machine, and what it got, from an earlier sluiced.
+  struct Connection {
+    Fd peer;
+    Channel::Descriptors channel;
+  };
+  static Result<std::unique_ptr<VgpuServer>> make(SessionServices& services, VgpuSpec spec,
+                                                  std::optional<Connection> connection = {});
   ~VgpuServer();
 
   void set_share(const policy::VgpuShare& share);
@@ -55,7 +61,8 @@ class VgpuServer final : private io::IvshmemServer::Owner,
   bool paused() const { return paused_; }
   // Ends every session, tells the guest, and calls `gone` when the last worker is reaped; then it
   // may be destroyed. No new sessions from now on.
-  void close(const std::string& reason, std::function<void()> gone);
+  // `kept`: the connection goes on under another sluiced, and the guest keeps the vGPU.
+  void close(const std::string& reason, std::function<void()> gone, bool kept = false);
   void beat(uint64_t count);
 
   const VgpuSpec& spec() const { return spec_; }
@@ -67,6 +74,11 @@ class VgpuServer final : private io::IvshmemServer::Owner,
   const RegionPool& shared_memory() const { return *pool_; }  // of all its regions
   uint32_t slots_in(SlotState state) const;                   // likewise
   const FileId& socket_file() const { return ivshmem_->file(); }
+  // Descriptors of a Connection, in its order; empty: nobody is connected, or not yet to the end.
+  std::vector<int> connection() const;
+  uint64_t host_epoch() const { return host_epoch_; }  // another one for each connection
+  // Before somebody else gets the connection's descriptors, too. False: not now.
+  bool keep_connection();
   void keep(SocketNote note) { socket_note_ = std::move(note); }  // as long as its socket
   AgentLink& agent() { return *agent_; }
   bool has_live_peer() const { return ivshmem_ && ivshmem_->has_live_peer(); }
@@ -83,6 +95,8 @@ class VgpuServer final : private io::IvshmemServer::Owner,
  private:
   VgpuServer(SessionServices& services, VgpuSpec spec);
   Result<void> new_life();
+  Result<void> adopt(Channel::Descriptors channel);
+  void start_life(std::shared_ptr<Channel> channel, bool fresh);
   uint32_t slots_in_use() const;
   Result<std::shared_ptr<Channel>> channel_for(const GuestSession::Origin& origin);
   void drop_local_channel(io::LocalServer::ConnectionId connection);
@@ -133,6 +147,7 @@ class VgpuServer final : private io::IvshmemServer::Owner,
   std::unique_ptr<AgentLink> agent_;
   std::vector<std::unique_ptr<GuestSession>> sessions_;
   bool paused_ = false;
+  bool connection_kept_ = false;  // keep_connection()
   uint64_t sessions_started_ = 0;
   uint64_t host_epoch_;
 

@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mediator/daemon/scheduling/learnt_files.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <cstdio>
 #include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
 
-#include "mediator/base/fd.h"
 #include "mediator/base/log.h"
+#include "mediator/daemon/setup/state_file.h"
 
 namespace sluice {
 
@@ -24,61 +19,9 @@ namespace {
 // kMaxKernelsLearnt lines of some 700 bytes, and room.
 constexpr size_t kMaxFileBytes = 4u << 20;
 
-Result<std::string> read_file(int fd) {
-  std::string text;
-  char block[65536];
-  for (;;) {
-    const ssize_t n = ::read(fd, block, sizeof block);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return Error::from_errno("read");
-    if (n == 0) return text;
-    text.append(block, static_cast<size_t>(n));
-    if (text.size() > kMaxFileBytes)
-      return Error{EFBIG, "it is larger than " + std::to_string(kMaxFileBytes) + " bytes"};
-  }
-}
-
-Result<void> write_file(int fd, const std::string& text) {
-  for (size_t done = 0; done < text.size();) {
-    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return Error::from_errno("write");
-    done += static_cast<size_t>(n);
-  }
-  return {};
-}
-
-Result<void> sync(int fd, const char* what) {
-  while (::fsync(fd) != 0)
-    if (errno != EINTR) return Error::from_errno(std::string("fsync of ") + what);
-  return {};
-}
-
-// The new name must not come to the disk before what it names.
-Result<void> replace_file(const std::string& dir, const std::string& file,
-                          const std::string& text) {
-  const std::string fresh = file + ".new";
-  if (::mkdir(dir.c_str(), 0700) != 0 && errno != EEXIST) return Error::from_errno("mkdir " + dir);
-  ::unlink(fresh.c_str());  // left by a sluiced that was killed
-  Fd fd(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  Result<void> written = fd ? write_file(fd.get(), text) : Error::from_errno("open");
-  if (written) written = sync(fd.get(), "the new file");
-  if (written && ::rename(fresh.c_str(), file.c_str()) != 0) written = Error::from_errno("rename");
-  if (!written) {
-    ::unlink(fresh.c_str());
-    return written;
-  }
-  // It is in place; only a stop of the machine could still bring the old one back.
-  const Fd folder(::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  return folder ? sync(folder.get(), "the folder") : Error::from_errno("open " + dir);
-}
-
 // On the thread.
 Result<core::Progress> read_learnt(const std::string& file) {
-  // O_NONBLOCK: a pipe that somebody put there must not keep the thread.
-  Fd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!fd) return Error::from_errno("open");
-  auto text = read_file(fd.get());
+  auto text = read_state_file(file, kMaxFileBytes);
   if (!text) return text.error();
   core::Progress known;
   if (auto restored = known.restore(*text); !restored) return restored.error();
@@ -109,7 +52,7 @@ struct LearntFiles::Writes {
     while (std::exchange(file.newer, false)) {
       const std::string text = file.text;
       lock.unlock();
-      auto written = replace_file(dir, path, text);
+      auto written = replace_state_file(dir, path, text);
       lock.lock();
       if (!written) errors.push_back(path + ": " + written.error().message);
     }

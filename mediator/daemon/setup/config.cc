@@ -38,6 +38,9 @@ uint32_t Config::least_quantum_us() const {
   return quantum_min_us.value_or(std::min(by_default, quantum_max_us));
 }
 
+// Not yet: weights of programs that wait after each launch (docs/decisions/0013-strict-slices.md).
+bool Config::slices_for(bool) const { return false; }
+
 // On a small machine others need the processors more.
 uint32_t Config::spin_processors_for(uint32_t processors) const {
   return spin_processors.value_or(processors < 8 ? 0 : processors / 4);

@@ -23,6 +23,9 @@ enum class DeviceKind { kAuto, kSoft, kNvidia };
 // Green contexts take SMs in pairs, those that share a TPC (docs/decisions/0008-green-contexts.md).
 inline constexpr uint32_t kSmUnit = 2;
 
+// Whether each vGPU's contexts are apart, or side by side with others' (docs/concepts/modes.md).
+enum class Mode : uint8_t { kStrict, kShared };
+
 // Which kernels have clones that can be evicted, and when they are made.
 enum class Clones : uint8_t { kEager, kLazy, kNone };
 
@@ -107,8 +110,10 @@ struct Config {
   unsigned local_socket_mode = 0660;
 
   // [scheduler]
+  std::optional<Mode> mode;  // unset: as spatial and turns_by_priority want it, else strict
   std::string policy = "wfq";
   bool spatial = false;             // vGPUs side by side, each on some SMs
+  bool turns_given = false;         // by the file
   bool turns_by_priority = false;   // contexts side by side, whose turn it is goes first
   uint32_t turn_whole_us = 10'000;  // with that: kernels that are expected to take no longer run as
                                     // they are
@@ -116,7 +121,9 @@ struct Config {
   bool green_contexts = true;       // with spatial: by the hardware's own means where it has some
   uint32_t set_change_us = 250;     // spatial: how long a vGPU stands still when its SMs change, at
                                     // least; 0: changes cost nothing
-  bool slices = false;              // vGPUs by the GPU's own time slices, which the policy sets
+  // vGPUs by the GPU's own time slices, which the policy sets. Unset: choose_for().
+  std::optional<bool> slices_wanted;
+  bool slices = false;
   // The policies' own defaults, so that the simulator and sluiced go by the same.
   std::optional<uint32_t> quantum_min_us;  // unset: least_quantum_us()
   uint32_t quantum_max_us = policy::Config{}.max_quantum_ns / 1000;
@@ -153,10 +160,17 @@ struct Config {
   // NVIDIA's driver assembles a module's clones several times as long as its originals; on its time
   // slices nothing is evicted.
   Clones clones_for(bool nvidia) const {
-    return clones.value_or(!nvidia ? Clones::kEager : slices ? Clones::kNone : Clones::kLazy);
+    const bool by_slices = slices_wanted.value_or(slices_for(nvidia));
+    return clones.value_or(!nvidia ? Clones::kEager : by_slices ? Clones::kNone : Clones::kLazy);
   }
   uint32_t spin_processors_for(uint32_t processors) const;
   uint32_t least_quantum_us() const;
+
+  // What the file leaves open, once it is known what GPU this is.
+  void choose_for(bool nvidia) { slices = slices_wanted.value_or(slices_for(nvidia)); }
+  bool slices_for(bool nvidia) const;  // by default
+  // "strict", "shared": of all vGPUs here.
+  std::string mode_name() const { return side_by_side() ? "shared" : "strict"; }
 
   // Contexts of several vGPUs are on the GPU at one time.
   bool side_by_side() const { return spatial || turns_by_priority; }

@@ -32,11 +32,14 @@ struct Path {
 struct Library {
   Member<std::string> to;
 };
-struct Mode {
+struct Permissions {
   Member<unsigned> to;
 };
 struct Boolean {
   Member<bool> to;
+};
+struct OptionalBoolean {
+  Member<std::optional<bool>> to;
 };
 template <class T>  // uint32_t, or int, or either as an optional
 struct Number {
@@ -82,8 +85,13 @@ void read(ConfigReader& r, const char* key, const Path& k, Config& c) { r.path(k
 void read(ConfigReader& r, const char* key, const Library& k, Config& c) {
   r.library(key, c.*k.to);
 }
-void read(ConfigReader& r, const char* key, const Mode& k, Config& c) { r.mode(key, c.*k.to); }
+void read(ConfigReader& r, const char* key, const Permissions& k, Config& c) {
+  r.mode(key, c.*k.to);
+}
 void read(ConfigReader& r, const char* key, const Boolean& k, Config& c) {
+  if (auto yes = r.boolean(key)) c.*k.to = *yes;
+}
+void read(ConfigReader& r, const char* key, const OptionalBoolean& k, Config& c) {
   if (auto yes = r.boolean(key)) c.*k.to = *yes;
 }
 template <class T>
@@ -167,7 +175,14 @@ bool take_policy(Config& c, const std::string& word) {
   return !word.empty();
 }
 
+bool take_mode(Config& c, const std::string& word) {
+  if (word == "shared") c.mode = Mode::kShared;
+  if (word == "strict") c.mode = Mode::kStrict;
+  return c.mode.has_value();
+}
+
 bool take_turns(Config& c, const std::string& word) {
+  c.turns_given = true;
   c.turns_by_priority = word == "priority";
   return word == "priority" || word == "eviction";
 }
@@ -208,15 +223,27 @@ std::string quanta_crossed(const Config& c) {
   return "scheduler.quantum_min_us is more than scheduler.quantum_max_us";
 }
 
+std::string mode_crossed(const Config& c) {
+  if (c.mode == Mode::kStrict && c.side_by_side())
+    return "scheduler.mode \"strict\" keeps contexts apart; scheduler.spatial and "
+           "scheduler.turns = \"priority\" have them side by side, in mode \"shared\"";
+  if (c.slices_wanted == true && c.mode == Mode::kShared)
+    return "scheduler.slices is of mode \"strict\"; unset it, or the other ways of sharing";
+  if (c.mode == Mode::kShared && c.turns_given && !c.side_by_side())
+    return "scheduler.mode \"shared\" goes by scheduler.turns = \"priority\" or "
+           "scheduler.spatial; evictions keep contexts apart, in mode \"strict\"";
+  return "";
+}
+
 std::string evict_deadlines_crossed(const Config& c) {
   if (c.evict_warn_ms <= c.evict_end_for(false)) return "";
   return "deadlines.evict_warn_ms is more than deadlines.evict_end_ms";
 }
 
 using Form =
-    std::variant<Path, Library, Mode, Boolean, Number<uint32_t>, Number<int>,
-                 Number<std::optional<uint32_t>>, Size<uint64_t>, Size<std::optional<uint64_t>>,
-                 Name, Names, Word, Words, Environment, Check>;
+    std::variant<Path, Library, Permissions, Boolean, OptionalBoolean, Number<uint32_t>,
+                 Number<int>, Number<std::optional<uint32_t>>, Size<uint64_t>,
+                 Size<std::optional<uint64_t>>, Name, Names, Word, Words, Environment, Check>;
 
 struct Row {
   const char* table;
@@ -237,7 +264,7 @@ constexpr Row kRows[] = {
     {"daemon", "group", Name{&Config::daemon_group}},
 
     {"admin", "socket", Path{&Config::admin_socket}},
-    {"admin", "mode", Mode{&Config::admin_mode}},
+    {"admin", "mode", Permissions{&Config::admin_mode}},
 
     {"device", "kind", Word{take_device, "\"auto\", \"soft\", \"nvidia\""}},
     {"device", "nvidia_library", Library{&Config::nvidia_library}},
@@ -282,19 +309,21 @@ constexpr Row kRows[] = {
     {"vgpu", "weight", Number{&Config::weight, limits::kMinWeight, limits::kMaxWeight}},
     {"vgpu", "latency", Word{take_latency, "low, normal or batch"}},
     {"vgpu", "back_off", Boolean{&Config::back_off}},
-    {"vgpu", "socket_mode", Mode{&Config::socket_mode}},
+    {"vgpu", "socket_mode", Permissions{&Config::socket_mode}},
     {"vgpu", "socket_group", Name{&Config::socket_group}},
     {"vgpu", "socket_users", Names{&Config::socket_users}},
     {"vgpu", "socket_groups", Names{&Config::socket_groups}},
-    {"vgpu", "local_socket_mode", Mode{&Config::local_socket_mode}},
+    {"vgpu", "local_socket_mode", Permissions{&Config::local_socket_mode}},
     {"vgpu", "region", Check{region_too_small}},
 
     {"scheduler", "policy", Word{take_policy, "the names that `sluicectl policies` lists"}},
+    {"scheduler", "mode", Word{take_mode, "\"strict\" or \"shared\""}},
     {"scheduler", "spatial", Boolean{&Config::spatial}},
     {"scheduler", "green_contexts", Boolean{&Config::green_contexts}},
     {"scheduler", "set_change_us", Number{&Config::set_change_us, 0, 1'000'000}},
-    {"scheduler", "slices", Boolean{&Config::slices}},
+    {"scheduler", "slices", OptionalBoolean{&Config::slices_wanted}},
     {"scheduler", "turns", Word{take_turns, "\"eviction\" or \"priority\""}},
+    {"scheduler", "mode", Check{mode_crossed}},
     {"scheduler", "turn_whole_us", Number{&Config::turn_whole_us, 0, 1'000'000}},
     {"scheduler", "turn_window_us", Number{&Config::turn_window_us, 0, 1'000'000}},
     {"scheduler", "quantum_min_us", Number{&Config::quantum_min_us, 100, 10'000'000}},
@@ -346,6 +375,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.end_table();
   r.end_file();
   if (r.error()) return *r.error();
+  if (c.mode == Mode::kShared && !c.spatial) c.turns_by_priority = true;
   return c;
 }
 

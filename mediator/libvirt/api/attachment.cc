@@ -224,7 +224,7 @@ Result<Change> provide_vgpu(Text xml, const Attachment& attachment, const std::s
     shmem = add_shmem(child_or_new(domain, "devices"), socket, attachment);
   change.shown += printed(shmem);
   change.xml = whole(doc);
-  if (auto read = parse_domain_xml(change.xml, VgpuName::kElsewhere); !read) return read.error();
+  if (auto read = parse_domain_xml(change.xml, VgpuName::kByCreator); !read) return read.error();
   return change;
 }
 

@@ -92,13 +92,13 @@ struct GridWorkspace {
 };
 
 // What a launch asks for besides its shape.
-struct LaunchWishes {
+struct LaunchOptions {
   std::optional<int> priority;  // the stream's, if not given
   bool cooperative = false;     // all blocks resident at the same time
 };
 
 CUresult launch(CUfunction handle, const exec::LaunchShape& shape, CUstream stream_handle,
-                void** pointers, void** extra, const LaunchWishes& wishes = {}) {
+                void** pointers, void** extra, const LaunchOptions& options = {}) {
   return with_stream(stream_handle, [&](State& s, Context& context, Stream& stream) -> CUresult {
     CUresult error;
     const std::shared_ptr<Function> function = find_function(s, context, handle, error);
@@ -119,14 +119,14 @@ CUresult launch(CUfunction handle, const exec::LaunchShape& shape, CUstream stre
     if (!reserve_local(s, context, function->entry->local_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     const auto green = stream.green.lock();
     if (green) grid->confine(green->sms, green->id, s.config.virtual_smid);
-    if (wishes.cooperative) {
+    if (options.cooperative) {
       SmSet sms = s.runner.sms_of(context.slot);
       if (green) sms = GridRunner::within(sms, green->sms);
       if (shape.grid.count() > uint64_t{grid->needs.per_sm} * sms.count())
         return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
     }
     grid->priority =
-        std::clamp(wishes.priority.value_or(stream.priority), kGreatestPriority, kLeastPriority);
+        std::clamp(options.priority.value_or(stream.priority), kGreatestPriority, kLeastPriority);
     grid->image = function->image;
     grid->entry = function->entry->name;
     grid->shape = shape;
@@ -136,7 +136,7 @@ CUresult launch(CUfunction handle, const exec::LaunchShape& shape, CUstream stre
     grid->map = &context.map;
     grid->slot = context.slot;
     uint64_t workspace = 0;
-    if (wishes.cooperative) {
+    if (options.cooperative) {
       workspace = allocate_device(s, context, sizeof(GridWorkspace));
       if (workspace == 0) return CUDA_ERROR_OUT_OF_MEMORY;
       *reinterpret_cast<GridWorkspace*>(workspace) = {sizeof(GridWorkspace), 0};
@@ -213,7 +213,7 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int grid_x, unsigned int grid_y, 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** params, void** extra) {
   if (config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
-  LaunchWishes wishes;
+  LaunchOptions options;
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     const CUlaunchAttributeValue& value = config->attrs[i].value;
     switch (config->attrs[i].id) {
@@ -228,10 +228,10 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** par
       case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
         break;
       case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-        wishes.cooperative = value.cooperative != 0;
+        options.cooperative = value.cooperative != 0;
         break;
       case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-        wishes.priority = value.priority;
+        options.priority = value.priority;
         break;
       case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
         if (value.clusterDim.x > 1 || value.clusterDim.y > 1 || value.clusterDim.z > 1) {
@@ -246,17 +246,17 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** par
                 {{config->gridDimX, config->gridDimY, config->gridDimZ},
                  {config->blockDimX, config->blockDimY, config->blockDimZ},
                  config->sharedMemBytes},
-                config->hStream, params, extra, wishes);
+                config->hStream, params, extra, options);
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int grid_x, unsigned int grid_y,
                                    unsigned int grid_z, unsigned int block_x, unsigned int block_y,
                                    unsigned int block_z, unsigned int shared_bytes, CUstream stream,
                                    void** params) {
-  LaunchWishes wishes;
-  wishes.cooperative = true;
+  LaunchOptions options;
+  options.cooperative = true;
   return launch(f, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes}, stream,
-                params, nullptr, wishes);
+                params, nullptr, options);
 }
 
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* user_data) {
@@ -279,6 +279,33 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfun
     if (blocks == nullptr || block_size <= 0) return CUDA_ERROR_INVALID_VALUE;
     *blocks =
         static_cast<int>(occupancy(s, function, static_cast<uint32_t>(block_size), dynamic_shared));
+    return CUDA_SUCCESS;
+  });
+}
+
+// This GPU has no clusters (CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH is 0): one block is one.
+CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction f, const CUlaunchConfig* config) {
+  return with_occupancy(f, [&](State& s, const Function& function) {
+    if (clusters == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < config->numAttrs; ++i) {
+      if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
+      const auto& size = config->attrs[i].value.clusterDim;
+      if (size.x == 0 || size.y == 0 || size.z == 0 || config->gridDimX % size.x != 0 ||
+          config->gridDimY % size.y != 0 || config->gridDimZ % size.z != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+      if (size.x != 1 || size.y != 1 || size.z != 1) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    }
+    const uint32_t threads = config->blockDimX * config->blockDimY * config->blockDimZ;
+    if (threads == 0 || threads > kMaxBlockThreads) return CUDA_ERROR_INVALID_VALUE;
+    *clusters =
+        static_cast<int>(occupancy(s, function, threads, config->sharedMemBytes) * s.runner.sms());
+    return CUDA_SUCCESS;
+  });
+}
+CUresult cuOccupancyMaxPotentialClusterSize(int* size, CUfunction f, const CUlaunchConfig* config) {
+  return with_occupancy(f, [&](State&, const Function&) {
+    if (size == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *size = 1;
     return CUDA_SUCCESS;
   });
 }

@@ -46,16 +46,11 @@ std::shared_ptr<StreamObject> WorkerSession::make_stream(
   return stream;
 }
 
-CUresult WorkerSession::open_context(CUcontext cu, CUdevice device, bool primary,
-                                     std::shared_ptr<ContextObject>* out) {
-  auto c = std::make_shared<ContextObject>();
-  c->cu = cu;
+namespace {
+
+// What the device and the new context, which is current, are like.
+CUresult ask_device(const gpu::DriverApi& api, ContextObject* c) {
   int threads_per_sm = 0;
-  c->device = device;
-  c->primary = primary;
-  c->id = contexts.next_id++;
-  CUresult r = make_current(api, cu);
-  if (r != CUDA_SUCCESS) return r;
   const std::pair<CUdevice_attribute, int*> attributes[] = {
       {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &c->multiprocessors},
       {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, &threads_per_sm},
@@ -68,7 +63,8 @@ CUresult WorkerSession::open_context(CUcontext cu, CUdevice device, bool primary
       {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, &c->max_grid[1]},
       {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, &c->max_grid[2]}};
   for (auto [attribute, to] : attributes) {
-    if ((r = api.cuDeviceGetAttribute(to, attribute, device)) != CUDA_SUCCESS) return r;
+    const CUresult r = api.cuDeviceGetAttribute(to, attribute, c->device);
+    if (r != CUDA_SUCCESS) return r;
   }
   c->threads_at_once =
       static_cast<uint64_t>(c->multiprocessors) * static_cast<uint64_t>(threads_per_sm);
@@ -77,6 +73,44 @@ CUresult WorkerSession::open_context(CUcontext cu, CUdevice device, bool primary
     size_t value = 0;
     if (api.cuCtxGetLimit(&value, limit) == CUDA_SUCCESS) c->limits[limit] = {value, 0};
   }
+  return CUDA_SUCCESS;
+}
+
+// What launches in the new context, which is current, take their memory from.
+CUresult make_pools(WorkerSession& s, ContextObject* c, std::function<bool(uint64_t)> pay) {
+  CUresult r = s.api.cuStreamCreate(&c->transfers, CU_STREAM_NON_BLOCKING);
+  if (r != CUDA_SUCCESS) return r;
+  c->controls = std::make_unique<ControlPool>(s.api, c->transfers, s.pinned.zeros());
+  if ((r = c->controls->prepare(4)) != CUDA_SUCCESS) return r;
+  c->states = std::make_unique<StatePool>(s.api, std::move(pay));
+  constexpr uint32_t kBlocksPerSm = 32;  // the most that any GPU up to compute capability 12 holds
+  const worker_protocol::Start& start = s.setup.start;
+  const uint32_t over_launched = start.spatial_sms ? 4 : 2;  // of two grids
+  c->lefts = std::make_unique<LeftPool>(
+      s.api, c->transfers, s.pinned.zeros(), ControlPool::kPageBytes,
+      over_launched * kBlocksPerSm * static_cast<uint32_t>(c->multiprocessors));
+  if (start.spatial_sms != 0 && start.green_contexts != 0 && c->primary)
+    c->greens = std::make_shared<GreenContexts>(s.api, c->device, c->transfers, start.spatial_sms,
+                                                s.streams.confinement().green);
+  SmSet barred;
+  CUdeviceptr first = 0;  // so that the first launches need not wait
+  if ((r = c->lefts->take(&first, &barred)) != CUDA_SUCCESS) return r;
+  c->lefts->give_back(first, barred);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult WorkerSession::open_context(CUcontext cu, CUdevice device, bool primary,
+                                     std::shared_ptr<ContextObject>* out) {
+  auto c = std::make_shared<ContextObject>();
+  c->cu = cu;
+  c->device = device;
+  c->primary = primary;
+  c->id = contexts.next_id++;
+  CUresult r = make_current(api, cu);
+  if (r == CUDA_SUCCESS) r = ask_device(api, c.get());
+  if (r != CUDA_SUCCESS) return r;
   if (setup.start.spatial_sms != 0 &&
       static_cast<uint32_t>(c->multiprocessors) != setup.start.spatial_sms) {
     end(CUDA_ERROR_INVALID_DEVICE,
@@ -97,24 +131,9 @@ CUresult WorkerSession::open_context(CUcontext cu, CUdevice device, bool primary
     }
   } forwarding{forwarder, cu};
   if ((r = forwarder.open(cu, &c->evict_word)) != CUDA_SUCCESS) return r;
-  r = api.cuStreamCreate(&c->transfers, CU_STREAM_NON_BLOCKING);
+  r = make_pools(*this, c.get(),
+                 [this, paying = c.get()](uint64_t bytes) { return pay_pool(*paying, bytes); });
   if (r != CUDA_SUCCESS) return r;
-  c->controls = std::make_unique<ControlPool>(api, c->transfers, pinned.zeros());
-  if ((r = c->controls->prepare(4)) != CUDA_SUCCESS) return r;
-  constexpr uint32_t kBlocksPerSm = 32;  // the most that any GPU up to compute capability 12 holds
-  c->states = std::make_unique<StatePool>(
-      api, [this, paying = c.get()](uint64_t bytes) { return pay_pool(*paying, bytes); });
-  c->lefts = std::make_unique<LeftPool>(api, c->transfers, pinned.zeros(), ControlPool::kPageBytes,
-                                        (setup.start.spatial_sms ? 4 : 2) *
-                                            kBlocksPerSm *  // over-launched, of two grids
-                                            static_cast<uint32_t>(c->multiprocessors));
-  if (setup.start.spatial_sms != 0 && setup.start.green_contexts != 0 && primary)
-    c->greens = std::make_shared<GreenContexts>(api, device, c->transfers, setup.start.spatial_sms,
-                                                streams.confinement().green);
-  SmSet barred;
-  CUdeviceptr first = 0;  // so that the first launches need not wait
-  if ((r = c->lefts->take(&first, &barred)) != CUDA_SUCCESS) return r;
-  c->lefts->give_back(first, barred);
   c->legacy = make_stream(c, StreamKind::kLegacy, CU_STREAM_DEFAULT, 0, &r);
   if (r == CUDA_SUCCESS) c->per_thread = make_stream(c, StreamKind::kBlocking, 0, 0, &r);
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
@@ -139,49 +158,64 @@ CUresult WorkerSession::open_context(CUcontext cu, CUdevice device, bool primary
   return CUDA_SUCCESS;
 }
 
+namespace {
+
+// What goes with a context. The objects end outside of the session's lock: they call the driver.
+struct ContextRemains {
+  uint64_t charged = 0;
+  std::vector<std::shared_ptr<HandleObject>> dead;
+  std::vector<std::shared_ptr<ModuleObject>> modules;
+};
+
+// With the session's lock held: no handle names anything of the context from here on.
+void forget_handles(WorkerSession& s, ContextObject* c, ContextRemains* remains) {
+  std::vector<std::pair<sluice_handle_kind, uint64_t>> names;
+  s.handles.for_each(SLUICE_HANDLE_FUNCTION, [&](uint64_t h, const auto& o) {
+    if (static_cast<FunctionObject&>(*o).module->context.get() == c)
+      names.push_back({SLUICE_HANDLE_FUNCTION, h});
+  });
+  s.handles.for_each(SLUICE_HANDLE_MODULE, [&](uint64_t h, const auto& o) {
+    if (static_cast<ModuleObject&>(*o).context.get() == c)
+      names.push_back({SLUICE_HANDLE_MODULE, h});
+  });
+  s.handles.for_each(SLUICE_HANDLE_EVENT, [&](uint64_t h, const auto& o) {
+    if (static_cast<EventObject&>(*o).context.get() == c) names.push_back({SLUICE_HANDLE_EVENT, h});
+  });
+  s.handles.for_each(SLUICE_HANDLE_STREAM, [&](uint64_t h, const auto& o) {
+    if (static_cast<StreamObject&>(*o).context.get() != c) return;
+    names.push_back({SLUICE_HANDLE_STREAM, h});
+    s.engine.remove_stream(static_cast<StreamObject&>(*o).id);
+  });
+  for (const auto kind : {SLUICE_HANDLE_ARRAY, SLUICE_HANDLE_MIPMAP})
+    s.handles.for_each(kind, [&](uint64_t h, const auto& o) {
+      const auto& array = static_cast<ArrayObject&>(*o);
+      if (array.context.get() != c) return;
+      names.push_back({kind, h});
+      remains->charged += array.charged;
+    });
+  for (auto [kind, handle] : names) {
+    if (kind == SLUICE_HANDLE_MODULE) s.memory.allocations.remove_owner(handle);
+    remains->dead.push_back(s.handles.remove(kind, handle));
+    if (kind == SLUICE_HANDLE_MODULE)
+      remains->modules.push_back(std::static_pointer_cast<ModuleObject>(remains->dead.back()));
+  }
+}
+
+}  // namespace
+
 // Everything that the context has queued is complete (or the session has failed).
 void WorkerSession::close_context(const std::shared_ptr<ContextObject>& c) {
-  uint64_t charged = 0;
-  std::vector<std::shared_ptr<HandleObject>> dead;  // their driver calls without our lock
-  std::vector<std::shared_ptr<ModuleObject>> modules;
+  ContextRemains remains;
   std::shared_ptr<ContextObject> other;
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   {
     std::lock_guard lock(mutex);
     if (c->closed) return;
     c->closed = true;
-    std::vector<std::pair<sluice_handle_kind, uint64_t>> names;
-    handles.for_each(SLUICE_HANDLE_FUNCTION, [&](uint64_t h, const auto& o) {
-      if (static_cast<FunctionObject&>(*o).module->context == c)
-        names.push_back({SLUICE_HANDLE_FUNCTION, h});
-    });
-    handles.for_each(SLUICE_HANDLE_MODULE, [&](uint64_t h, const auto& o) {
-      if (static_cast<ModuleObject&>(*o).context == c) names.push_back({SLUICE_HANDLE_MODULE, h});
-    });
-    handles.for_each(SLUICE_HANDLE_EVENT, [&](uint64_t h, const auto& o) {
-      if (static_cast<EventObject&>(*o).context == c) names.push_back({SLUICE_HANDLE_EVENT, h});
-    });
-    handles.for_each(SLUICE_HANDLE_STREAM, [&](uint64_t h, const auto& o) {
-      if (static_cast<StreamObject&>(*o).context == c) {
-        names.push_back({SLUICE_HANDLE_STREAM, h});
-        engine.remove_stream(static_cast<StreamObject&>(*o).id);
-      }
-    });
-    handles.for_each(SLUICE_HANDLE_ARRAY, [&](uint64_t h, const auto& o) {
-      const auto& array = static_cast<ArrayObject&>(*o);
-      if (array.context != c) return;
-      names.push_back({SLUICE_HANDLE_ARRAY, h});
-      charged += array.charged;
-    });
-    for (const auto& array : c->kept_arrays) charged += array->charged;
+    forget_handles(*this, c.get(), &remains);
+    for (const auto& array : c->kept_arrays) remains.charged += array->charged;
     c->kept_arrays.clear();
     c->textures.clear();
-    for (auto [kind, handle] : names) {
-      if (kind == SLUICE_HANDLE_MODULE) memory.allocations.remove_owner(handle);
-      dead.push_back(handles.remove(kind, handle));
-      if (kind == SLUICE_HANDLE_MODULE)
-        modules.push_back(std::static_pointer_cast<ModuleObject>(dead.back()));
-    }
     engine.remove_stream(c->legacy->id);
     engine.remove_stream(c->per_thread->id);
     c->legacy = c->per_thread = nullptr;
@@ -189,7 +223,7 @@ void WorkerSession::close_context(const std::shared_ptr<ContextObject>& c) {
     streams.forget(*c);
     c->controls->abandon();
     for (const Allocation& a : memory.allocations.remove_owner(c->handle))
-      charged += a.charged_bytes;
+      remains.charged += a.charged_bytes;
     handles.remove(SLUICE_HANDLE_CONTEXT, c->handle);
     --contexts.open;
     other = any_context();
@@ -197,7 +231,7 @@ void WorkerSession::close_context(const std::shared_ptr<ContextObject>& c) {
     pinned.forget_extents();
     ranges = memory.extents();
   }
-  dead.clear();
+  remains.dead.clear();
   if (c->greens && make_current(api, c->cu) == CUDA_SUCCESS) c->greens->close();
   forwarder.close(c->cu);
   CUresult r = c->primary ? api.cuDevicePrimaryCtxRelease(c->device) : api.cuCtxDestroy(c->cu);
@@ -214,8 +248,8 @@ void WorkerSession::close_context(const std::shared_ptr<ContextObject>& c) {
     for (auto [offset, bytes] : ranges) pin_extent(offset, bytes);
   }
   std::lock_guard lock(mutex);
-  release_device(charged);
-  for (const auto& m : modules) release_module(*m);
+  release_device(remains.charged);
+  for (const auto& m : remains.modules) release_module(*m);
   release_context(*c);
 }
 

@@ -99,7 +99,7 @@ bool Gate::enter(uint64_t now_ns, Grant* to) {
   if (flights_.empty() || flights_.back().generation < to->generation)
     flights_.push_back({to->generation, 0});
   ++flights_.back().count;
-  // sluiced may have counted this launch as one of the generation that it called back.
+  // sluiced may have counted this launch as one of the generation that it recalled.
   note_if_left(g, now_ns);
   return true;
 }

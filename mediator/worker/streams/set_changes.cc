@@ -33,7 +33,7 @@ uint32_t StreamEngine::how_kept() const {
 
 // sluiced has changed the SMs and would let older launches stay: those that run on SMs that were
 // lost leave them, those that are alone in their stream go on on SMs that were won. What cannot be
-// done so is called back whole.
+// done so is recalled whole.
 void StreamEngine::change_sms(uint64_t now_ns) {
   Grant to;
   if (!gate_.keeping(&to)) return;

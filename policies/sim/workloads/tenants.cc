@@ -162,6 +162,71 @@ Workload held_weights(uint32_t run, uint64_t seed) {
   return held(run, seed, "held-weights", false);
 }
 
+// One that cheats beside 1, 3 and 15 that saturate; kind 0 is what an honest one gets in its place.
+enum class Cheat : uint32_t {
+  kHonest,         // saturates
+  kClaimsLess,     // saturates, and says that each launch is a thousandth of what it is
+  kClaimsMore,     // ... a thousand times
+  kFlood,          // 64 launches of 10 us queued at any time
+  kShortPauses,    // works for just less than the least quantum, pauses for 50 us
+  kLongPauses,     // ... for 1 ms
+  kLiesAndPauses,  // works for 3 ms, says 3 us, pauses for 100 us
+  kOpenLoop,       // offers one and a half times its share in launches of 0.3 ms, at random times
+  kManySessions,   // eight sessions that each work for 0.5 ms and pause for 2 ms
+  kKinds
+};
+constexpr uint32_t kRivals[] = {1, 3, 15};
+constexpr uint32_t kCheatRuns = static_cast<uint32_t>(Cheat::kKinds) * std::size(kRivals);
+Workload cheat(uint32_t run, uint64_t seed) {
+  Workload w = tenants("tenant-cheat");
+  Random r = Random::of(seed, run);
+  const auto kind = static_cast<Cheat>(run % static_cast<uint32_t>(Cheat::kKinds));
+  const uint32_t rivals = kRivals[run / static_cast<uint32_t>(Cheat::kKinds) % std::size(kRivals)];
+  const auto bursts = [&](uint64_t work_ns, uint64_t pause_ns) -> Program& {
+    sleepers(w, r, 1, work_ns, pause_ns);
+    return w.programs.back();
+  };
+  switch (kind) {
+    case Cheat::kClaimsLess:
+    case Cheat::kClaimsMore:
+      saturating(w, 1);
+      w.programs[0].prediction_factor = kind == Cheat::kClaimsLess ? 0.001 : 1000;
+      break;
+    case Cheat::kFlood: {
+      Program& p = bursts(10 * kTenantUs, 0);
+      p.arrival = ArrivalKind::kBacklog;
+      p.queue_depth = 64;
+      break;
+    }
+    case Cheat::kShortPauses:
+      bursts(900 * kTenantUs, 50 * kTenantUs);
+      break;
+    case Cheat::kLongPauses:
+      bursts(900 * kTenantUs, kTenantMs);
+      break;
+    case Cheat::kLiesAndPauses:
+      bursts(3 * kTenantMs, 100 * kTenantUs).prediction_factor = 0.001;
+      break;
+    case Cheat::kOpenLoop:
+      light(w, 300 * kTenantUs, 200 * kTenantUs * (rivals + 1));
+      break;
+    case Cheat::kManySessions:
+      bursts(500 * kTenantUs, 2 * kTenantMs);
+      for (int i = 1; i < 8; ++i) {
+        w.programs.push_back(w.programs[0]);
+        w.programs.back().name += "-" + std::to_string(i);
+        w.programs.back().first_ns = r.below(2 * kTenantMs);
+      }
+      break;
+    default:
+      saturating(w, 1);
+  }
+  w.vgpus[0].compared = false;
+  saturating(w, rivals);
+  w.horizon_ns = 10 * kTenantSecond;
+  return w;
+}
+
 }  // namespace
 
 const std::vector<WorkloadRow>& tenant_workloads() {
@@ -172,6 +237,8 @@ const std::vector<WorkloadRow>& tenant_workloads() {
       {"tenant-naps", "2 saturating vGPUs beside sleepers of just over 20 ms", 4, naps},
       {"tenant-think", "20 us of work and 10 us of think time beside a saturating vGPU", 1, think},
       {"tenant-slow", "16 and 64 saturating vGPUs, hand-overs of 86 and 295 us", 4, slow},
+      {"tenant-cheat", "one that lies, floods or pauses to gain, beside 1, 3 and 15", kCheatRuns,
+       cheat},
       {"held-equal", "drawn sleepers and Poisson tenants beside saturating ones", 12, held_equal},
       {"held-weights", "the same with weights 1 to 1,000", 12, held_weights},
   };

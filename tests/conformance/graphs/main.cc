@@ -15,7 +15,8 @@ const char* const kPtx = R"(
 .visible .entry step(.param .u64 to, .param .u32 n, .param .u32 times, .param .u32 plus)
 {
   .reg .b32 %r<9>; .reg .b64 %d<4>; .reg .pred %p1;
-  ld.param.u64 %d1, [to]; ld.param.u32 %r1, [n]; ld.param.u32 %r2, [times]; ld.param.u32 %r3, [plus];
+  ld.param.u64 %d1, [to]; ld.param.u32 %r1, [n]; ld.param.u32 %r2, [times];
+  ld.param.u32 %r3, [plus];
   mov.u32 %r4, %ctaid.x; mov.u32 %r5, %ntid.x; mov.u32 %r6, %tid.x;
   mad.lo.u32 %r7, %r4, %r5, %r6;
   setp.ge.u32 %p1, %r7, %r1;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels as libraries for sm_90 write them, for clone_gpu on a real GPU (the software GPU knows no tensor
-// maps): copies by tensor maps that arrive at barriers in memory, warps that hand registers over, and
-// maps that the kernel changes. Each task leaves behind what the next one trips over unless it is cleaned
-// up: valid barriers, register counts, copies that still read shared memory.
+// Kernels as libraries for sm_90 write them, for clone_gpu on a real GPU (the software GPU knows no
+// tensor maps): copies by tensor maps that arrive at barriers in memory, warps that hand registers
+// over, and maps that the kernel changes. Each task leaves behind what the next one trips over
+// unless it is cleaned up: valid barriers, register counts, copies that still read shared memory.
 //
 // scripts/regenerate-ptx --tensor makes the PTX.
 #include <cstdint>
@@ -19,11 +19,15 @@ __device__ __forceinline__ uint32_t shared(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 __device__ __forceinline__ void make(uint64_t& barrier, uint32_t count) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared(&barrier)), "r"(count) : "memory");
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared(&barrier)), "r"(count)
+               : "memory");
 }
-__device__ __forceinline__ void made() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ __forceinline__ void made() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
 __device__ __forceinline__ void expect(uint64_t& barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared(&barrier)), "r"(bytes)
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared(&barrier)),
+               "r"(bytes)
                : "memory");
 }
 __device__ __forceinline__ void arrive(uint64_t& barrier) {
@@ -33,7 +37,8 @@ __device__ __forceinline__ void wait(uint64_t& barrier, uint32_t parity) {
   uint32_t done = 0;
   do {
     asm volatile(
-        "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+        "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, "
+        "p; }"
         : "=r"(done)
         : "r"(shared(&barrier)), "r"(parity)
         : "memory");
@@ -41,23 +46,25 @@ __device__ __forceinline__ void wait(uint64_t& barrier, uint32_t parity) {
 }
 __device__ __forceinline__ void load(void* to, const void* map, int x, int y, uint64_t& barrier) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, "
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
+      "{%2, "
       "%3}], [%4];" ::"r"(shared(to)),
       "l"(map), "r"(x), "r"(y), "r"(shared(&barrier))
       : "memory");
 }
 __device__ __forceinline__ void store(const void* map, int x, int y, const void* from) {
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map),
-               "r"(x), "r"(y), "r"(shared(from))
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map),
+      "r"(x), "r"(y), "r"(shared(from))
+      : "memory");
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
 }  // namespace
 
 // A tile comes, is changed, and goes. Nobody waits for the store: only that it has read.
-extern "C" __global__ void __launch_bounds__(128) scale_tiles(const __grid_constant__ Map from,
-                                                              const __grid_constant__ Map to, float factor) {
+extern "C" __global__ void __launch_bounds__(128)
+    scale_tiles(const __grid_constant__ Map from, const __grid_constant__ Map to, float factor) {
   __shared__ alignas(128) float tile[kTile];
   __shared__ alignas(8) uint64_t full;
   const int x = static_cast<int>(blockIdx.x) * kWidth, y = static_cast<int>(blockIdx.y) * kHeight;
@@ -83,8 +90,8 @@ extern "C" __global__ void __launch_bounds__(128) scale_tiles(const __grid_const
 
 // One warpgroup fetches a row of tiles through a ring, two add them up in many registers.
 constexpr int kStages = 4, kSums = 96;
-extern "C" __global__ void __launch_bounds__(384, 1) sum_rows(const __grid_constant__ Map from, float* out,
-                                                              int tiles) {
+extern "C" __global__ void __launch_bounds__(384, 1)
+    sum_rows(const __grid_constant__ Map from, float* out, int tiles) {
   __shared__ alignas(128) float ring[kStages][kTile];
   __shared__ alignas(8) uint64_t full[kStages], empty[kStages];
   if (threadIdx.x == 0) {
@@ -117,7 +124,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) sum_rows(const __grid_const
       const int s = t % kStages;
       wait(full[s], (t / kStages) & 1);
 #pragma unroll
-      for (int k = 0; k < kSums; ++k) sums[k] = sums[k] * 0.75f + ring[s][(me * 4 + k * 37) & (kTile - 1)];
+      for (int k = 0; k < kSums; ++k)
+        sums[k] = sums[k] * 0.75f + ring[s][(me * 4 + k * 37) & (kTile - 1)];
       arrive(empty[s]);
     }
     float total = 0;
@@ -128,8 +136,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) sum_rows(const __grid_const
 }
 
 // Each block makes a map of its own from a common one, which leads to another row of what is read.
-extern "C" __global__ void __launch_bounds__(64) changed_maps(const __grid_constant__ Map common, Map* maps,
-                                                              const float* in, float* out, int rows) {
+extern "C" __global__ void __launch_bounds__(64)
+    changed_maps(const __grid_constant__ Map common, Map* maps, const float* in, float* out,
+                 int rows) {
   __shared__ alignas(128) float tile[kTile];
   __shared__ alignas(128) Map mine;
   __shared__ alignas(8) uint64_t full;
@@ -145,12 +154,14 @@ extern "C" __global__ void __launch_bounds__(64) changed_maps(const __grid_const
     const unsigned long long there =
         reinterpret_cast<unsigned long long>(in) + 4ull * kTile * static_cast<unsigned>(row);
     if (threadIdx.x == 0)
-      asm volatile("tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%0], %1;" ::"r"(shared(&mine)),
+      asm volatile("tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%0], %1;" ::"r"(
+                       shared(&mine)),
                    "l"(there)
                    : "memory");
     __syncwarp();
     asm volatile(
-        "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], "
+        "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned "
+        "[%0], [%1], "
         "128;" ::"l"(place),
         "r"(shared(&mine))
         : "memory");

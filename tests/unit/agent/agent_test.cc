@@ -45,6 +45,46 @@ TEST_F(AgentTest, HandsOutASlotAndReportsTheEnd) {
   EXPECT_TRUE(eventually([&] { return agent_->programs() == 0; }));
 }
 
+TEST_F(AgentTest, AProgramThatWaitsAsksAgainInANewLife) {
+  auto program = join("patient");
+  const auto first = receive(SLUICE_CONTROL_OPEN);
+  const uint64_t epoch = load_shared(header().agent_epoch);
+  store_shared<uint64_t>(header().host_epoch, 2);
+  ASSERT_TRUE(eventually([&] { return load_shared(header().agent_epoch) != epoch; }));
+  const auto second = receive(SLUICE_CONTROL_OPEN);
+  EXPECT_STREQ(second.text, "patient");
+  EXPECT_NE(second.request, first.request);
+  opened(second.request, 1, 50);
+  program->thread.join();
+  ASSERT_NE(program->channel, nullptr) << program->error;
+  EXPECT_EQ(program->channel->slot(), 1u);
+  program->channel.reset();
+  EXPECT_EQ(receive(SLUICE_CONTROL_CLOSE).slot, 1u);
+}
+
+// The host of this test never beats.
+TEST_F(AgentTest, NobodyWaitsForAHostThatIsSilent) {
+  auto waiting = join("waits");
+  const auto open = receive(SLUICE_CONTROL_OPEN);
+  waiting->thread.join();
+  EXPECT_EQ(waiting->channel, nullptr);
+  EXPECT_NE(waiting->error.find("is sluiced stopped?"), std::string::npos) << waiting->error;
+  auto late = join("late");
+  late->thread.join();
+  EXPECT_NE(late->error.find("is sluiced stopped?"), std::string::npos) << late->error;
+  // An answer that comes after all is for nobody: the slot is given back.
+  opened(open.request, 3, 7);
+  EXPECT_EQ(receive(SLUICE_CONTROL_CLOSE).slot, 3u);
+  // It is back, which the agent sees within a step.
+  store_shared<uint64_t>(header().host_beat, 1);
+  for (bool asked = false; !asked;) {
+    auto again = join("again");
+    ASSERT_TRUE(eventually([&] { return (asked = !silent()) || again->done; }));
+    if (asked) stop_agent();
+    again->thread.join();
+  }
+}
+
 TEST_F(AgentTest, PassesOnARefusal) {
   auto program = join("p");
   const auto open = receive(SLUICE_CONTROL_OPEN);

@@ -34,7 +34,8 @@ TEST(Doctor, WithoutAnythingEachCheckSaysWhatToDo) {
   ASSERT_EQ(findings.size(), 8u);
   EXPECT_FALSE(all_right(findings));
   EXPECT_NE(named(findings, "device").mend.find("sluicectl attach"), std::string::npos);
-  EXPECT_NE(named(findings, "agent").mend.find("systemctl start sluice-agent"), std::string::npos);
+  EXPECT_NE(named(findings, "agent").mend.find("systemctl start sluice-guest-agent"),
+            std::string::npos);
   EXPECT_NE(named(findings, "libcuda").mend.find("install sluice-guest-agent"), std::string::npos);
   for (const char* name : {"transport", "driver", "channel", "runtime", "launch"})
     EXPECT_EQ(named(findings, name).state, Finding::State::kSkipped) << name;

@@ -250,6 +250,20 @@ TEST_F(HostDoctor, LibvirtIsNotInstalledOrDoesNotAnswer) {
   EXPECT_TRUE(all_right(examine_host(facts_))) << as_text(examine_host(facts_));
 }
 
+TEST_F(HostDoctor, KernelsReachTheMemoryOfTheirWorker) {
+  EXPECT_EQ(found("hmm").state, Finding::State::kRight);
+  const std::string parameter = "/sys/module/nvidia_uvm/parameters/uvm_disable_hmm";
+  file(parameter, "N\n");
+  EXPECT_EQ(found("hmm").state, Finding::State::kRight) << "the closed modules have none";
+  file("/proc/driver/nvidia/version",
+       "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159\n");
+  expect_wrong("hmm", "all memory of their worker", "uvm_disable_hmm=1");
+  file(parameter, "Y\n");
+  EXPECT_EQ(found("hmm").fact, "off");
+  fs::remove(root_ + parameter);
+  EXPECT_EQ(found("hmm").state, Finding::State::kSkipped);
+}
+
 TEST_F(HostDoctor, TheHookIsMissing) {
   ::chmod((root_ + "/etc/libvirt/hooks/qemu.d/sluice").c_str(), 0644);
   expect_wrong("hook", "not executable", "chmod 755");
@@ -283,6 +297,23 @@ TEST_F(HostDoctor, AppArmorDenies) {
   EXPECT_EQ(found("apparmor").state, Finding::State::kSkipped);
   file("/sys/module/apparmor/parameters/enabled", "N\n");
   EXPECT_EQ(found("apparmor").fact, "off");
+}
+
+TEST_F(HostDoctor, AppArmorWouldDenyALiveAttach) {
+  file("/etc/apparmor.d/abstractions/libvirt-qemu", "#include <local/abstractions/libvirt-qemu>\n");
+  file("/dev/kmsg", "");
+  EXPECT_EQ(found("apparmor").state, Finding::State::kRight) << "no domain has room for one";
+  (*facts_.domains)[0].xml =
+      domain(std::string(kIommu) + kPort,
+             "<qemu:commandline><qemu:arg value='-global'/><qemu:arg "
+             "value='pcie-root-port.pref64-reserve=512M'/></qemu:commandline>");
+  expect_wrong("apparmor", "live attach", "local/abstractions/libvirt-qemu");
+  file("/etc/apparmor.d/local/abstractions/libvirt-qemu", "/run/sluice/vgpu/* rw,\n");
+  EXPECT_EQ(found("apparmor").state, Finding::State::kRight) << found("apparmor").fact;
+  fs::remove(root_ + "/etc/apparmor.d/local/abstractions/libvirt-qemu");
+  file("/etc/apparmor.d/abstractions/libvirt-qemu",
+       "include if exists <abstractions/libvirt-qemu.d>\n");
+  EXPECT_EQ(found("apparmor").state, Finding::State::kRight) << found("apparmor").fact;
 }
 
 TEST_F(HostDoctor, ADomainHasLostItsVgpu) {
@@ -348,7 +379,7 @@ TEST_F(HostDoctor, AnswersOfAnotherShapeAreNoCrash) {
     facts_.info = json::parse(text);
     facts_.vgpus = json::parse(text);
     facts_.shown["vm1"] = json::parse(text);
-    EXPECT_EQ(examine_host(facts_).size(), 20u) << text;
+    EXPECT_EQ(examine_host(facts_).size(), 21u) << text;
   }
 }
 

@@ -19,9 +19,10 @@ std::string vgpu(const std::string& attributes) {
 }
 
 TEST(DomainXml, ReadsNameSocketWeightAndMemory) {
-  auto d = parse_domain_xml(domain(vgpu("weight='300' memory='8G' priority='2' "
-                                        "latency='low' min='10' max='50' group='tenant-1'"),
-                                   kShmem));
+  auto d = parse_domain_xml(
+      domain(vgpu("weight='300' memory='8G' priority='2' "
+                  "latency='low' min='10' max='50' group='tenant-1' mode='strict'"),
+             kShmem));
   ASSERT_TRUE(d.ok()) << d.error().message;
   EXPECT_EQ(d->domain, "one");
   EXPECT_EQ(d->vgpu, "one");
@@ -31,6 +32,7 @@ TEST(DomainXml, ReadsNameSocketWeightAndMemory) {
   EXPECT_EQ(d->memory_bytes, 8ull << 30);
   EXPECT_EQ(d->priority, 2);
   EXPECT_EQ(d->latency, "low");
+  EXPECT_EQ(d->mode, "strict");
   EXPECT_EQ(d->min_permille, 100);
   EXPECT_EQ(d->max_permille, 500);
   EXPECT_EQ(d->group, "tenant-1");
@@ -113,6 +115,7 @@ TEST(DomainXml, ErrorsSayWhatIsWrong) {
       {domain(vgpu("memory='99999999999G'"), shmem), "memory"},
       {domain(vgpu("priority='99'"), shmem), "priority"},
       {domain(vgpu("latency='soon'"), shmem), "latency"},
+      {domain(vgpu("mode='loose'"), shmem), "mode must be strict or shared"},
       {domain(vgpu("min='101'"), shmem), "min"},
       {domain(vgpu("group='../a'"), shmem), "group"},
       {domain(vgpu("min='60' max='50'"), shmem), "<sluice:vgpu>: min is more than max"},

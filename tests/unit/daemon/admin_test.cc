@@ -105,6 +105,15 @@ TEST_F(AdminTest, LimitsAndGroupsAreLive) {
   EXPECT_EQ(call("group.list").at("result").as_array().size(), 1u);
 }
 
+TEST_F(AdminTest, AVgpuMayInsistOnTheHostsMode) {
+  EXPECT_EQ(code(call("vgpu.create", R"({"name":"a","mode":"strict"})")), 0);
+  const auto refused = call("vgpu.create", R"({"name":"b","mode":"shared"})");
+  EXPECT_NE(code(refused), 0);
+  EXPECT_NE(json::serialize(refused).find("scheduler.mode"), std::string::npos);
+  EXPECT_EQ(call("vgpu.list").at("result").as_array().size(), 1u);
+  EXPECT_EQ(call("info").at("result").at("mode").as_string(), "strict");
+}
+
 TEST_F(AdminTest, EveryMethodAnswers) {
   call("vgpu.create", R"({"name":"a"})");
   for (const char* method :
@@ -235,6 +244,7 @@ TEST_F(AdminTest, WrongParametersAreRefusedByName) {
       {"vgpu.create", R"({"name":"b","region_bytes":100000000})", "power of two"},
       {"vgpu.create", R"({"name":"b","slots":64,"region_bytes":"32M"})", "room"},
       {"vgpu.create", R"({"name":"b","colour":"red"})", "colour"},
+      {"vgpu.create", R"({"name":"b","mode":"loose"})", "strict or shared"},
       {"vgpu.set", R"({"name":"zz"})", "zz"},
       {"vgpu.set", R"({"name":"a","latency":"soon"})", "low, normal or batch"},
       {"vgpu.set", R"({"name":"a","min_permille":300,"max_permille":200})", "above the maximum"},

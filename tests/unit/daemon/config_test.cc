@@ -60,6 +60,10 @@ TEST(Config, TheSampleStatesTheDefaults) {
   EXPECT_EQ(c->socket_groups, d.socket_groups);
   EXPECT_EQ(c->local_socket_mode, d.local_socket_mode);
   EXPECT_EQ(c->policy, d.policy);
+  EXPECT_EQ(c->mode, Mode::kStrict);
+  EXPECT_EQ(c->mode_name(), d.mode_name());
+  EXPECT_EQ(c->turns_by_priority, d.turns_by_priority);
+  EXPECT_EQ(c->slices_wanted, d.slices_wanted);
   EXPECT_EQ(c->spatial, d.spatial);
   EXPECT_EQ(c->green_contexts, d.green_contexts);
   EXPECT_EQ(c->set_change_us, d.set_change_us);
@@ -92,9 +96,9 @@ TEST(Config, TheSampleStatesTheDefaults) {
 TEST(Config, TheSampleNamesEveryKeyOnce) {
   // Uncommenting what is commented out gives a file that is good too.
   std::string text = sample();
-  for (const char* key :
-       {"worker", "socket", "soft_library", "soft_file", "trace", "registers_file", "socket_group",
-        "socket_users", "socket_groups", "spawner", "paths", "user", "group", "evict_end_ms"}) {
+  for (const char* key : {"worker", "socket", "soft_library", "soft_file", "trace",
+                          "registers_file", "socket_group", "socket_users", "socket_groups",
+                          "spawner", "paths", "user", "group", "evict_end_ms", "slices", "turns"}) {
     const std::string line = std::string("\n#") + key + " = ";
     const size_t at = text.find(line);
     ASSERT_NE(at, std::string::npos) << key;
@@ -214,6 +218,43 @@ TEST(Config, MissingFileIsAnError) {
   auto c = load_config("/nonexistent/sluice.toml");
   ASSERT_FALSE(c.ok());
   EXPECT_EQ(c.error().code, ENOENT);
+}
+
+TEST(Config, AModeIsChosenOrFollowsFromHowItIsShared) {
+  struct {
+    const char* text;
+    const char* mode;
+    bool by_priority, slices_on_nvidia;
+  } const cases[] = {
+      {"", "strict", false, Config().slices_for(true)},
+      {"mode = \"strict\"", "strict", false, Config().slices_for(true)},
+      {"slices = true", "strict", false, true},
+      {"mode = \"strict\"\nslices = false", "strict", false, false},
+      {"turns = \"priority\"", "shared", true, false},
+      {"spatial = true", "shared", false, false},
+      {"mode = \"shared\"", "shared", true, false},
+      {"turns = \"priority\"\nmode = \"shared\"", "shared", true, false},
+      {"mode = \"shared\"\nspatial = true", "shared", false, false},
+      {"mode = \"strict\"\nturns = \"eviction\"", "strict", false, Config().slices_for(true)},
+  };
+  for (const auto& each : cases) {
+    SCOPED_TRACE(each.text);
+    auto c = parse_config(std::string("[scheduler]\n") + each.text, "f");
+    ASSERT_TRUE(c.ok()) << c.error().message;
+    EXPECT_EQ(c->mode_name(), each.mode);
+    EXPECT_EQ(c->turns_by_priority, each.by_priority);
+    c->choose_for(true);
+    EXPECT_EQ(c->slices, each.slices_on_nvidia);
+  }
+  for (const char* text :
+       {"mode = \"strict\"\nspatial = true", "mode = \"strict\"\nturns = \"priority\"",
+        "mode = \"shared\"\nturns = \"eviction\"", "mode = \"shared\"\nslices = true",
+        "mode = \"loose\""}) {
+    SCOPED_TRACE(text);
+    auto c = parse_config(std::string("[scheduler]\n") + text, "f");
+    ASSERT_FALSE(c.ok());
+    EXPECT_NE(c.error().message.find("mode"), std::string::npos) << c.error().message;
+  }
 }
 
 TEST(Config, TheLeastQuantumIsLongerWhereTurnsArePriorities) {

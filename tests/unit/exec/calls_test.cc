@@ -129,18 +129,23 @@ TEST_F(ExecCalls, ParametersInRegistersAndConstants) {
 }
 
 const char* const kTargets = R"(
-.func (.param .b32 r) f0(.param .b32 a) { .reg .b32 %x; ld.param.b32 %x, [a]; add.u32 %x, %x, 1; st.param.b32 [r], %x; ret; }
-.func (.param .b32 r) f1(.param .b32 a) { .reg .b32 %x; ld.param.b32 %x, [a]; mul.lo.u32 %x, %x, 7; st.param.b32 [r], %x; ret; }
-.func (.param .b32 r) f2(.param .b32 a) { .reg .b32 %x; .reg .pred %q; ld.param.b32 %x, [a]; setp.gt.u32 %q, %x, 20; @%q exit; st.param.b32 [r], 5; ret; }
+.func (.param .b32 r) f0(.param .b32 a) { .reg .b32 %x; ld.param.b32 %x, [a]; add.u32 %x, %x, 1;
+st.param.b32 [r], %x; ret; }
+.func (.param .b32 r) f1(.param .b32 a) { .reg .b32 %x; ld.param.b32 %x, [a];
+mul.lo.u32 %x, %x, 7; st.param.b32 [r], %x; ret; }
+.func (.param .b32 r) f2(.param .b32 a) { .reg .b32 %x; .reg .pred %q; ld.param.b32 %x, [a];
+setp.gt.u32 %q, %x, 20; @%q exit; st.param.b32 [r], 5; ret; }
 .func other(.param .b64 a) { ret; }
 .global .align 8 .u64 functions[5] = {f0, f1, f2, other, 0};
-.global .align 1 .b8 bytes[8] = {0xFF(f1), 0xFF00(f1), 0xFF0000(f1), 0xFF000000(f1), 0xFF00000000(f1), 0xFF0000000000(f1), 0xFF000000000000(f1), 0xFF00000000000000(f1)};
+.global .align 1 .b8 bytes[8] = {0xFF(f1), 0xFF00(f1), 0xFF0000(f1), 0xFF000000(f1),
+0xFF00000000(f1), 0xFF0000000000(f1), 0xFF000000000000(f1), 0xFF00000000000000(f1)};
 )";
 
 TEST_F(ExecCalls, IndirectCallsByLane) {
   ASSERT_TRUE(load(kernel(std::string(kThreadIndex) + R"(
     TARGETS: .calltargets f0, f1, f2;
-    rem.u32 %r1, %r0, 3; mul.wide.u32 %rd11, %r1, 8; mov.u64 %rd12, functions; add.s64 %rd11, %rd11, %rd12;
+    rem.u32 %r1, %r0, 3; mul.wide.u32 %rd11, %r1, 8; mov.u64 %rd12, functions;
+    add.s64 %rd11, %rd11, %rd12;
     ld.global.u64 %rd13, [%rd11];
     { .param .b32 p; st.param.b32 [p], %r0; .param .b32 q;
       call (q), %rd13, (p), TARGETS; ld.param.b32 %r2, [q]; }

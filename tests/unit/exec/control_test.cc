@@ -205,7 +205,8 @@ BIG: st.param.b32 [out], 9999; ret;
 .func (.param .b32 out) twice(.param .b32 a) {
   .reg .b32 %r<4>;
   ld.param.u32 %r1, [a];
-  { .param .b32 x; .param .b32 y; st.param.b32 [x], %r1; call.uni (y), square, (x); ld.param.b32 %r2, [y]; }
+  { .param .b32 x; .param .b32 y; st.param.b32 [x], %r1; call.uni (y), square, (x);
+  ld.param.b32 %r2, [y]; }
   add.u32 %r2, %r2, %r2; st.param.b32 [out], %r2; ret;
 })";
   ASSERT_TRUE(load(kernel(std::string(kIndex) + R"(
@@ -214,7 +215,8 @@ BIG: st.param.b32 [out], 9999; ret;
   CALL: { .param .b32 param0; .param .b32 retval0;
       st.param.b32 [param0], %r0; call (retval0), twice, (param0); ld.param.b32 %r5, [retval0]; }
   AFTER: { .param .b32 param0; .param .b32 retval0;
-      st.param.b32 [param0], %r0; call.uni (retval0), square, (param0); ld.param.b32 %r6, [retval0]; }
+      st.param.b32 [param0], %r0; call.uni (retval0), square, (param0);
+      ld.param.b32 %r6, [retval0]; }
     add.u32 %r5, %r5, %r6; st.global.u32 [%rd10], %r5;)",
                           functions)))
       << error_;
@@ -253,7 +255,8 @@ TEST_F(ExecControl, Shuffles) {
     selp.u32 %r9, 1, 0, %p1; selp.u32 %r10, 1, 0, %p2;
     mul.wide.u32 %rd11, %r0, 24; add.s64 %rd11, %rd0, %rd11;
     st.global.u32 [%rd11], %r5; st.global.u32 [%rd11+4], %r6; st.global.u32 [%rd11+8], %r7;
-    st.global.u32 [%rd11+12], %r8; st.global.u32 [%rd11+16], %r9; st.global.u32 [%rd11+20], %r10;)")))
+    st.global.u32 [%rd11+12], %r8; st.global.u32 [%rd11+16], %r9;
+    st.global.u32 [%rd11+20], %r10;)")))
       << error_;
   std::vector<uint32_t> out(32 * 6);
   ASSERT_EQ(launch({1}, {32}, {share(out)}), RunState::kDone) << fault_.describe();
@@ -281,7 +284,8 @@ TEST_F(ExecControl, CollectivesOfTilesAndOfDivergedLanes) {
   JOIN: match.any.sync.b32 %r8, %r5, -1;
     elect.sync %r9|%p2, -1; selp.u32 %r10, 1, 0, %p2;
     vote.sync.all.pred %p3, %p1, -1; vote.sync.any.pred %p4, %p1, -1;
-    selp.u32 %r11, 2, 0, %p3; selp.u32 %r12, 4, 0, %p4; or.b32 %r10, %r10, %r11; or.b32 %r10, %r10, %r12;
+    selp.u32 %r11, 2, 0, %p3; selp.u32 %r12, 4, 0, %p4; or.b32 %r10, %r10, %r11;
+    or.b32 %r10, %r10, %r12;
     mul.wide.u32 %rd11, %r0, 20; add.s64 %rd11, %rd0, %rd11;
     st.global.u32 [%rd11], %r5; st.global.u32 [%rd11+4], %r6; st.global.u32 [%rd11+8], %r7;
     st.global.u32 [%rd11+12], %r8; st.global.u32 [%rd11+16], %r10;)")))
@@ -423,13 +427,15 @@ TEST_F(ExecControl, BlocksOnSeveralThreadsShareAtomics) {
 TEST_F(ExecControl, PrintsAndAsserts) {
   const char* const before = R"(
 .extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);
-.extern .func __assertfail(.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d, .param .b64 e);
+.extern .func __assertfail(.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d,
+.param .b64 e);
 .global .align 1 .b8 fmt[16] = {116, 61, 37, 100, 32, 120, 61, 37, 46, 50, 102, 10, 0};
 .global .align 1 .b8 msg[4] = {110, 61, 49, 0};)";
   ASSERT_TRUE(load(kernel(R"(
     .local .align 8 .b8 depot[16];
     mov.u64 %rd20, depot; cvta.local.u64 %rd21, %rd20;
-    mov.u32 %r0, %tid.x; st.local.u32 [%rd20], %r0; cvt.rn.f64.u32 %fd1, %r0; st.local.f64 [%rd20+8], %fd1;
+    mov.u32 %r0, %tid.x; st.local.u32 [%rd20], %r0; cvt.rn.f64.u32 %fd1, %r0;
+    st.local.f64 [%rd20+8], %fd1;
     mov.u64 %rd22, fmt; cvta.global.u64 %rd23, %rd22;
     { .param .b64 param0; .param .b64 param1; .param .b32 retval0;
       st.param.b64 [param0], %rd23; st.param.b64 [param1], %rd21;
@@ -437,7 +443,8 @@ TEST_F(ExecControl, PrintsAndAsserts) {
     setp.ne.u32 %p1, %r0, 1; @%p1 bra END;
     mov.u64 %rd24, msg; cvta.global.u64 %rd25, %rd24;
     { .param .b64 a; .param .b64 b; .param .b32 c; .param .b64 d; .param .b64 e;
-      st.param.b64 [a], %rd25; st.param.b64 [b], %rd25; st.param.b32 [c], 42; st.param.b64 [d], %rd25; st.param.b64 [e], 1;
+      st.param.b64 [a], %rd25; st.param.b64 [b], %rd25; st.param.b32 [c], 42;
+      st.param.b64 [d], %rd25; st.param.b64 [e], 1;
       call.uni __assertfail, (a, b, c, d, e); }
   END:)",
                           before)))

@@ -23,8 +23,10 @@ TEST_F(ExecMemory, PatternsOfAddresses) {
   ASSERT_TRUE(load(kernel(std::string(kIndex) + R"(
     ld.global.u32 %r4, [%rd10];
     ld.global.u32 %r5, [%rd0+12];
-    sub.u32 %r6, 63, %r0; mul.wide.u32 %rd11, %r6, 4; add.s64 %rd11, %rd0, %rd11; ld.global.u32 %r7, [%rd11];
-    mul.lo.u32 %r8, %r0, 7; and.b32 %r8, %r8, 63; mul.wide.u32 %rd12, %r8, 4; add.s64 %rd12, %rd0, %rd12;
+    sub.u32 %r6, 63, %r0; mul.wide.u32 %rd11, %r6, 4; add.s64 %rd11, %rd0, %rd11;
+    ld.global.u32 %r7, [%rd11];
+    mul.lo.u32 %r8, %r0, 7; and.b32 %r8, %r8, 63; mul.wide.u32 %rd12, %r8, 4;
+    add.s64 %rd12, %rd0, %rd12;
     and.b32 %r10, %r0, 3; setp.ne.u32 %p1, %r10, 0;
     mov.u32 %r9, 0; @%p1 ld.global.u32 %r9, [%rd12];
     add.u32 %r4, %r4, %r5; add.u32 %r4, %r4, %r7; add.u32 %r4, %r4, %r9;
@@ -71,20 +73,26 @@ TEST_F(ExecMemory, SharedLocalGenericAndDynamic) {
     mov.u64 %rd22, dyn; cvta.shared.u64 %rd23, %rd22;
     setp.eq.u32 %p1, %r0, 0; @%p1 st.shared.u32 [fixed+96], 55;
     add.s64 %rd24, %rd23, %rd9; st.u32 [%rd24], %r0;
-    mov.u64 %rd25, mine; cvta.local.u64 %rd26, %rd25; and.b32 %r5, %r0, 7; mul.wide.u32 %rd27, %r5, 8; add.s64 %rd28, %rd26, %rd27;
+    mov.u64 %rd25, mine; cvta.local.u64 %rd26, %rd25; and.b32 %r5, %r0, 7;
+    mul.wide.u32 %rd27, %r5, 8; add.s64 %rd28, %rd26, %rd27;
     mul.lo.u32 %r6, %r0, 1000; cvt.u64.u32 %rd29, %r6; st.u64 [%rd28], %rd29;
     bar.sync 0;
     add.s64 %rd30, %rd25, %rd27; ld.local.u32 %r7, [%rd30];
     ld.u32 %r8, [%rd21+96];
-    xor.b32 %r9, %r0, 1; mul.wide.u32 %rd31, %r9, 4; add.s64 %rd32, %rd23, %rd31; ld.u32 %r10, [%rd32];
+    xor.b32 %r9, %r0, 1; mul.wide.u32 %rd31, %r9, 4; add.s64 %rd32, %rd23, %rd31;
+    ld.u32 %r10, [%rd32];
     cvta.to.shared.u64 %rd33, %rd32; ld.shared.u32 %r11, [%rd33];
-    isspacep.shared %p2, %rd32; isspacep.global %p3, %rd10; isspacep.local %p4, %rd28; isspacep.global %p5, %rd28;
-    selp.u32 %r12, 1, 0, %p2; selp.u32 %r13, 2, 0, %p3; selp.u32 %r14, 4, 0, %p4; selp.u32 %r15, 8, 0, %p5;
+    isspacep.shared %p2, %rd32; isspacep.global %p3, %rd10; isspacep.local %p4, %rd28;
+    isspacep.global %p5, %rd28;
+    selp.u32 %r12, 1, 0, %p2; selp.u32 %r13, 2, 0, %p3; selp.u32 %r14, 4, 0, %p4;
+    selp.u32 %r15, 8, 0, %p5;
     add.u32 %r12, %r12, %r13; add.u32 %r12, %r12, %r14; add.u32 %r12, %r12, %r15;
     mov.u32 %r16, %dynamic_smem_size; mov.u32 %r17, %total_smem_size;
     mul.wide.u32 %rd34, %r0, 28; add.s64 %rd34, %rd0, %rd34;
-    st.global.u32 [%rd34], %r7; st.global.u32 [%rd34+4], %r8; st.global.u32 [%rd34+8], %r10; st.global.u32 [%rd34+12], %r11;
-    st.global.u32 [%rd34+16], %r12; st.global.u32 [%rd34+20], %r16; st.global.u32 [%rd34+24], %r17;)",
+    st.global.u32 [%rd34], %r7; st.global.u32 [%rd34+4], %r8; st.global.u32 [%rd34+8], %r10;
+    st.global.u32 [%rd34+12], %r11;
+    st.global.u32 [%rd34+16], %r12; st.global.u32 [%rd34+20], %r16;
+    st.global.u32 [%rd34+24], %r17;)",
                           ".extern .shared .align 16 .b8 dyn[];")))
       << error_;
   EXPECT_EQ(program_->entries()[0].static_shared_bytes, 100u);
@@ -109,7 +117,8 @@ TEST_F(ExecMemory, ModuleVariablesAndTheirPointers) {
     mov.u64 %rd12, matrix; ld.global.u16 %rs1, [%rd12+10]; cvt.u32.u16 %r6, %rs1;
     ld.global.f32 %f1, [pi]; cvt.rni.s32.f32 %r7, %f1;
     st.global.u32 [counter], 9; ld.global.u32 %r8, [counter];
-    st.global.u32 [%rd0], %r4; st.global.u32 [%rd0+4], %r5; st.global.u32 [%rd0+8], %r6; st.global.u32 [%rd0+12], %r7; st.global.u32 [%rd0+16], %r8;)",
+    st.global.u32 [%rd0], %r4; st.global.u32 [%rd0+4], %r5; st.global.u32 [%rd0+8], %r6;
+    st.global.u32 [%rd0+12], %r7; st.global.u32 [%rd0+16], %r8;)",
                           R"(
 .const .align 4 .u32 table[4] = {1, 0x2, 33, 0};
 .global .align 8 .u64 pointers[2] = {generic(table), generic(table)+4};
@@ -128,12 +137,14 @@ TEST_F(ExecMemory, ModuleVariablesAndTheirPointers) {
 TEST_F(ExecMemory, AsyncCopies) {
   ASSERT_TRUE(load(kernel(std::string(kIndex) + R"(
     .shared .align 16 .b8 tile[1024];
-    mov.u32 %r4, tile; shl.b32 %r5, %r0, 4; add.u32 %r4, %r4, %r5; mul.wide.u32 %rd11, %r0, 16; add.s64 %rd11, %rd0, %rd11;
+    mov.u32 %r4, tile; shl.b32 %r5, %r0, 4; add.u32 %r4, %r4, %r5; mul.wide.u32 %rd11, %r0, 16;
+    add.s64 %rd11, %rd0, %rd11;
     and.b32 %r6, %r0, 1; shl.b32 %r6, %r6, 3;
     cp.async.cg.shared.global [%r4], [%rd11], 16, %r6;
     cp.async.commit_group; cp.async.wait_group 0;
     ld.shared.v4.u32 {%r7, %r8, %r9, %r10}, [%r4];
-    mul.wide.u32 %rd12, %r0, 16; add.s64 %rd12, %rd1, %rd12; st.global.v4.u32 [%rd12], {%r7, %r8, %r9, %r10};)")))
+    mul.wide.u32 %rd12, %r0, 16; add.s64 %rd12, %rd1, %rd12;
+    st.global.v4.u32 [%rd12], {%r7, %r8, %r9, %r10};)")))
       << error_;
   alignas(16) static uint32_t in[256], out[256];
   for (uint32_t i = 0; i < 256; ++i) in[i] = i + 1;
@@ -283,7 +294,8 @@ TEST_F(ExecMemory, EntriesTellWhatALauncherNeeds) {
   ASSERT_TRUE(load(R"(.version 8.0
 .target sm_90
 .address_size 64
-.visible .entry first(.param .u32 a, .param .align 8 .b8 b[24], .param .u8 c) .maxntid 128, 2, 1 { .shared .align 16 .b8 s[48]; ret; }
+.visible .entry first(.param .u32 a, .param .align 8 .b8 b[24], .param .u8 c) .maxntid 128, 2,
+1 { .shared .align 16 .b8 s[48]; ret; }
 .visible .entry second() .reqntid 32 { ret; }
 )")) << error_;
   const EntryInfo* first = program_->find_entry("first");

@@ -217,10 +217,12 @@ TEST_F(ExecRare, Atomics128) {
   ASSERT_TRUE(load(kernel(R"(
     .reg .b128 %q<6>;
     ld.global.b128 %q0, [%rd0];
-  AGAIN: mov.b128 {%rd6, %rd7}, %q0; add.u64 %rd6, %rd6, 1; add.u64 %rd7, %rd7, %rd6; mov.b128 %q1, {%rd6, %rd7};
+  AGAIN: mov.b128 {%rd6, %rd7}, %q0; add.u64 %rd6, %rd6, 1; add.u64 %rd7, %rd7, %rd6;
+  mov.b128 %q1, {%rd6, %rd7};
     atom.relaxed.gpu.global.cas.b128 %q2, [%rd0], %q0, %q1;
     mov.b128 {%rd8, %rd9}, %q2; mov.b128 {%rd10, %rd11}, %q0;
-    setp.ne.u64 %p1, %rd8, %rd10; setp.ne.or.u64 %p1, %rd9, %rd11, %p1; mov.b128 %q0, %q2; @%p1 bra AGAIN;)")))
+    setp.ne.u64 %p1, %rd8, %rd10; setp.ne.or.u64 %p1, %rd9, %rd11, %p1; mov.b128 %q0, %q2;
+    @%p1 bra AGAIN;)")))
       << error_;
   ASSERT_EQ(launch({2}, {40}, {reinterpret_cast<uint64_t>(cell)}), RunState::kDone)
       << fault_.describe();
@@ -235,13 +237,18 @@ TEST_F(ExecRare, SpacesOfAddresses) {
     mov.u64 %rd8, k1; cvta.const.u64 %rd8, %rd8; mov.u64 %rd9, p1; cvta.param.u64 %rd9, %rd9;
     mov.u32 %r1, 0; mov.u64 %rd10, %rd0;
     .reg .b64 %a; mov.u32 %r2, 0;
-  L: setp.eq.u32 %p1, %r2, 0; selp.b64 %a, %rd6, %rd0, %p1; setp.eq.u32 %p1, %r2, 1; selp.b64 %a, %rd7, %a, %p1;
-    setp.eq.u32 %p1, %r2, 2; selp.b64 %a, %rd8, %a, %p1; setp.eq.u32 %p1, %r2, 3; selp.b64 %a, %rd9, %a, %p1;
+  L: setp.eq.u32 %p1, %r2, 0; selp.b64 %a, %rd6, %rd0, %p1; setp.eq.u32 %p1, %r2, 1;
+  selp.b64 %a, %rd7, %a, %p1;
+    setp.eq.u32 %p1, %r2, 2; selp.b64 %a, %rd8, %a, %p1; setp.eq.u32 %p1, %r2, 3;
+    selp.b64 %a, %rd9, %a, %p1;
     mov.u32 %r3, 0;
-    isspacep.shared %p1, %a; @%p1 or.b32 %r3, %r3, 1; isspacep.local %p1, %a; @%p1 or.b32 %r3, %r3, 2;
-    isspacep.const %p1, %a; @%p1 or.b32 %r3, %r3, 4; isspacep.param %p1, %a; @%p1 or.b32 %r3, %r3, 8;
+    isspacep.shared %p1, %a; @%p1 or.b32 %r3, %r3, 1; isspacep.local %p1, %a;
+    @%p1 or.b32 %r3, %r3, 2;
+    isspacep.const %p1, %a; @%p1 or.b32 %r3, %r3, 4; isspacep.param %p1, %a;
+    @%p1 or.b32 %r3, %r3, 8;
     isspacep.global %p1, %a; @%p1 or.b32 %r3, %r3, 16;
-    st.global.u32 [%rd10], %r3; add.u64 %rd10, %rd10, 4; add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 5; @%p1 bra L;)",
+    st.global.u32 [%rd10], %r3; add.u64 %rd10, %rd10, 4; add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p1, %r2, 5; @%p1 bra L;)",
                           ".const .align 4 .u32 k1 = 3;\n")))
       << error_;
   std::vector<uint32_t> out(5);

@@ -130,7 +130,7 @@ TEST(Attachment, AProvidedVgpuHasAnySocketAndMayBeAskedForAgain) {
   EXPECT_FALSE(attach_vgpu(plain, settings()).ok());
   auto once = provide_vgpu(plain, settings(), socket);
   ASSERT_TRUE(once.ok()) << once.error().message;
-  auto read = parse_domain_xml(once->xml, VgpuName::kElsewhere);
+  auto read = parse_domain_xml(once->xml, VgpuName::kByCreator);
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(read->domain, long_name);
   EXPECT_EQ(read->vgpu, "");
@@ -142,7 +142,7 @@ TEST(Attachment, AProvidedVgpuHasAnySocketAndMayBeAskedForAgain) {
   Attachment other{{{"latency", "low"}}, "", 8};
   auto twice = provide_vgpu(once->xml, other, socket);
   ASSERT_TRUE(twice.ok()) << twice.error().message;
-  read = parse_domain_xml(twice->xml, VgpuName::kElsewhere);
+  read = parse_domain_xml(twice->xml, VgpuName::kByCreator);
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(read->weight, 0u);
   EXPECT_EQ(read->latency, "low");

@@ -79,6 +79,24 @@ TEST_F(EngineUseTest, WhoGivesItsSlicesAwayPaysForTheSwitches) {
   EXPECT_LT(sum_[kA], 396 * kMs) << "whole slices cost their work only";
 }
 
+// Each new slice stops whoever runs; the same context goes on.
+TEST_F(EngineUseTest, WhoIsStoppedAndGoesOnHasNotGivenItsSliceAway) {
+  claims(0, {kA, kB});
+  uint64_t at = 0;
+  for (int i = 0; i < 100; ++i) {
+    for (int piece = 0; piece < 4; ++piece) {
+      runs(kA, at, at + kMs);
+      at += kMs + kGapNs;
+    }
+    runs(kB, at, at + 4 * kMs);
+    at += 4 * kMs + kGapNs;
+  }
+  settle(at);
+  // Four pieces cost A what four switches take, 4 times 0.137 ms; nothing is added for them.
+  EXPECT_LT(sum_[kA], 100 * (4 * kMs - 4 * 137'000 + 3 * kGapNs));
+  EXPECT_GT(sum_[kA], 100 * (4 * kMs - 4 * 137'000));
+}
+
 // The figures that made this: slices of 8 and 2 ms, of which the log's residency says 3.87 and a
 // witness in the kernels 4.06.
 TEST_F(EngineUseTest, SlicesOfFourToOneAreWorkOfFourToOne) {

@@ -137,6 +137,7 @@ struct SliceDriver {
       if (a.value) {
         EXPECT_GE(a.value, machine.slice_floor_ns);
         EXPECT_LE(a.value, machine.slice_ceiling_ns);
+        if (sets_stop && t.slice_ns != a.value && current != kNoVgpu) slice_end_ns = now;
         t.slice_ns = a.value;
       }
     }
@@ -152,8 +153,9 @@ struct SliceDriver {
   uint64_t now = 1'000'000'000, wake_ns = 0, slice_end_ns = 0, switch_ns = 200'000, switches = 0;
   uint64_t lost_ns = 0, slice_actions = 0;
   VgpuId current = kNoVgpu, last = 0;
-  bool deaf = false;    // keeps every tenant's first slice, open
-  uint64_t lag_ns = 0;  // use is told so seldom; 0: at once
+  bool deaf = false;       // keeps every tenant's first slice, open
+  uint64_t lag_ns = 0;     // use is told so seldom; 0: at once
+  bool sets_stop = false;  // a new slice ends that of whoever runs
 
  private:
   std::vector<uint64_t> untold_;

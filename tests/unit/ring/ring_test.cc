@@ -324,6 +324,15 @@ TEST(Spinner, StandsAsideWhereThePeerComesOnlyOnceItSleeps) {
   EXPECT_GT(looks_in_vain(spinner, 3000), 1);
 }
 
+TEST(Spinner, StandsAsideNoLongerThanSleepsAreShort) {
+  Spinner spinner(50);
+  looks_in_vain(spinner, 3000);
+  looks_in_vain(spinner, 3000);
+  EXPECT_EQ(looks_in_vain(spinner, 3000), 1);
+  EXPECT_EQ(looks_in_vain(spinner, 250'000), 1);  // so the peer was not kept from anything
+  EXPECT_GT(looks_in_vain(spinner, 3000), 1);
+}
+
 TEST(Spinner, DoesNotStandAsideForWhatWasLongInComing) {
   Spinner spinner(5);
   for (int i = 0; i < 20; ++i) EXPECT_GT(looks_in_vain(spinner, 40000), 1);

@@ -12,13 +12,15 @@ namespace {
 const char* const kFaults = R"(.version 8.0
 .target sm_90
 .address_size 64
-.extern .func __assertfail(.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n, .param .b64 s);
+.extern .func __assertfail(.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n,
+.param .b64 s);
 .extern .func (.param .b64 r) malloc(.param .b64 n);
 .extern .func free(.param .b64 p);
 .global .align 1 .b8 text[5] = {116, 101, 120, 116, 0};
 .const .align 4 .u32 constant = 1;
 .func again(.param .b32 n)
-{ .local .b8 room[256]; .reg .b32 %x; ld.param.b32 %x, [n]; st.local.b32 [room], %x; call again, (%x); ret; }
+{ .local .b8 room[256]; .reg .b32 %x; ld.param.b32 %x, [n]; st.local.b32 [room], %x;
+call again, (%x); ret; }
 .visible .entry fault(.param .u64 address, .param .u32 which)
 {
  .reg .b64 %a<8>; .reg .b32 %x<8>; .reg .pred %p<4>;
@@ -26,7 +28,8 @@ const char* const kFaults = R"(.version 8.0
  .local .align 8 .b8 mine[64];
  ld.param.u64 %a0, [address]; ld.param.u32 %x0, [which]; mov.u32 %x1, %tid.x;
  setp.ne.u32 %p1, %x1, 33; setp.eq.u32 %p2, %x0, 9; @%p2 bra DEADLOCK; @%p1 ret;
- T: .branchtargets GLOBAL, SHARED, LOCAL, STACK, TRAP, ASSERT, POINTER, FREE, SPACE, DEADLOCK, BARRIER, CONSTANT;
+ T: .branchtargets GLOBAL, SHARED, LOCAL, STACK, TRAP, ASSERT, POINTER, FREE, SPACE, DEADLOCK,
+ BARRIER, CONSTANT;
  brx.idx %x0, T;
 GLOBAL: ld.global.u64 %a1, [%a0];
  ret;
@@ -38,7 +41,8 @@ STACK: call again, (1);
  ret;
 TRAP: trap;
 ASSERT: { .param .b64 m; .param .b64 f; .param .b32 l; .param .b64 n; .param .b64 s;
- mov.u64 %a1, text; st.param.b64 [m], %a1; st.param.b64 [f], %a1; st.param.b32 [l], 12; st.param.b64 [n], %a1; st.param.b64 [s], 1;
+ mov.u64 %a1, text; st.param.b64 [m], %a1; st.param.b64 [f], %a1; st.param.b32 [l], 12;
+ st.param.b64 [n], %a1; st.param.b64 [s], 1;
  call __assertfail, (m, f, l, n, s); }
  ret;
 POINTER: { P: .callprototype _ (); call %a0, (), P; }
@@ -59,7 +63,8 @@ CONSTANT: mov.u64 %a1, constant; st.global.u32 [%a1+4096], 1;
 {
  .reg .b64 %a<8>; .reg .b32 %x<8>; .reg .pred %p<4>;
  ld.param.u64 %a0, [out];
- { .param .b64 p; st.param.b64 [p], 5000; .param .b64 q; call (q), malloc, (p); ld.param.b64 %a1, [q]; }
+ { .param .b64 p; st.param.b64 [p], 5000; .param .b64 q; call (q), malloc, (p);
+ ld.param.b64 %a1, [q]; }
  ld.param.u32 %x0, [n];
  { .param .b32 p; st.param.b32 [p], %x0; .param .b32 q; call (q), sum, (p); ld.param.b32 %x1, [q]; }
  st.global.u32 [%a0], %x1; st.global.u64 [%a0+8], %a1;
@@ -113,7 +118,7 @@ TEST_F(SoftGpuFaults, OutOfBoundsNamesTheNearestAllocation) {
   const CUdeviceptr p = allocate(1024);
   expect(
       fault(0, p + 1024, CUDA_ERROR_ILLEGAL_ADDRESS),
-      {"PTX line 20", "8 bytes at 0x", "(global)", "0 bytes after the end of the 1024 bytes at"});
+      {"PTX line 23", "8 bytes at 0x", "(global)", "0 bytes after the end of the 1024 bytes at"});
 }
 TEST_F(SoftGpuFaults, FreedMemory) {
   const CUdeviceptr p = allocate(1024);
@@ -125,15 +130,15 @@ TEST_F(SoftGpuFaults, Misaligned) {
   expect(fault(0, p + 4, CUDA_ERROR_MISALIGNED_ADDRESS), {"misaligned", "8 bytes"});
 }
 TEST_F(SoftGpuFaults, SharedMemory) {
-  expect(fault(1, 64, CUDA_ERROR_LAUNCH_FAILED), {"PTX line 22", "(shared)", "has 64 bytes"});
+  expect(fault(1, 64, CUDA_ERROR_LAUNCH_FAILED), {"PTX line 25", "(shared)", "has 64 bytes"});
 }
 TEST_F(SoftGpuFaults, LocalMemory) {
-  expect(fault(2, 1 << 20, CUDA_ERROR_ILLEGAL_ADDRESS), {"PTX line 24", "(local)"});
+  expect(fault(2, 1 << 20, CUDA_ERROR_ILLEGAL_ADDRESS), {"PTX line 27", "(local)"});
 }
 TEST_F(SoftGpuFaults, Stack) {
   expect(fault(3, 0, CUDA_ERROR_HARDWARE_STACK_ERROR), {"stack overflow", "again"});
 }
-TEST_F(SoftGpuFaults, Trap) { expect(fault(4, 0, CUDA_ERROR_LAUNCH_FAILED), {"PTX line 28"}); }
+TEST_F(SoftGpuFaults, Trap) { expect(fault(4, 0, CUDA_ERROR_LAUNCH_FAILED), {"PTX line 31"}); }
 TEST_F(SoftGpuFaults, Assert) {
   expect(fault(5, 0, CUDA_ERROR_ASSERT),
          {"text:12: text: block: [", ",0,0], thread: [33,0,0] Assertion `text` failed."});
@@ -145,7 +150,7 @@ TEST_F(SoftGpuFaults, FreeOfWhatIsNotOfTheHeap) {
   expect(fault(7, allocate(16), CUDA_ERROR_LAUNCH_FAILED), {"invalid free"});
 }
 TEST_F(SoftGpuFaults, StoreToAParameter) {
-  expect(fault(8, 0, CUDA_ERROR_INVALID_ADDRESS_SPACE), {"PTX line 37"});
+  expect(fault(8, 0, CUDA_ERROR_INVALID_ADDRESS_SPACE), {"PTX line 41"});
 }
 TEST_F(SoftGpuFaults, Deadlock) {
   void* pointers[] = {nullptr, nullptr};
@@ -158,10 +163,10 @@ TEST_F(SoftGpuFaults, Deadlock) {
   FAILS(CUDA_ERROR_LAUNCH_TIMEOUT, api.cuCtxSynchronize());
 }
 TEST_F(SoftGpuFaults, BarrierOutOfRange) {
-  expect(fault(10, 0, CUDA_ERROR_ILLEGAL_INSTRUCTION), {"PTX line 41"});
+  expect(fault(10, 0, CUDA_ERROR_ILLEGAL_INSTRUCTION), {"PTX line 45"});
 }
 TEST_F(SoftGpuFaults, BeyondAConstant) {
-  expect(fault(11, 0, CUDA_ERROR_ILLEGAL_ADDRESS), {"PTX line 43"});
+  expect(fault(11, 0, CUDA_ERROR_ILLEGAL_ADDRESS), {"PTX line 47"});
 }
 
 TEST_F(SoftGpuFaults, LimitsOfStackAndHeapCount) {

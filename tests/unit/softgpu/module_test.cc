@@ -147,7 +147,8 @@ TEST_F(SoftGpuTest, LaysOutAlignedParametersAsMachineCodeHasThem) {
   OK(api.cuModuleLoadData(&m, R"(.version 8.0
 .target sm_90
 .address_size 64
-.visible .entry aligned(.param .align 64 .b8 map[128], .param .u64 out, .param .align 64 .b8 other[128], .param .u32 n)
+.visible .entry aligned(.param .align 64 .b8 map[128], .param .u64 out,
+.param .align 64 .b8 other[128], .param .u32 n)
 {
   .reg .b32 %r<3>;
   .reg .b64 %rd<2>;

@@ -91,7 +91,8 @@ MADE:
   shl.b32 %r5, %r5, 4;
   mov.u32 %r6, 0;
   mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r4], 4096;
-  cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r3], [%rd1, {%r6, %r5}], [%r4];
+  cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r3], [%rd1,
+  {%r6, %r5}], [%r4];
 WAIT:
   mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r4], 0;
   @!%p2 bra WAIT;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What C++ needs of a GPU beyond arithmetic: calls, stacks, function pointers, the heap. Compiled to
-// language_*.ptx; tests/unit/exec/language_test.cc computes the same on the CPU. How:
+// What C++ needs of a GPU beyond arithmetic: calls, stacks, function pointers, the heap. Compiled
+// to language_*.ptx; tests/unit/exec/language_test.cc computes the same on the CPU. How:
 //   nvcc -ptx -O3 -arch=sm_90 language.cu -o language_O3.ptx
 //   nvcc -ptx -O0 -Xcicc -O0 -arch=sm_75 language.cu -o language_O0.ptx
 //   nvcc -ptx -G -arch=sm_80 language.cu -o language_G.ptx

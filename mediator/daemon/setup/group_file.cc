@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mediator/daemon/setup/group_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "mediator/base/limits.h"
+#include "mediator/base/log.h"
+#include "mediator/core/names.h"
+#include "mediator/daemon/setup/state_file.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::string_view kFormat = "sluice-groups 1\n";
+// kMaxGroups lines of two names and four numbers.
+constexpr size_t kMaxFileBytes = 1u << 20;
+
+std::string_view next_word(std::string_view& line) {
+  const std::string_view word = line.substr(0, line.find(' '));
+  line.remove_prefix(std::min(word.size() + 1, line.size()));
+  return word;
+}
+bool number(std::string_view word, uint32_t least, uint32_t most, uint32_t& value) {
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  return error == std::errc() && end == word.data() + word.size() && value >= least &&
+         value <= most;
+}
+bool parse_row(std::string_view line, GroupRow& row) {
+  row.name = next_word(line);
+  row.parent = next_word(line);
+  if (row.parent == "-") row.parent.clear();
+  policy::GroupShare& s = row.share;
+  return valid_vgpu_name(row.name) && (row.parent.empty() || valid_vgpu_name(row.parent)) &&
+         number(next_word(line), limits::kMinWeight, limits::kMaxWeight, s.weight) &&
+         number(next_word(line), 0, policy::kPriorityLevels - 1, s.priority) &&
+         number(next_word(line), 0, policy::kWholePermille, s.min_permille) &&
+         number(next_word(line), 0, policy::kWholePermille, s.max_permille) && line.empty();
+}
+
+}  // namespace
+
+struct GroupFile::Writes {
+  std::mutex mutex;
+  std::condition_variable done;
+  std::string text;
+  bool newer = false;    // than what was last taken to be written
+  bool writing = false;  // by some thread
+  std::vector<std::string> errors;
+
+  // On the thread. Whoever writes the file writes later texts of it, too.
+  void write(const std::string& dir) {
+    std::unique_lock lock(mutex);
+    if (std::exchange(writing, true)) return;
+    while (std::exchange(newer, false)) {
+      const std::string now = text;
+      lock.unlock();
+      auto written = replace_state_file(dir, dir + "/groups", now);
+      lock.lock();
+      if (!written) errors.push_back(written.error().message);
+    }
+    writing = false;
+    done.notify_all();
+  }
+};
+
+GroupFile::GroupFile(boost::asio::io_context& io, std::string dir)
+    : dir_(std::move(dir)), writes_(std::make_shared<Writes>()), disk_(io) {}
+
+GroupFile::~GroupFile() {
+  std::unique_lock lock(writes_->mutex);
+  const bool all = writes_->done.wait_for(lock, std::chrono::milliseconds(kFinishMs),
+                                          [this] { return !writes_->newer && !writes_->writing; });
+  lock.unlock();
+  log_errors();
+  if (!all) log::warning("state_dir {}: the disk is slow; the newest groups may be lost", dir_);
+}
+
+Result<std::vector<GroupRow>> GroupFile::load() const {
+  if (dir_.empty()) return std::vector<GroupRow>{};
+  auto text = read_state_file(dir_ + "/groups", kMaxFileBytes);
+  if (!text && text.error().code == ENOENT) return std::vector<GroupRow>{};
+  if (!text) return text.error();
+  return parse(*text);
+}
+
+void GroupFile::save(const std::vector<GroupRow>& groups) {
+  if (dir_.empty()) return;
+  {
+    std::lock_guard lock(writes_->mutex);
+    writes_->text = text_of(groups);
+    writes_->newer = true;
+  }
+  const bool taken =
+      disk_.post([writes = writes_, dir = dir_] { writes->write(dir); }, [this] { log_errors(); });
+  if (taken) return;
+  std::lock_guard lock(writes_->mutex);
+  if (writes_->writing) return;  // somebody writes it already
+  writes_->newer = false;
+  writes_->errors.push_back("too much waits for the disk");
+}
+
+void GroupFile::log_errors() {
+  std::vector<std::string> errors;
+  {
+    std::lock_guard lock(writes_->mutex);
+    errors.swap(writes_->errors);
+  }
+  for (const std::string& e : errors)
+    log::warning("{}/groups: {}; groups made last will be gone when sluiced is started anew", dir_,
+                 e);
+}
+
+std::string GroupFile::text_of(const std::vector<GroupRow>& groups) {
+  std::string text(kFormat);
+  for (const GroupRow& g : groups) {
+    text += g.name + " " + (g.parent.empty() ? "-" : g.parent);
+    for (const uint32_t n :
+         {g.share.weight, g.share.priority, g.share.min_permille, g.share.max_permille})
+      text += " " + std::to_string(n);
+    text += '\n';
+  }
+  return text;
+}
+
+Result<std::vector<GroupRow>> GroupFile::parse(std::string_view text) {
+  if (!text.starts_with(kFormat))
+    return Error{EINVAL, "the first line is not '" +
+                             std::string(kFormat.substr(0, kFormat.size() - 1)) + "'"};
+  text.remove_prefix(kFormat.size());
+  std::vector<GroupRow> rows, sorted;
+  std::set<std::string> names;
+  for (size_t line = 2; !text.empty(); ++line) {
+    const std::string_view row = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(row.size() + 1, text.size()));
+    GroupRow g;
+    if (!parse_row(row, g) || !names.insert(g.name).second)
+      return Error{EINVAL, "line " + std::to_string(line) +
+                               ": a name, its parent or '-', weight, priority, minimum and maximum "
+                               "were expected, each name once"};
+    rows.push_back(std::move(g));
+  }
+  if (rows.size() >= policy::kMaxGroups)
+    return Error{EINVAL, "it has " + std::to_string(rows.size()) + " groups; at most " +
+                             std::to_string(policy::kMaxGroups - 1) + " fit"};
+  for (std::set<std::string> known{""}; !rows.empty();) {
+    const size_t before = rows.size();
+    for (size_t i = 0; i < rows.size();) {
+      if (!known.contains(rows[i].parent)) {
+        ++i;
+        continue;
+      }
+      known.insert(rows[i].name);
+      sorted.push_back(std::move(rows[i]));
+      rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    if (rows.size() == before)
+      return Error{EINVAL, "group '" + rows[0].name + "' is in '" + rows[0].parent +
+                               "', which is not there or is in it"};
+  }
+  return sorted;
+}
+
+}  // namespace sluice

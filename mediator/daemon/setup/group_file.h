@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// GroupFile: the groups of vGPUs that an operator made, kept in `state_dir` as the file `groups`,
+// so that they outlive sluiced: vGPUs that libvirt's hook or a pod's agent makes again name them.
+//
+//   sluice-groups 1
+//   NAME PARENT WEIGHT PRIORITY MIN_PERMILLE MAX_PERMILLE     PARENT: "-" for the root
+//
+// Owned by the Daemon, used from its thread. load() waits for the disk, once, at sluiced's start.
+// save() never waits: a thread writes the newest text. A file that is damaged is left aside with a
+// warning, as the groups then are.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mediator/base/result.h"
+#include "mediator/io/peer_thread.h"
+#include "policies/policy.h"
+
+namespace sluice {
+
+struct GroupRow {
+  std::string name, parent;  // parent "": the root
+  policy::GroupShare share;  // its `parent` is not set
+};
+
+class GroupFile {
+ public:
+  // `dir` empty: nothing is kept.
+  GroupFile(boost::asio::io_context& io, std::string dir);
+  // Waits for what is still to be written, but no longer than kFinishMs.
+  ~GroupFile();
+
+  // Parents before children. Empty if there is no file.
+  Result<std::vector<GroupRow>> load() const;
+  void save(const std::vector<GroupRow>& groups);
+
+  static std::string text_of(const std::vector<GroupRow>& groups);
+  // Checks each number's range and each name; a parent that is not there, and a circle, are errors.
+  static Result<std::vector<GroupRow>> parse(std::string_view text);
+
+  static constexpr uint64_t kFinishMs = 5000;
+
+ private:
+  struct Writes;
+  void log_errors();
+
+  std::string dir_;
+  std::shared_ptr<Writes> writes_;  // shared with the thread
+  io::PeerThread disk_;
+};
+
+}  // namespace sluice

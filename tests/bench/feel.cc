@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+// feel: what a program feels of the channel: copies, launches, waits, alone and after a rest.
+//
+//   feel --direct LIBRARY --channel LIBRARY [--rounds N] [--samples N] [--rest-us N]
+//        [--only ROW,..]
+//
+// Loads two CUDA driver libraries into one process, each with its own symbols: --direct as a
+// program without Sluice would, --channel the guest's libcuda.so.1. Rounds alternate between the
+// two, so that whatever else the machine does meets both. Each round checks what it copied and what
+// its kernels counted. One thread calls.
+//
+// One JSON object on stdout: by row and library every sample, in microseconds. feel.py runs this
+// program several times and judges. Exit: 0; 2 usage; 3 a call failed or a result is wrong.
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "abi/cuda_driver.h"
+
+namespace {
+
+// `work`: an integer loop; thread 0 of each block counts its block. `empty`: nothing.
+const char kPtx[] = R"(
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry empty() { ret; }
+.visible .entry work(.param .u64 out, .param .u32 steps)
+{
+  .reg .u64 %rd<4>; .reg .u32 %r<6>; .reg .pred %p<4>;
+  ld.param.u32 %r1, [steps];
+  mov.u32 %r2, %tid.x;
+  mov.u32 %r3, %r2;
+LOOP:
+  mad.lo.u32 %r3, %r3, 1664525, 1013904223;
+  sub.u32 %r1, %r1, 1;
+  setp.ne.u32 %p1, %r1, 0;
+  @%p1 bra LOOP;
+  // The loop's value is used, or an assembler would drop the loop; no value adds 2 here.
+  setp.eq.u32 %p2, %r2, 0;
+  setp.eq.and.u32 %p3, %r3, 12345, %p2;
+  selp.u32 %r4, 2, 1, %p3;
+  @!%p2 bra DONE;
+  ld.param.u64 %rd1, [out];
+  cvta.to.global.u64 %rd1, %rd1;
+  red.global.add.u32 [%rd1], %r4;
+DONE:
+  ret;
+}
+)";
+
+constexpr std::size_t kSmall = 4 << 10, kMiddle = 1 << 20, kLarge = 64 << 20;
+constexpr double kWorkUs = 100;
+constexpr unsigned kThreads = 128;
+// What the busy launch is made of: a block's steps on a real GPU (35 us on an H100).
+constexpr unsigned kSteps = 2500;
+
+struct Settings {
+  std::string direct, channel;
+  int rounds = 3;  // of each library
+  int samples = 200;
+  int rest_us = 2000;
+  std::vector<std::string> only;
+};
+
+double now_us() {
+  using namespace std::chrono;
+  return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
+}
+
+// Blocks and steps of a launch that takes about kWorkUs without Sluice.
+struct Work {
+  unsigned blocks = 1, steps = kSteps;
+};
+
+// One driver library with a context, a stream, both kernels, and memory.
+class Driver {
+ public:
+  Driver(std::string as, const std::string& path) : label(std::move(as)) {
+    library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library_ == nullptr) throw std::runtime_error(dlerror());
+    const auto init = load<decltype(&::cuInit)>("cuInit");
+    const auto device_get = load<decltype(&::cuDeviceGet)>("cuDeviceGet");
+    const auto device_name = load<decltype(&::cuDeviceGetName)>("cuDeviceGetName");
+    const auto retain = load<decltype(&::cuDevicePrimaryCtxRetain)>("cuDevicePrimaryCtxRetain");
+    const auto set_current = load<decltype(&::cuCtxSetCurrent)>("cuCtxSetCurrent");
+    const auto load_data = load<decltype(&::cuModuleLoadData)>("cuModuleLoadData");
+    const auto get_function = load<decltype(&::cuModuleGetFunction)>("cuModuleGetFunction");
+    const auto stream_create = load<decltype(&::cuStreamCreate)>("cuStreamCreate");
+    const auto alloc = load<decltype(&::cuMemAlloc_v2)>("cuMemAlloc_v2");
+    const auto alloc_host = load<decltype(&::cuMemHostAlloc)>("cuMemHostAlloc");
+    load(synchronize_, "cuStreamSynchronize");
+    load(priority_, "cuStreamGetPriority");
+    load(launch_, "cuLaunchKernel");
+    load(mem_info_, "cuMemGetInfo_v2");
+    load(to_device_, "cuMemcpyHtoD_v2");
+    load(to_host_, "cuMemcpyDtoH_v2");
+    load(between_, "cuMemcpyDtoDAsync_v2");
+    load(fill_, "cuMemsetD8_v2");
+    load(fill32_, "cuMemsetD32_v2");
+    load(error_name_, "cuGetErrorName");
+    check(init(0), "cuInit");
+    CUdevice on = 0;
+    check(device_get(&on, 0), "cuDeviceGet");
+    char name[256] = {};
+    check(device_name(name, sizeof(name) - 1, on), "cuDeviceGetName");
+    device = name;
+    CUcontext context = nullptr;
+    check(retain(&context, on), "cuDevicePrimaryCtxRetain");
+    check(set_current(context), "cuCtxSetCurrent");
+    CUmodule module = nullptr;
+    check(load_data(&module, kPtx), "cuModuleLoadData");
+    check(get_function(&empty_, module, "empty"), "cuModuleGetFunction");
+    check(get_function(&busy_, module, "work"), "cuModuleGetFunction");
+    check(stream_create(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    check(alloc(&from_, kLarge), "cuMemAlloc");
+    check(alloc(&to_, kLarge), "cuMemAlloc");
+    check(alloc(&count_, 4), "cuMemAlloc");
+    check(fill_(from_, 0x5a, kLarge), "cuMemsetD8");
+    check(fill32_(count_, 0, 1), "cuMemsetD32");
+    check(alloc_host(&pinned_, kLarge, 0), "cuMemHostAlloc");
+    std::memset(pinned_, 0x21, kLarge);
+    wait();
+  }
+  // Drivers have threads of their own: nothing is unloaded, the end of the process gives it back.
+
+  void launch() {
+    check(launch_(empty_, 1, 1, 1, 32, 1, 1, 0, stream_, nullptr, nullptr), "cuLaunchKernel");
+  }
+  void launch_busy(const Work& work) {
+    unsigned steps = work.steps;
+    void* arguments[] = {&count_, &steps};
+    check(launch_(busy_, work.blocks, 1, 1, kThreads, 1, 1, 0, stream_, arguments, nullptr),
+          "cuLaunchKernel");
+    expected_ += work.blocks;
+  }
+  void wait() { check(synchronize_(stream_), "cuStreamSynchronize"); }
+  // What the guest does not know by itself.
+  void ask() {
+    int priority = 0;
+    check(priority_(stream_, &priority), "cuStreamGetPriority");
+  }
+  void mem_info() {
+    std::size_t free = 0, total = 0;
+    check(mem_info_(&free, &total), "cuMemGetInfo");
+  }
+  void upload(const void* from, std::size_t bytes) {
+    check(to_device_(to_, from, bytes), "cuMemcpyHtoD");
+  }
+  void download(void* to, std::size_t bytes) { check(to_host_(to, to_, bytes), "cuMemcpyDtoH"); }
+  void between(std::size_t bytes) { check(between_(to_, from_, bytes, stream_), "cuMemcpyDtoD"); }
+  void* pinned() const { return pinned_; }
+
+  // Every block of every busy launch has run once, and device to device copied what it should.
+  void verify() {
+    std::uint32_t count = 0;
+    check(to_host_(&count, count_, sizeof count), "cuMemcpyDtoH");
+    if (count != static_cast<std::uint32_t>(expected_))
+      throw std::runtime_error(label + ": blocks ran " + std::to_string(count) + " times, not " +
+                               std::to_string(expected_));
+    std::vector<char> got(kMiddle);
+    between(kMiddle);
+    wait();
+    download(got.data(), kMiddle);
+    if (std::any_of(got.begin(), got.end(), [](char c) { return c != 0x5a; }))
+      throw std::runtime_error(label + ": a copy between device memory is wrong");
+  }
+
+  const std::string label;
+  std::string device;
+
+ private:
+  template <class Function>
+  Function load(const char* symbol) {
+    const auto function = reinterpret_cast<Function>(dlsym(library_, symbol));
+    if (function == nullptr) throw std::runtime_error(label + ": no " + symbol);
+    return function;
+  }
+  template <class Function>
+  void load(Function& to, const char* symbol) {
+    to = load<Function>(symbol);
+  }
+  void check(CUresult result, const char* call) const {
+    if (result == CUDA_SUCCESS) [[likely]]
+      return;
+    const char* name = nullptr;
+    (void)error_name_(result, &name);
+    throw std::runtime_error(label + ": " + call + ": " +
+                             (name != nullptr ? name : "unknown error"));
+  }
+
+  void* library_ = nullptr;
+  decltype(&::cuStreamSynchronize) synchronize_;
+  decltype(&::cuStreamGetPriority) priority_;
+  decltype(&::cuLaunchKernel) launch_;
+  decltype(&::cuMemGetInfo_v2) mem_info_;
+  decltype(&::cuMemcpyHtoD_v2) to_device_;
+  decltype(&::cuMemcpyDtoH_v2) to_host_;
+  decltype(&::cuMemcpyDtoDAsync_v2) between_;
+  decltype(&::cuMemsetD8_v2) fill_;
+  decltype(&::cuMemsetD32_v2) fill32_;
+  decltype(&::cuGetErrorName) error_name_;
+  CUfunction empty_ = nullptr, busy_ = nullptr;
+  CUstream stream_ = nullptr;
+  CUdeviceptr from_ = 0, to_ = 0, count_ = 0;
+  void* pinned_ = nullptr;
+  std::uint64_t expected_ = 0;
+};
+
+using Samples = std::map<std::string, std::map<std::string, std::vector<double>>>;  // row, library
+
+// How long each of `times` calls of `what` takes, after a fifth as many for warmth. `rest_us`: the
+// program sleeps so long before each. `per`: the call is so many of what is measured.
+struct Row {
+  std::string name;
+  int share;  // of --samples: one in so many
+  std::function<void(Driver&)> what;
+  bool rests = false;
+  int per = 1;
+};
+
+// The busy launch's size, by the library without Sluice.
+Work work_of(Driver& driver) {
+  Work work;
+  const auto takes_us = [&] {
+    double best = 1e9;
+    for (int i = 0; i < 5; ++i) {
+      const double begin = now_us();
+      driver.launch_busy(work);
+      driver.wait();
+      best = std::min(best, now_us() - begin);
+    }
+    return best;
+  };
+  if (const double us = takes_us(); us > kWorkUs) {
+    work.steps = std::max(1u, static_cast<unsigned>(work.steps * kWorkUs / us));
+    return work;
+  }
+  work.blocks = 1024;
+  for (int i = 0; i < 4; ++i)
+    work.blocks = std::max(1u, static_cast<unsigned>(work.blocks * kWorkUs / takes_us()));
+  return work;
+}
+
+std::vector<Row> rows(const Settings& settings, const Work& work) {
+  const auto small = std::make_shared<std::vector<char>>(kSmall, 'a');
+  const auto middle = std::make_shared<std::vector<char>>(kMiddle, 'b');
+  const auto back = std::make_shared<std::vector<char>>(kMiddle, 'c');
+  const auto there_and_back = [back](Driver& d, std::vector<char>& from) {
+    ++from[0], ++from[from.size() - 1];
+    d.upload(from.data(), from.size());
+    d.download(back->data(), from.size());
+    if (std::memcmp(from.data(), back->data(), from.size()) != 0)
+      throw std::runtime_error(d.label + ": what came back is not what was sent");
+  };
+  const int queued = settings.samples;
+  return {
+      {"upload_4k", 1, [small](Driver& d) { d.upload(small->data(), kSmall); }},
+      {"download_4k", 1, [back](Driver& d) { d.download(back->data(), kSmall); }},
+      {"there_and_back_4k", 1, [=](Driver& d) { there_and_back(d, *small); }},
+      {"upload_1m", 4, [middle](Driver& d) { d.upload(middle->data(), kMiddle); }},
+      {"download_1m", 4, [back](Driver& d) { d.download(back->data(), kMiddle); }},
+      {"there_and_back_1m", 4, [=](Driver& d) { there_and_back(d, *middle); }},
+      {"upload_64m_pinned", 40, [](Driver& d) { d.upload(d.pinned(), kLarge); }},
+      {"download_64m_pinned", 40, [](Driver& d) { d.download(d.pinned(), kLarge); }},
+      {"launch_and_wait", 1, [](Driver& d) { d.launch(), d.wait(); }},
+      {"launch_100us", 2, [work](Driver& d) { d.launch_busy(work), d.wait(); }},
+      {"rest_launch", 3, [](Driver& d) { d.launch(), d.wait(); }, true},
+      {"rest_launch_100us", 3, [work](Driver& d) { d.launch_busy(work), d.wait(); }, true},
+      {"queued_launches", 20,
+       [queued](Driver& d) {
+         for (int i = 0; i < queued; ++i) d.launch();
+         d.wait();
+       },
+       false, queued},
+      {"between_4k", 1, [](Driver& d) { d.between(kSmall), d.wait(); }},
+      {"between_64m", 10, [](Driver& d) { d.between(kLarge), d.wait(); }},
+      {"empty_call", 1, [](Driver& d) { d.ask(); }},
+      {"mem_get_info", 1, [](Driver& d) { d.mem_info(); }},
+  };
+}
+
+void measure(Driver& driver, const Row& row, const Settings& settings, Samples& samples) {
+  const int times = std::max(1, settings.samples / row.share);
+  const int warm = row.rests ? 2 : times / 5 + 1;
+  std::vector<double>& to = samples[row.name][driver.label];
+  for (int i = -warm; i < times; ++i) {
+    if (row.rests) ::usleep(static_cast<useconds_t>(settings.rest_us));
+    const double begin = now_us();
+    row.what(driver);
+    if (i >= 0) to.push_back((now_us() - begin) / row.per);
+  }
+}
+
+int run(const Settings& settings) {
+  std::vector<std::unique_ptr<Driver>> drivers;
+  drivers.push_back(std::make_unique<Driver>("direct", settings.direct));
+  drivers.push_back(std::make_unique<Driver>("channel", settings.channel));
+  const Work work = work_of(*drivers[0]);
+  // So that all forms of the kernel are known, and how long it takes.
+  for (int i = 0; i < 16; ++i) {
+    drivers[1]->launch_busy(work);
+    drivers[1]->wait();
+  }
+  Samples samples;
+  for (int i = 0; i < settings.rounds; ++i) {
+    for (const Row& row : rows(settings, work)) {
+      if (!settings.only.empty() &&
+          std::find(settings.only.begin(), settings.only.end(), row.name) == settings.only.end())
+        continue;
+      for (auto& driver : drivers) measure(*driver, row, settings, samples);
+    }
+    for (auto& driver : drivers) driver->verify();
+  }
+  std::printf("{\"device\": \"%s\", \"channel_device\": \"%s\", \"blocks\": %u, \"steps\": %u",
+              drivers[0]->device.c_str(), drivers[1]->device.c_str(), work.blocks, work.steps);
+  for (const auto& [name, by_library] : samples) {
+    std::printf(",\n \"%s\": {", name.c_str());
+    const char* comma = "";
+    for (const auto& [library, values] : by_library) {
+      std::printf("%s\"%s\": [", comma, library.c_str());
+      for (std::size_t i = 0; i < values.size(); ++i)
+        std::printf("%s%.2f", i == 0 ? "" : ",", values[i]);
+      std::printf("]");
+      comma = ", ";
+    }
+    std::printf("}");
+  }
+  std::printf("}\n");
+  return 0;
+}
+
+int usage() {
+  std::fputs(
+      "usage: feel --direct LIBRARY --channel LIBRARY [--rounds N] [--samples N] [--rest-us N]\n"
+      "            [--only ROW,..]\n",
+      stderr);
+  return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Settings settings;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view option = argv[i];
+    if (i + 1 == argc) return usage();
+    const char* value = argv[++i];
+    if (option == "--direct") {
+      settings.direct = value;
+    } else if (option == "--channel") {
+      settings.channel = value;
+    } else if (option == "--rounds") {
+      settings.rounds = std::atoi(value);
+    } else if (option == "--samples") {
+      settings.samples = std::atoi(value);
+    } else if (option == "--rest-us") {
+      settings.rest_us = std::atoi(value);
+    } else if (option == "--only") {
+      std::string names = value;
+      for (std::size_t at = 0; at <= names.size();) {
+        const std::size_t end = std::min(names.find(',', at), names.size());
+        settings.only.push_back(names.substr(at, end - at));
+        at = end + 1;
+      }
+    } else {
+      return usage();
+    }
+  }
+  if (settings.direct.empty() || settings.channel.empty() || settings.rounds < 1 ||
+      settings.samples < 1 || settings.rest_us < 0)
+    return usage();
+  try {
+    return run(settings);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "feel: %s\n", error.what());
+    return 3;
+  }
+}

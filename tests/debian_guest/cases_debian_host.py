@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host like owners have: Debian 12 with systemd, AppArmor and libvirt, in a virtual machine, our
+packages installed in it with apt. Its domains have no disk: what counts is who may do what, and
+what is left of a vGPU when sluiced restarts, is upgraded, or goes.
+
+One machine for all cases, which come in the order of their names.
+"""
+import json
+import os
+import shutil
+import subprocess
+import time
+import unittest
+
+import debian_image
+import support
+import virt
+
+BOOT_TIMEOUT_S = 900
+TIMEOUT_S = 900
+OLD, NEW = "0.1.0", "0.1.1"
+PACKAGES = ("sluice", "sluice-softgpu")
+KERNEL_ARGUMENTS = "console=ttyS0 root=/dev/vda rw"
+DOMAIN = """<domain type='qemu'>
+  <name>NAME</name><memory unit='MiB'>64</memory><vcpu>1</vcpu>
+  <os><type arch='x86_64' machine='q35'>hvm</type></os><features><acpi/></features>
+  <devices><emulator>/usr/bin/qemu-system-x86_64</emulator><memballoon model='none'/></devices>
+</domain>"""
+
+
+def say(text):
+    print(f"\n{time.strftime('%H:%M:%S')}  {text}", flush=True)
+
+
+def packages(folder):
+    """As they are, and as a later version."""
+    subprocess.run([support.ROOT / "scripts/build-packages", support.BUILD, folder, *PACKAGES],
+                   check=True, stdout=subprocess.DEVNULL)
+    for name in PACKAGES:
+        deb, = folder.glob(f"{name}_{OLD}_*.deb")
+        tree = folder / "tree"
+        subprocess.run(["dpkg-deb", "-R", deb, tree], check=True)
+        control = tree / "DEBIAN/control"
+        control.write_text(control.read_text().replace(f"Version: {OLD}", f"Version: {NEW}"))
+        subprocess.run(["dpkg-deb", "--root-owner-group", "-Zgzip", "-z1", "-b", tree,
+                        folder / deb.name.replace(OLD, NEW)], check=True,
+                       stdout=subprocess.DEVNULL)
+        shutil.rmtree(tree)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "makes an image")
+@unittest.skipUnless(shutil.which("mmdebstrap"), "needs mmdebstrap")
+class DebianHost(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.work = support.folder()
+        say("the image of a host")
+        vmlinux, initrd, disk = debian_image.make(support.BUILD / "guest-cache", "debian-12-host",
+                                                  debian_image.HOST_PACKAGES)
+        media = cls.work / "media"
+        media.mkdir()
+        packages(media)
+        shutil.copy(support.BUILD / "kernels/suite/sluice-suite-probe", media)
+        (media / "lib").mkdir()
+        shutil.copy(support.BUILD / "guest-agent/shim/libcuda.so.1", media / "lib")
+        for name in ("vm1", "vm2", "plain"):
+            (media / f"{name}.xml").write_text(DOMAIN.replace("NAME", name))
+        debian_image.filesystem(cls.work / "media.ext4", media, 256 << 20)
+        subprocess.run(["cp", "--sparse=always", disk, cls.work / "disk"], check=True)
+        cls.machine = virt.Qemu("host", cls.work, vmlinux, initrd, guest_mib=1536, iommu=False)
+        append = cls.machine.args.index("-append") + 1
+        cls.machine.args[append] = KERNEL_ARGUMENTS
+        for file in (cls.work / "disk", cls.work / "media.ext4"):
+            cls.machine.args += ["-drive", f"file={file},format=raw,if=virtio,cache=unsafe"]
+        cls.addClassCleanup(cls.machine.kill)
+        began = time.monotonic()
+        cls.guest = cls.machine.boot(BOOT_TIMEOUT_S)
+        say(f"booted in {time.monotonic() - began:.0f} s")
+
+    def run_inside(self, command):
+        return self.guest.run(command, TIMEOUT_S)
+
+    def right(self, command):
+        status, text = self.run_inside(command)
+        self.assertEqual(status, 0, f"{command}: {text}\n{self.journal()}")
+        return text
+
+    def journal(self):
+        return self.guest.run("journalctl --no-pager -n 40 -o cat", TIMEOUT_S)[1]
+
+    def eventually(self, condition, what):
+        end = time.monotonic() + TIMEOUT_S
+        while not condition():
+            if time.monotonic() > end:
+                self.fail(f"never: {what}\n{self.journal()}")
+            time.sleep(0.5)
+
+    def vgpus(self):
+        status, text = self.run_inside("sluicectl --json list")
+        return {v["name"]: v for v in json.loads(text)} if status == 0 else {}
+
+    def state(self, name="vm1"):
+        return self.vgpus().get(name, {}).get("state")
+
+    def checks(self):
+        _, text = self.run_inside("sluicectl doctor --json")
+        return {c["name"]: c for c in json.loads(text)["checks"]}
+
+    def denials(self):
+        return self.run_inside("journalctl -k -o cat --no-pager | grep 'apparmor=\"DENIED\"' | "
+                               "grep -i sluice")[1]
+
+    def install(self, version):
+        debs = " ".join(f"/media/{p}_{version}_amd64.deb" for p in PACKAGES)
+        self.right(f"DEBIAN_FRONTEND=noninteractive apt-get install -y -q {debs}")
+
+    def test_01_the_packages_are_installed_and_nothing_else_is_done(self):
+        self.right("mount -o ro /dev/vdb /media")
+        self.install(OLD)
+        self.right("systemctl restart libvirtd")
+        self.right("systemctl is-active sluiced sluice-libvirt-events")
+        self.assertEqual(self.right("cat /proc/$(pidof sluiced)/attr/current"),
+                         "sluiced (enforce)")
+        self.assertEqual(self.right("systemctl --failed --no-legend --plain"), "")
+        self.right("virsh define /media/plain.xml && virsh start plain && virsh destroy plain")
+        self.assertEqual(self.denials(), "")
+
+    def test_02_a_domain_under_apparmor_has_its_vgpu(self):
+        self.right("virsh define /media/vm1.xml")
+        self.right("sluicectl attach vm1 --weight 300 --memory 1G")
+        self.right("virsh start vm1")
+        self.eventually(lambda: self.state() == "connected", "QEMU is connected")
+        label = self.right("cat /proc/$(pidof qemu-system-x86_64)/attr/current")
+        self.assertRegex(label, r"^libvirt-.* \(enforce\)")
+        self.right("virsh metadata vm1 --live --uri https://sluice.example/vgpu/1 --key sluice "
+                   "--set \"<vgpu weight='120'/>\"")
+        self.eventually(lambda: self.vgpus()["vm1"]["weight"] == 120, "the metadata is followed")
+        self.assertEqual(self.denials(), "")
+        checks = self.checks()
+        for name in ("sluiced", "version", "admin-socket", "vgpu-sockets", "libvirtd", "hook",
+                     "events", "apparmor", "domains"):
+            self.assertEqual(checks[name]["state"], "right", checks[name])
+
+    def test_03_a_program_runs(self):
+        text = self.right("SLUICE_SOCKET=/run/sluice/vgpu/vm1.local LD_LIBRARY_PATH=/media/lib "
+                          "/media/sluice-suite-probe")
+        self.assertIn("Sluice", text)
+        self.assertEqual(self.denials(), "")
+
+    def test_04_a_vgpu_outlives_restarts_of_sluiced(self):
+        self.right("sluicectl group tenant --weight 7 && sluicectl set vm1 --group tenant")
+        qemu = self.right("pidof qemu-system-x86_64")
+        time.sleep(2)  # a crash may forget what a beat of a second has not stored yet
+        for end in ("systemctl restart sluiced", "kill -KILL $(pidof sluiced)"):
+            before = self.right("pidof sluiced")
+            self.right(end)
+            self.eventually(lambda: self.run_inside("pidof sluiced")[1] not in ("", before) and
+                            self.state() == "connected", "the vGPU is there after " + end)
+            v = self.vgpus()["vm1"]
+            self.assertEqual((v["weight"], v["group"]), (120, "tenant"))
+            self.assertEqual(self.right("pidof qemu-system-x86_64"), qemu)
+            self.right("SLUICE_SOCKET=/run/sluice/vgpu/vm1.local LD_LIBRARY_PATH=/media/lib "
+                       "/media/sluice-suite-probe")
+        self.assertEqual(self.checks()["domains"]["state"], "right")
+        self.assertEqual(self.denials(), "")
+
+    def test_05_and_upgrades(self):
+        self.install(NEW)
+        self.eventually(lambda: self.state() == "connected", "the vGPU is there")
+        self.assertEqual(self.right("dpkg-query -W -f '${Version}' sluice"), NEW)
+        self.assertEqual(self.vgpus()["vm1"]["weight"], 120)
+
+    def test_06_live_under_apparmor(self):
+        self.right("virsh define /media/vm2.xml && sluicectl reserve vm2 && virsh start vm2")
+        status, text = self.run_inside("sluicectl attach vm2 --live")
+        if status != 0:  # bookworm's libvirt has no folder for rules of others
+            check = self.checks()["apparmor"]
+            self.assertEqual(check["state"], "wrong", text)
+            self.assertIn("local/abstractions/libvirt-qemu", check["mend"])
+            self.right("echo '/run/sluice/vgpu/* rw,' "
+                       ">>/etc/apparmor.d/local/abstractions/libvirt-qemu")
+            self.right("virsh destroy vm2; virsh start vm2")
+            self.right("sluicectl attach vm2 --live")
+        self.eventually(lambda: self.state("vm2") == "connected", "QEMU is connected")
+        self.right("sluicectl detach vm2 --live")
+        self.assertNotIn("vm2", self.vgpus())
+
+    def test_07_ends_leave_nothing(self):
+        self.right("virsh destroy vm1")
+        self.eventually(lambda: "vm1" not in self.vgpus(), "destroyed")
+        self.right("virsh domrename vm1 vm3")
+        self.right("sluicectl detach vm3; sluicectl attach vm3")
+        self.right("virsh start vm3 && virsh destroy vm2")
+        self.eventually(lambda: self.state("vm3") == "connected", "the renamed one has its vGPU")
+        self.right("kill -KILL $(pidof qemu-system-x86_64)")
+        self.eventually(lambda: not self.vgpus(), "crashed")
+        self.assertEqual(self.right("ls /run/sluice/vgpu"), "")
+        self.eventually(lambda: self.run_inside("pidof sluice-worker")[0] != 0, "no worker is left")
+
+    def test_08_purged(self):
+        self.right(f"DEBIAN_FRONTEND=noninteractive apt-get purge -y -q {' '.join(PACKAGES)}")
+        self.assertNotEqual(self.run_inside("pidof sluiced sluice-spawner")[0], 0)
+        left = self.run_inside("find /etc /usr /var/lib /run -xdev -iname '*sluice*' -not -path "
+                               "'/var/lib/systemd/*' -not -path '/var/lib/dpkg/*'")[1]
+        self.assertEqual(left, "")
+        self.right("virsh start plain && virsh destroy plain")

@@ -1,0 +1,649 @@
+// SPDX-License-Identifier: Apache-2.0
+// PlausibleCalls: a guest that makes any call of abi/cuda_calls.h with values that mean something:
+// handles and addresses that it was given, those of other kinds, those that it has freed, sizes at
+// their bounds. Records are well-formed, so what is tried is what stands behind the decoder: that
+// the worker never dies by a signal, whatever comes after whatever.
+//
+// `Link` is how records go out (WorkerBench, or a channel):
+//   std::optional<Answer> call(opcode, body, context)   waits a little; nullopt: no answer yet
+//   void post(opcode, body, context)                    nobody waits
+//   uint64_t staging(uint64_t* bytes)                    the bulk memory that the session has
+// One thread. Every choice comes from the seed.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "abi/cuda_calls.h"
+#include "guest-agent/shim/session/call_stub.h"
+#include "kernels/passes/rewrite.h"
+
+namespace sluice::test {
+
+struct PlausibleAnswer {
+  int32_t status = -1;
+  std::vector<std::byte> body;
+};
+
+// `out[i] = out[i] * 3 + k`, `rounds` times; `deep` keeps 16 KiB a thread of its own; `talk`
+// prints.
+inline constexpr char kPlausiblePtx[] = R"(.version 7.0
+.target sm_70
+.address_size 64
+.extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);
+.visible .global .align 4 .u32 counter = 7;
+.visible .const .align 8 .b64 constants[4];
+.global .align 1 .b8 text[4] = {104, 105, 10, 0};
+.visible .entry add(.param .u64 p_out, .param .u32 p_n, .param .u32 p_k, .param .u32 p_rounds)
+{
+  .reg .pred %p<3>;
+  .reg .b32 %r<10>;
+  .reg .b64 %rd<5>;
+  ld.param.u64 %rd1, [p_out];
+  ld.param.u32 %r1, [p_n];
+  ld.param.u32 %r8, [p_k];
+  ld.param.u32 %r9, [p_rounds];
+  and.b32 %r9, %r9, 15;
+  mov.u32 %r2, %ctaid.x;
+  mov.u32 %r3, %ntid.x;
+  mov.u32 %r4, %tid.x;
+  mad.lo.u32 %r5, %r2, %r3, %r4;
+  setp.ge.u32 %p1, %r5, %r1;
+  @%p1 bra DONE;
+  mul.wide.u32 %rd3, %r5, 4;
+  add.u64 %rd4, %rd1, %rd3;
+  ld.global.u32 %r6, [%rd4];
+AGAIN:
+  mul.lo.u32 %r6, %r6, 3;
+  add.u32 %r6, %r6, %r8;
+  sub.u32 %r9, %r9, 1;
+  setp.gt.s32 %p2, %r9, 0;
+  @%p2 bra AGAIN;
+  st.global.u32 [%rd4], %r6;
+DONE:
+  ret;
+}
+.visible .entry deep(.param .u64 p_out)
+{
+  .local .align 8 .b8 own[16384];
+  .reg .b32 %r<4>;
+  .reg .b64 %rd<4>;
+  mov.u64 %rd1, own;
+  mov.u32 %r1, %tid.x;
+  st.local.u32 [%rd1], %r1;
+  ret;
+}
+.visible .entry talk(.param .u64 p_out)
+{
+  .reg .b32 %r<4>;
+  .reg .b64 %rd<4>;
+  mov.u64 %rd1, text;
+  cvta.global.u64 %rd2, %rd1;
+  mov.u64 %rd3, 0;
+  {
+  .param .b64 f;
+  .param .b64 a;
+  .param .b32 r;
+  st.param.b64 [f], %rd2;
+  st.param.b64 [a], %rd3;
+  call.uni (r), vprintf, (f, a);
+  ld.param.b32 %r1, [r];
+  }
+  ret;
+}
+)";
+
+template <class Link>
+class PlausibleCalls {
+ public:
+  PlausibleCalls(Link& link, uint64_t seed) : link_(link), random_(seed) {
+    for (auto& w : bytes_) w = word();
+    texts_ = {kPlausiblePtx, "", "not PTX"};
+    if (auto rewritten = passes::rewrite_module(std::string(kPlausiblePtx))) {
+      texts_.push_back(rewritten->text);
+      // Clones that are not what they say: other parameters, much local memory, an array.
+      std::string lying = rewritten->text;
+      for (const char* clone : {"add" SLUICE_CLONE_SUFFIX "(", "add" SLUICE_ONE_TASK_SUFFIX "("})
+        if (const size_t at = lying.find('{', lying.find(clone)); at != lying.npos)
+          lying.insert(at + 1, "\n.local .align 8 .b8 much[65536];\n");
+      lying.insert(lying.find('\n', lying.find(".address_size")),
+                   "\n.visible .const .align 8 .b64 " SLUICE_ADDRESS_ARRAY "[4];\n");
+      texts_.push_back(std::move(lying));
+      std::string other = rewritten->text;
+      const std::string block = "[" + std::to_string(SLUICE_PREEMPT_PARAMS_BYTES) + "]";
+      for (size_t at; (at = other.find(block)) != other.npos;)
+        other.replace(at, block.size(), "[2048]");
+      texts_.push_back(std::move(other));
+    }
+  }
+
+  // A context, some memory, modules, functions, a stream and an event; then `calls` of any kind.
+  void run(int calls) {
+    of<calls::kOpcode_cuDevicePrimaryCtxRetain>(true);
+    for (int i = 0; i < 3; ++i) of<calls::kOpcode_cuMemAlloc_v2>(true);
+    for (int i = 0; i < 2; ++i) of<calls::kOpcode_cuStreamCreate>(true);
+    of<calls::kOpcode_cuEventCreate>(true);
+    for (int i = 0; i < 4; ++i) module_load(true);
+    for (int i = 0; i < 4; ++i) function_get(true);
+    for (int i = 0; i < calls && !link_.ended(); ++i) one();
+  }
+
+  void one() {
+    if (chance(2)) return custom();
+    const auto& rows = all_rows();
+    (this->*rows[random_() % rows.size()])(false);
+  }
+
+  // --- what call_stub.h asks of a link ---
+  template <class Write>
+  CUresult call(uint16_t opcode, uint64_t context, size_t bytes, Write&& write,
+                guest::Pending& pending) {
+    std::vector<std::byte> body(bytes);
+    write(body.data());
+    auto answer = link_.call(opcode, body, context);
+    if (!answer) return CUDA_ERROR_NOT_READY;
+    pending.body = std::move(answer->body);
+    return static_cast<CUresult>(answer->status);
+  }
+  template <class Write>
+  CUresult post(uint16_t opcode, uint64_t context, size_t bytes, Write&& write) {
+    std::vector<std::byte> body(bytes);
+    write(body.data());
+    link_.post(opcode, body, context);
+    return CUDA_SUCCESS;
+  }
+
+  size_t succeeded() const { return succeeded_; }
+  size_t made() const { return made_; }
+
+ private:
+  using Row = void (PlausibleCalls::*)(bool);
+
+  bool chance(unsigned of_n) { return random_() % of_n == 0; }
+  template <class T>
+  T pick(std::initializer_list<T> from) {
+    return from.begin()[random_() % from.size()];
+  }
+
+  // --- values ---
+  uint64_t handle(int kind) {
+    const auto& pool = handles_[static_cast<size_t>(kind)];
+    if (!pool.empty() && !chance(12)) return pool[random_() % pool.size()];
+    if (chance(4)) return word();
+    const auto& other = handles_[random_() % handles_.size()];
+    return other.empty() ? 0 : other[random_() % other.size()];
+  }
+  uint64_t address() {
+    if (addresses_.empty() || chance(16)) return word();
+    uint64_t at = addresses_[random_() % addresses_.size()];
+    return chance(4) ? at + pick<uint64_t>({4, 8, 256, 4096, 1u << 20, ~0ull}) : at;
+  }
+  uint64_t valid_address() { return addresses_[random_() % addresses_.size()]; }
+  uint64_t number() {
+    return pick<uint64_t>({0,     0,        1,        1,          2,          3,          4,
+                           8,     16,       32,       64,         256,        512,        4096,
+                           65536, 2u << 20, 1u << 30, 0x7fffffff, 0xffffffff, 1ull << 40, ~0ull});
+  }
+  uint64_t word() {
+    switch (random_() % 8) {
+      case 0:
+        return random_() >> (random_() % 64);
+      case 1:
+        return addresses_.empty() ? 0 : addresses_[random_() % addresses_.size()];
+      case 2:
+        return values_.empty() ? 0 : values_[random_() % values_.size()];
+      case 3: {
+        const auto& pool = handles_[random_() % handles_.size()];
+        return pool.empty() ? 1 : pool[random_() % pool.size()];
+      }
+      default:
+        return number();
+    }
+  }
+  uint64_t context() {
+    return chance(24) ? handle(SLUICE_HANDLE_CONTEXT)
+                      : (handles_[SLUICE_HANDLE_CONTEXT].empty()
+                             ? 0
+                             : handles_[SLUICE_HANDLE_CONTEXT].front());
+  }
+  uint64_t stream() { return chance(3) ? random_() % 3 : handle(SLUICE_HANDLE_STREAM); }
+
+  // --- structures that calls read ---
+  template <class T>
+  void fill(T* to, bool good) {
+    std::memset(static_cast<void*>(to), 0, sizeof *to);
+    if (!good && chance(3)) {
+      auto* raw = reinterpret_cast<std::byte*>(to);
+      for (size_t at = 0; at + 4 <= sizeof *to; at += 4) {
+        const auto v = static_cast<uint32_t>(word() >> (chance(8) ? 32 : 0));
+        std::memcpy(raw + at, &v, 4);
+      }
+      return;
+    }
+    sensible(to);
+  }
+  template <class T>
+  void sensible(T*) {}
+  void sensible(CUDA_ARRAY3D_DESCRIPTOR* d) {
+    *d = {};
+    d->Width = pick<size_t>({1, 16, 100, 4096});
+    d->Height = pick<size_t>({0, 1, 16, 64});
+    d->Depth = pick<size_t>({0, 0, 1, 6, 16});
+    d->Format = pick({CU_AD_FORMAT_UNSIGNED_INT8, CU_AD_FORMAT_FLOAT, CU_AD_FORMAT_HALF});
+    d->NumChannels = pick({1u, 2u, 4u, 3u});
+    d->Flags = pick({0u, 0u, 1u, 2u, 4u, 0xffu});
+  }
+  void sensible(CUmemAllocationProp* p) {
+    p->type = static_cast<CUmemAllocationType>(1);
+    p->location.type = static_cast<CUmemLocationType>(1);
+  }
+  void sensible(CUmemLocation* l) { l->type = static_cast<CUmemLocationType>(1); }
+  void sensible(CUDA_RESOURCE_DESC* d) {
+    d->resType = static_cast<CUresourcetype>(random_() % 4);
+    const uint64_t words[] = {chance(2) ? handle(SLUICE_HANDLE_ARRAY) : address(),
+                              random_() % 2 ? 8u : 0x20u,
+                              1 + random_() % 4,
+                              pick<uint64_t>({16, 64, 4096, ~0ull}),
+                              16,
+                              512};
+    std::memcpy(static_cast<void*>(&d->res), words, std::min(sizeof words, sizeof d->res));
+  }
+
+  // --- one argument ---
+  template <class A, class Tag>
+  struct Make;
+  template <class A>
+  struct Make<A, calls::In> {
+    static A make(PlausibleCalls& p, int, bool good) {
+      A a{};
+      const uint64_t v = good ? 64 * (p.random_() % 2048 + 1) : p.chance(3) ? p.word() : p.number();
+      const uint64_t small = p.random_() % 4;
+      const uint64_t chosen = sizeof(A) <= 4 && (good || !p.chance(3)) ? (good ? 0 : small) : v;
+      std::memcpy(static_cast<void*>(&a), &chosen, std::min(sizeof a, sizeof chosen));
+      return a;
+    }
+  };
+  template <class A>
+  struct Make<A, calls::Dev> {
+    static A make(PlausibleCalls& p, int, bool) { return static_cast<A>(p.address()); }
+  };
+  template <class A>
+  struct Make<A, calls::Address> {
+    static A make(PlausibleCalls& p, int, bool) { return reinterpret_cast<A>(p.address()); }
+  };
+  template <class A>
+  struct Make<A, calls::Null> {
+    static A make(PlausibleCalls&, int, bool) { return nullptr; }
+  };
+  template <class A>
+  struct Out {
+    static A make(PlausibleCalls& p, int i, bool good) {
+      if (!good && p.chance(16)) return nullptr;
+      return reinterpret_cast<A>(p.outs_[static_cast<size_t>(i)].data());
+    }
+  };
+  template <class A>
+  struct Make<A, calls::Out> : Out<A> {};
+  template <class A, int N>
+  struct Make<A, calls::OutBuf<N>> : Out<A> {};
+  template <class A, int N>
+  struct Make<A, calls::OutArray<N>> : Out<A> {};
+  template <class A, sluice_handle_kind Kind>
+  struct Make<A, calls::HOut<Kind>> {
+    static A make(PlausibleCalls& p, int i, bool) { return Out<A>::make(p, i, true); }
+  };
+  template <class A>
+  struct Make<A, calls::InOut> {
+    static A make(PlausibleCalls& p, int i, bool) { return Out<A>::make(p, i, true); }
+  };
+  template <class T>
+  struct Make<const T*, calls::InStruct> {
+    static const T* make(PlausibleCalls& p, int i, bool good) {
+      T* to = reinterpret_cast<T*>(p.outs_[static_cast<size_t>(i)].data());
+      p.fill(to, good);
+      return to;
+    }
+  };
+  template <class A>
+  struct Make<A, calls::CStr> {
+    static A make(PlausibleCalls& p, int, bool) {
+      return p.pick<A>({"counter", "add", "deep", "constants", SLUICE_ADDRESS_ARRAY, "",
+                        "0000:00:00.0", "text"});
+    }
+  };
+  template <class A>
+  struct Bytes {
+    static A make(PlausibleCalls& p, int, bool) {
+      return reinterpret_cast<A>(p.bytes_.data() + p.random_() % 64);
+    }
+  };
+  template <class A, int N>
+  struct Make<A, calls::InBuf<N>> : Bytes<A> {};
+  template <class A, int N, int Less>
+  struct Make<A, calls::InArray<N, Less>> : Bytes<A> {};
+  template <class A>
+  struct Handle {
+    static A of(PlausibleCalls& p, int kind) { return reinterpret_cast<A>(p.handle(kind)); }
+  };
+  template <class A, sluice_handle_kind Kind>
+  struct Make<A, calls::HIn<Kind>> {
+    static A make(PlausibleCalls& p, int, bool) { return Handle<A>::of(p, Kind); }
+  };
+  template <class A, sluice_handle_kind Kind>
+  struct Make<A, calls::HInOrNull<Kind>> {
+    static A make(PlausibleCalls& p, int, bool) {
+      return p.chance(4) ? nullptr : Handle<A>::of(p, Kind);
+    }
+  };
+  template <class A, sluice_handle_kind Kind>
+  struct Make<A, calls::HEnd<Kind>> {
+    // What is there is mostly kept, or soon nothing would be.
+    static A make(PlausibleCalls& p, int, bool) {
+      return p.handles_[Kind].size() < 3 && !p.chance(6) ? nullptr : Handle<A>::of(p, Kind);
+    }
+  };
+
+  // --- what came back ---
+  template <class A, class Tag>
+  struct Keep {
+    static void keep(PlausibleCalls&, A) {}
+  };
+  template <class T>
+  struct Keep<T*, calls::Out> {
+    static void keep(PlausibleCalls& p, T* a) {
+      if constexpr (sizeof(T) == 8) {
+        if (!a) return;
+        uint64_t v;
+        std::memcpy(&v, a, sizeof v);
+        p.values_.push_back(v);
+        if (std::is_same_v<T, CUdeviceptr> && v != 0) p.addresses_.push_back(v);
+      }
+    }
+  };
+  template <class T, sluice_handle_kind Kind>
+  struct Keep<T*, calls::HOut<Kind>> {
+    static void keep(PlausibleCalls& p, T* a) {
+      p.handles_[Kind].push_back(reinterpret_cast<uint64_t>(*a));
+    }
+  };
+
+  template <uint16_t Opcode, class Function, class Tags>
+  struct Maker;
+  template <uint16_t Opcode, class... A, class... Tags>
+  struct Maker<Opcode, CUresult (*)(A...), calls::TagList<Tags...>> {
+    static void make(PlausibleCalls& p, bool good) {
+      make(p, good, std::index_sequence_for<A...>{});
+    }
+    template <size_t... I>
+    static void make(PlausibleCalls& p, [[maybe_unused]] bool good, std::index_sequence<I...>) {
+      const std::tuple<A...> all{Make<A, Tags>::make(p, static_cast<int>(I), good)...};
+      std::apply(
+          [&](A... a) {
+            ++p.made_;
+            if (guest::call_row<Opcode>(p, p.context(), a...) != CUDA_SUCCESS) return;
+            ++p.succeeded_;
+            (Keep<A, Tags>::keep(p, a), ...);
+          },
+          all);
+    }
+  };
+  template <uint16_t Opcode>
+  void of(bool good) {
+    using OfTable = calls::Call<Opcode>;
+    Maker<Opcode, typename OfTable::Function, typename OfTable::Tags>::make(*this, good);
+  }
+  static const std::vector<Row>& all_rows() {
+    static const std::vector<Row> rows = {
+#define SLUICE_TEST_ROW(opcode, function, status, ...) &PlausibleCalls::template of<opcode>,
+        SLUICE_GENERIC_CALLS(SLUICE_TEST_ROW)
+#undef SLUICE_TEST_ROW
+    };
+    return rows;
+  }
+
+  // --- custom calls ---
+  template <class T>
+  std::vector<std::byte> with_tail(const T& head, std::string_view tail) {
+    std::vector<std::byte> body(sizeof head + tail.size());
+    std::memcpy(body.data(), &head, sizeof head);
+    std::memcpy(body.data() + sizeof head, tail.data(), tail.size());
+    return body;
+  }
+  template <class T>
+  std::optional<PlausibleAnswer> ask(uint16_t opcode, const T& head, std::string_view tail = {}) {
+    ++made_;
+    auto a = link_.call(opcode, with_tail(head, tail), context());
+    if (a && a->status == CUDA_SUCCESS) ++succeeded_;
+    return a;
+  }
+  template <class T>
+  void queue(uint16_t opcode, const T& head, std::string_view tail = {}) {
+    ++made_;
+    link_.post(opcode, with_tail(head, tail), context());
+  }
+  static uint64_t first_word(const PlausibleAnswer& a) {
+    uint64_t v = 0;
+    if (a.body.size() >= sizeof v) std::memcpy(&v, a.body.data(), sizeof v);
+    return v;
+  }
+
+  void module_load(bool good) {
+    const std::string& text =
+        texts_[good && texts_.size() > 4 ? (chance(2) ? 0 : 3) : random_() % texts_.size()];
+    sluice_module_load m{};
+    m.log_bytes = chance(4) ? 4096 : 0;
+    std::string_view tail = text;
+    if (text.size() > SLUICE_RECORD_MAX_BYTES / 2) {
+      uint64_t bytes = 0;
+      const uint64_t at = link_.staging(&bytes);
+      if (text.size() > bytes) return;
+      std::memcpy(link_.bulk(at), text.data(), text.size());
+      m.bulk = {at, text.size()};
+      tail = {};
+    }
+    m.inline_bytes = static_cast<uint32_t>(tail.size());
+    const auto a = ask(SLUICE_CALL_MODULE_LOAD, m, tail);
+    if (a && a->status == CUDA_SUCCESS) handles_[SLUICE_HANDLE_MODULE].push_back(first_word(*a));
+  }
+  uint32_t function_flags() { return static_cast<uint32_t>(chance(4) ? random_() % 64 : 1); }
+  void function_get(bool good) {
+    const std::string_view name =
+        good ? "add"
+             : pick<std::string_view>({"add", "deep", "talk", "add" SLUICE_CLONE_SUFFIX, "x"});
+    sluice_function_get g{};
+    g.module = handle(SLUICE_HANDLE_MODULE);
+    g.flags = good ? random_() % 2 : function_flags();
+    g.name_bytes = static_cast<uint32_t>(name.size());
+    g.state_bytes = static_cast<uint32_t>(chance(4) ? number() : 0);
+    const auto a = ask(SLUICE_CALL_FUNCTION_GET, g, name);
+    if (!a || a->status != CUDA_SUCCESS || a->body.size() < sizeof(sluice_function_reply)) return;
+    sluice_function_reply r;
+    std::memcpy(&r, a->body.data(), sizeof r);
+    handles_[SLUICE_HANDLE_FUNCTION].push_back(r.handle);
+    param_bytes_.push_back({r.handle, r.param_bytes});
+  }
+  void function_clones() {
+    sluice_function_clones c{};
+    c.function = handle(SLUICE_HANDLE_FUNCTION);
+    c.module = handle(SLUICE_HANDLE_MODULE);
+    c.flags = function_flags();
+    c.state_bytes = static_cast<uint32_t>(chance(3) ? number() : 0);
+    c.address_bytes = static_cast<uint32_t>(8 * pick<uint64_t>({0, 0, 0, 1, 4, 4, 2048}));
+    ask(SLUICE_CALL_FUNCTION_CLONES, c,
+        {reinterpret_cast<const char*>(bytes_.data()), c.address_bytes});
+  }
+  void launch() {
+    sluice_launch l{};
+    l.function = handle(SLUICE_HANDLE_FUNCTION);
+    l.stream = stream();
+    for (int i = 0; i < 3; ++i) {
+      l.grid[i] = static_cast<uint32_t>(i == 0 ? pick<uint64_t>({1, 2, 16, 300}) : 1);
+      l.block[i] = static_cast<uint32_t>(i == 0 ? pick<uint64_t>({1, 32, 64, 100}) : 1);
+      if (chance(20)) (chance(2) ? l.grid : l.block)[i] = static_cast<uint32_t>(number() & 0xfff);
+    }
+    l.dynamic_shared_bytes = static_cast<uint32_t>(chance(8) ? number() : 0);
+    if (chance(8)) l.flags = chance(2) ? 1 : word();
+    l.param_bytes = 20;
+    for (const auto& [function, bytes] : param_bytes_)
+      if (function == l.function) l.param_bytes = bytes;
+    if (chance(24)) l.param_bytes = static_cast<uint32_t>(random_() % 64);
+    std::string params(l.param_bytes, '\0');
+    const uint64_t out = addresses_.empty() || chance(200) ? word() : valid_address();
+    const uint32_t n = pick({0u, 1u, 16u, chance(300) ? 1u << 20 : 8u});
+    if (params.size() >= 12) {
+      std::memcpy(params.data(), &out, 8);
+      std::memcpy(params.data() + 8, &n, 4);
+    }
+    queue(SLUICE_CALL_LAUNCH, l, params);
+  }
+  uint64_t of_staging(uint64_t wanted) {
+    uint64_t bytes = 0;
+    const uint64_t at = link_.staging(&bytes);
+    if (chance(200)) return word();
+    return at + (wanted < bytes ? random_() % (bytes - wanted) : 0);
+  }
+  void copy() {
+    sluice_copy c{};
+    c.width = pick<uint64_t>({1, 4, 64, 4096, chance(8) ? 1u << 20 : 16});
+    c.height = chance(4) ? pick<uint64_t>({0, 2, 5}) : 1;
+    c.dst_pitch = c.width * (1 + random_() % 2);
+    c.src_pitch = chance(8) ? word() : c.width;
+    c.dst_kind = static_cast<uint32_t>(random_() % 2);
+    c.src_kind = chance(8) ? 0 : 1 - c.dst_kind;
+    c.dst = c.dst_kind ? of_staging(c.width * c.height * 2) : address();
+    c.src = c.src_kind ? of_staging(c.width * c.height * 2) : address();
+    c.stream = stream();
+    c.wait = chance(2);
+    ask(SLUICE_CALL_COPY, c);
+  }
+  void copy_box() {
+    sluice_copy_box c{};
+    c.width = pick<uint64_t>({1, 16, 64, 400});
+    c.height = pick<uint64_t>({0, 1, 4, 16});
+    c.depth = pick<uint64_t>({0, 1, 2, 6});
+    for (auto* end : {&c.dst, &c.src}) {
+      end->kind = static_cast<uint32_t>(chance(2) ? 2 : random_() % 2);
+      end->at = end->kind == SLUICE_COPY_ARRAY  ? handle(SLUICE_HANDLE_ARRAY)
+                : end->kind == SLUICE_COPY_BULK ? of_staging(1 << 20)
+                                                : address();
+      if (end->kind == SLUICE_COPY_ARRAY || chance(16)) {
+        end->x = pick<uint64_t>({0, 4, chance(8) ? ~0ull : 16});
+        end->y = pick<uint64_t>({0, 1, chance(8) ? 1ull << 63 : 3});
+        end->z = pick<uint64_t>({0, 0, 1});
+      }
+      if (end->kind != SLUICE_COPY_ARRAY || chance(16)) {
+        end->pitch = chance(6) ? number() : c.width;
+        end->rows = chance(6) ? number() : c.height;
+      }
+    }
+    c.stream = stream();
+    c.wait = chance(2);
+    ask(SLUICE_CALL_COPY_BOX, c);
+  }
+  void memset_call() {
+    sluice_memset m{};
+    m.dst = address();
+    m.width = pick<uint64_t>({0, 1, 16, 64, chance(16) ? number() : 4});
+    m.height = chance(4) ? pick<uint64_t>({0, 2, chance(16) ? number() : 3}) : 1;
+    m.pitch = chance(6) ? number() : 256;
+    m.stream = stream();
+    m.element_bytes = pick({1u, 2u, 4u, chance(200) ? 3u : 4u});
+    m.value = static_cast<uint32_t>(word());
+    m.wait = chance(3);
+    ask(SLUICE_CALL_MEMSET, m);
+  }
+  sluice_synchronize what(int mostly) {
+    sluice_synchronize s{};
+    s.what = static_cast<uint32_t>(chance(500) ? random_() % 5 : mostly);
+    s.handle = s.what == SLUICE_SYNC_EVENT ? handle(SLUICE_HANDLE_EVENT) : stream();
+    return s;
+  }
+  sluice_stream_event stream_event() {
+    return {stream(), handle(SLUICE_HANDLE_EVENT), chance(12) ? word() : 0};
+  }
+  void stream_value() {
+    sluice_stream_value v{};
+    v.stream = stream();
+    v.address = address() & ~uint64_t{chance(24) ? 0u : 3u};
+    v.is_wait = chance(3);
+    v.value = static_cast<uint32_t>(v.is_wait && !chance(8) ? 0 : number());
+    v.flags = static_cast<uint32_t>(chance(8) ? random_() % 8 : 0);
+    ask(SLUICE_CALL_STREAM_VALUE, v);
+  }
+  void host_func() {
+    if (const auto id = link_.last_host_func(); id && !chance(6))
+      return queue(SLUICE_CALL_HOST_FUNC_DONE, chance(24) ? word() : *id);
+    sluice_synchronize s = what(SLUICE_SYNC_STREAM);
+    ask(SLUICE_CALL_HOST_FUNC, s);
+  }
+  void extents() {
+    if (extents_.empty() || chance(2)) {
+      const auto a = ask(SLUICE_CALL_EXTENT_ALLOC, sluice_extent{chance(12) ? number() : 2u << 20});
+      sluice_bulk b{};
+      if (!a || a->status != CUDA_SUCCESS || a->body.size() < sizeof b) return;
+      std::memcpy(&b, a->body.data(), sizeof b);
+      extents_.push_back(b);
+      return;
+    }
+    const sluice_bulk b = extents_[random_() % extents_.size()];
+    if (!chance(4)) std::erase_if(extents_, [&](const auto& e) { return e.offset == b.offset; });
+    ask(SLUICE_CALL_EXTENT_FREE, b);
+  }
+  void custom() {
+    switch (random_() % 20) {
+      case 0:
+        return module_load(false);
+      case 1:
+        return function_get(false);
+      case 2:
+      case 3:
+        return function_clones();
+      case 4:
+        return copy();
+      case 5:
+        return copy_box();
+      case 6:
+        return memset_call();
+      case 7:
+        ask(SLUICE_CALL_SYNCHRONIZE, what(static_cast<int>(random_() % 3)));
+        return;
+      case 8:
+        return queue(SLUICE_CALL_EVENT_RECORD, stream_event());
+      case 9:
+        return queue(SLUICE_CALL_STREAM_WAIT, stream_event());
+      case 10:
+        ask(SLUICE_CALL_QUERY, what(static_cast<int>(1 + random_() % 2)));
+        return;
+      case 11:
+        return extents();
+      case 12:
+        return stream_value();
+      case 13:
+        return host_func();
+      default:
+        return launch();
+    }
+  }
+
+  Link& link_;
+  std::mt19937_64 random_;
+  std::vector<std::string> texts_;
+  std::array<std::vector<uint64_t>, 16> handles_;
+  std::vector<uint64_t> addresses_, values_;
+  std::vector<std::pair<uint64_t, uint32_t>> param_bytes_;
+  std::vector<sluice_bulk> extents_;
+  std::array<uint64_t, 8192 + 64> bytes_{};  // what arrays hold
+  alignas(16) std::array<std::array<std::byte, SLUICE_RECORD_MAX_BYTES>, 16> outs_{};
+  size_t made_ = 0, succeeded_ = 0;
+};
+
+}  // namespace sluice::test

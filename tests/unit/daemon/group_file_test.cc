@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups outlive sluiced (mediator/daemon/setup/group_file.h), and a damaged file costs the groups
+// only.
+#include "mediator/daemon/setup/group_file.h"
+
+#include <fstream>
+
+#include "tests/support/test_daemon.h"
+
+namespace sluice::test {
+namespace {
+
+class GroupFileTest : public DaemonTest {
+ protected:
+  GroupFileTest() { config_.state_dir = dir_.path + "/state"; }
+  bool set(const std::string& parameters) {
+    const auto answer =
+        rpc(R"({"jsonrpc":"2.0","id":1,"method":"group.set","params":)" + parameters + "}");
+    return answer.as_object().contains("result");
+  }
+  std::string file() const { return config_.state_dir + "/groups"; }
+  void write(const std::string& text) {
+    std::filesystem::create_directory(config_.state_dir);
+    std::ofstream(file()) << text;
+  }
+};
+
+TEST_F(GroupFileTest, GroupsAreThereAgain) {
+  start();
+  ASSERT_TRUE(set(R"({"name":"inner","weight":70})"));
+  ASSERT_TRUE(set(R"({"name":"outer","weight":300,"max_permille":500})"));
+  // Made later, and above: its parent's line comes after its own.
+  ASSERT_TRUE(set(R"({"name":"inner","parent":"outer","min_permille":100})"));
+  daemon_.reset();
+  start();
+  ASSERT_EQ(daemon_->groups().size(), 2u);
+  const Daemon::Group& inner = daemon_->groups().at("inner");
+  EXPECT_EQ(inner.parent, "outer");
+  EXPECT_EQ(inner.share.parent, daemon_->groups().at("outer").id);
+  EXPECT_EQ(inner.share.weight, 70u);
+  EXPECT_EQ(inner.share.min_permille, 100u);
+  EXPECT_EQ(daemon_->groups().at("outer").share.max_permille, 500u);
+  // A vGPU that libvirt's hook makes again names its group.
+  Daemon::CreateRequest vgpu;
+  vgpu.name = "a";
+  vgpu.limits.group = inner.id;
+  EXPECT_TRUE(daemon_->create(vgpu).ok());
+}
+
+TEST_F(GroupFileTest, ADamagedFileIsLeftAside) {
+  for (const char* text :
+       {"", "sluice-groups 2\n", "sluice-groups 1\na - 100 0 0\n", "sluice-groups 1\na - 0 0 0 0\n",
+        "sluice-groups 1\n../a - 100 0 0 0\n", "sluice-groups 1\na - 100 0 0 1001\n",
+        "sluice-groups 1\na - 100 0 0 0 0\n", "sluice-groups 1\na - 100 0 0 0\na - 100 0 0 0\n",
+        "sluice-groups 1\na b 100 0 0 0\nb a 100 0 0 0\n", "sluice-groups 1\na a 100 0 0 0\n",
+        "sluice-groups 1\na gone 100 0 0 0\n", "sluice-groups 1\na - 99999999999 0 0 0\n"}) {
+    EXPECT_FALSE(GroupFile::parse(text)) << text;
+    write(text);
+    start();
+    EXPECT_TRUE(daemon_->groups().empty()) << text;
+    daemon_.reset();
+  }
+}
+
+// Minima that come to more than there is: the second is left out, the first stays.
+TEST_F(GroupFileTest, WhatCannotBeHadIsLeftOut) {
+  write("sluice-groups 1\na - 100 0 600 0\nb - 100 0 600 0\nc b 100 0 0 0\n");
+  start();
+  EXPECT_EQ(daemon_->groups().size(), 1u);
+  EXPECT_TRUE(daemon_->groups().contains("a"));
+}
+
+TEST_F(GroupFileTest, NothingIsKeptWithoutAFolder) {
+  config_.state_dir.clear();
+  start();
+  ASSERT_TRUE(set(R"({"name":"a"})"));
+  daemon_.reset();
+  start();
+  EXPECT_TRUE(daemon_->groups().empty());
+}
+
+TEST(GroupFileText, ComesBack) {
+  const std::vector<GroupRow> rows = {
+      {.name = "a", .parent = "", .share = {.weight = 1, .priority = 2, .min_permille = 3}},
+      {.name = "b", .parent = "a", .share = {.weight = 10'000, .max_permille = 1000}}};
+  const std::string text = GroupFile::text_of(rows);
+  const auto parsed = GroupFile::parse(text);
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(GroupFile::text_of(*parsed), text);
+}
+
+}  // namespace
+}  // namespace sluice::test
