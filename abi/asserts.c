@@ -123,6 +123,7 @@ SIZE(sluice_launch, 56);
 SIZE(sluice_copy, 72);
 SIZE(sluice_copy_box_end, 56);
 SIZE(sluice_copy_box, 152);
+SIZE(sluice_clusters, 48);
 SIZE(sluice_memset, 56);
 SIZE(sluice_printed, 8);
 SIZE(sluice_function_reply, 80);

@@ -101,13 +101,16 @@
   X(0x0a2, cuTensorMapEncodeIm2colWide, kAtOnce, Out, In, In, Address, InArray<2>, InArray<2, 1>, In, In, In, In, InArray<2>, In, In, In, In, In) \
   X(0x0a3, cuTensorMapReplaceAddress, kAtOnce, InOut, Address) \
   /* arrays and what kernels read and write them by; copies are custom, descriptions the guest's. The names of texture
-   * and surface objects are the driver's own, because kernels get them. */ \
+   * and surface objects are the driver's own, because kernels get them. 0x0b2 was a texture without a view. */ \
   X(0x0b0, cuArray3DCreate_v2, kReply, HOut<SLUICE_HANDLE_ARRAY>, InStruct) \
   X(0x0b1, cuArrayDestroy, kAfterWork, HEnd<SLUICE_HANDLE_ARRAY>) \
-  X(0x0b2, cuTexObjectCreate, kReply, Out, InStruct, InStruct, Null) \
   X(0x0b3, cuTexObjectDestroy, kAfterWork, In) \
   X(0x0b4, cuSurfObjectCreate, kReply, Out, InStruct) \
   X(0x0b5, cuSurfObjectDestroy, kAfterWork, In) \
+  X(0x0b6, cuMipmappedArrayCreate, kReply, HOut<SLUICE_HANDLE_MIPMAP>, InStruct, In) \
+  X(0x0b7, cuMipmappedArrayGetLevel, kReply, HOut<SLUICE_HANDLE_ARRAY>, HIn<SLUICE_HANDLE_MIPMAP>, In) \
+  X(0x0b8, cuMipmappedArrayDestroy, kAfterWork, HEnd<SLUICE_HANDLE_MIPMAP>) \
+  X(0x0b9, cuTexObjectCreate, kReply, Out, InStruct, InStruct, InStructOrNull) \
   /* streams and events; recording, waiting and synchronising are custom */ \
   X(0x080, cuStreamCreate, kReply, HOut<SLUICE_HANDLE_STREAM>, In) \
   X(0x081, cuStreamCreateWithPriority, kReply, HOut<SLUICE_HANDLE_STREAM>, In, In) \
@@ -134,7 +137,8 @@
   Y(SLUICE_CALL_STREAM_VALUE, stream_value, sluice_stream_value, kNoTail) \
   Y(SLUICE_CALL_HOST_FUNC, host_func, sluice_synchronize, kNoTail) \
   Y(SLUICE_CALL_COPY_BOX, copy_box, sluice_copy_box, kNoTail) \
-  Y(SLUICE_CALL_HOST_FUNC_DONE, host_func_done, uint64_t, kNoTail)
+  Y(SLUICE_CALL_HOST_FUNC_DONE, host_func_done, uint64_t, kNoTail) \
+  Y(SLUICE_CALL_CLUSTERS, clusters, sluice_clusters, kNoTail)
 /* clang-format on */
 
 namespace sluice::calls {

@@ -183,8 +183,17 @@ typedef struct CUdevprop_st {
   int textureAlign;
 } CUdevprop;
 
+/* How many SMs a context has. */
+typedef struct CUexecAffinityParam_st {
+  CUexecAffinityType type;
+  union {
+    struct {
+      unsigned int val;
+    } smCount;
+  } param;
+} CUexecAffinityParam;
+
 /* Extras for cuCtxCreate_v4; Sluice takes a null pointer only, so their contents stay opaque. */
-struct CUexecAffinityParam_st;
 struct CUctxCigParam_st;
 typedef struct CUctxCreateParams_st {
   struct CUexecAffinityParam_st* execAffinityParams;

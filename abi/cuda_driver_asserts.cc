@@ -149,6 +149,11 @@ static_assert(alignof(ours::CUtensorMap) == alignof(::CUtensorMap));
 SAME_SIZE(CUdevprop);
 SAME_FIELD(CUdevprop, textureAlign);
 SAME_SIZE(CUctxCreateParams);
+SAME_SIZE(CUexecAffinityParam);
+SAME_FIELD(CUexecAffinityParam, param);
+SAME_SIZE(CUDA_LAUNCH_PARAMS);
+SAME_FIELD(CUDA_LAUNCH_PARAMS, sharedMemBytes);
+SAME_FIELD(CUDA_LAUNCH_PARAMS, kernelParams);
 SAME_FIELD(CUctxCreateParams, numExecAffinityParams);
 SAME_FIELD(CUctxCreateParams, cigParams);
 SAME_SIZE(CUDA_MEMCPY2D);
@@ -295,6 +300,16 @@ SAME_FIELD(CUDA_RESOURCE_DESC, res.linear.sizeInBytes);
 SAME_SIZE(CUDA_TEXTURE_DESC);
 SAME_FIELD(CUDA_TEXTURE_DESC, flags);
 SAME_FIELD(CUDA_TEXTURE_DESC, borderColor);
+SAME_SIZE(CUDA_RESOURCE_VIEW_DESC);
+SAME_FIELD(CUDA_RESOURCE_VIEW_DESC, depth);
+SAME_FIELD(CUDA_RESOURCE_VIEW_DESC, firstMipmapLevel);
+SAME_FIELD(CUDA_RESOURCE_VIEW_DESC, lastLayer);
+SAME_VALUE(CU_RES_VIEW_FORMAT_FLOAT_4X32, 0)
+SAME_VALUE(CU_RES_VIEW_FORMAT_UNSIGNED_BC1, 0)
+SAME_VALUE(CU_RES_VIEW_FORMAT_UNSIGNED_BC7, 0)
+SAME_SIZE(CUDA_ARRAY_MEMORY_REQUIREMENTS);
+SAME_SIZE(CUDA_ARRAY_SPARSE_PROPERTIES);
+SAME_FIELD(CUDA_ARRAY_SPARSE_PROPERTIES, miptailSize);
 
 // The toolkit marks two of them deprecated; we only look at their types.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"

@@ -316,6 +316,10 @@
       int flags)) \
   X(cuOccupancyAvailableDynamicSMemPerBlock, cuOccupancyAvailableDynamicSMemPerBlock, 10020, \
       (size_t* dynamic_smem_size, CUfunction func, int num_blocks, int block_size)) \
+  X(cuOccupancyMaxActiveClusters, cuOccupancyMaxActiveClusters, 11070, (int* num_clusters, CUfunction \
+      func, const CUlaunchConfig* config)) \
+  X(cuOccupancyMaxPotentialClusterSize, cuOccupancyMaxPotentialClusterSize, 11070, (int* \
+      cluster_size, CUfunction func, const CUlaunchConfig* config)) \
   /* tensor maps */ \
   X(cuTensorMapEncodeTiled, cuTensorMapEncodeTiled, 12000, (CUtensorMap* tensor_map, \
       CUtensorMapDataType type, cuuint32_t rank, void* address, const cuuint64_t* dimensions, const \

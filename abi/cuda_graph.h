@@ -261,6 +261,18 @@ typedef struct CUgraphExecUpdateResultInfo_st {
 typedef CUlaunchAttributeID CUkernelNodeAttrID;
 typedef CUlaunchAttributeValue CUkernelNodeAttrValue;
 
+typedef struct CUgreenCtx_st* CUgreenCtx; /* as in cuda_green.h; a guest has none */
+
+/* One of the launches of cuLaunchCooperativeKernelMultiDevice. */
+typedef struct CUDA_LAUNCH_PARAMS_st {
+  CUfunction function;
+  unsigned int gridDimX, gridDimY, gridDimZ;
+  unsigned int blockDimX, blockDimY, blockDimZ;
+  unsigned int sharedMemBytes;
+  CUstream hStream;
+  void** kernelParams;
+} CUDA_LAUNCH_PARAMS;
+
 #if defined(__cplusplus) && !defined(SLUICE_CUDA_DRIVER_COMPARE)
 extern "C" {
 #endif

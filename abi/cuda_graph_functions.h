@@ -208,7 +208,12 @@
   Z(sluice_mem_prefetch_v1, "cuMemPrefetchAsync", cuMemPrefetchAsync, 8000, (CUdeviceptr address, size_t count, \
     CUdevice device, CUstream stream)) \
   Z(sluice_batch_mem_op_v1, "cuStreamBatchMemOp", cuStreamBatchMemOp, 8000, (CUstream stream, unsigned int \
-    count, CUstreamBatchMemOpParams* params, unsigned int flags))
+    count, CUstreamBatchMemOpParams* params, unsigned int flags)) \
+  Z(sluice_memcpy_batch_v1, "cuMemcpyBatchAsync", cuMemcpyBatchAsync, 12080, (CUdeviceptr* dsts, CUdeviceptr* srcs, \
+    size_t* sizes, size_t count, CUmemcpyAttributes* attrs, size_t* attr_indices, size_t attr_count, size_t* \
+    failed, CUstream stream)) \
+  Z(sluice_memcpy_3d_batch_v1, "cuMemcpy3DBatchAsync", cuMemcpy3DBatchAsync, 12080, (size_t count, \
+    CUDA_MEMCPY3D_BATCH_OP* ops, size_t* failed, unsigned long long flags, CUstream stream))
 
 /* Names that mean one of them from a version on. */
 #define SLUICE_CUDA_GRAPH_ALIASES(Y) Y(cuGraphInstantiateWithFlags, "cuGraphInstantiate", 12000)

@@ -59,6 +59,44 @@
   X(cuStreamCopyAttributes, cuStreamCopyAttributes, 11000, (CUstream dst, CUstream src)) \
   X(cuStreamBatchMemOp_v2, cuStreamBatchMemOp, 11070, (CUstream stream, unsigned int count, \
     CUstreamBatchMemOpParams* params, unsigned int flags)) \
+  X(cuStreamGetCtx_v2, cuStreamGetCtx, 12050, (CUstream stream, CUcontext* ctx, CUgreenCtx* green)) \
+  X(cuStreamGetGreenCtx, cuStreamGetGreenCtx, 12040, (CUstream stream, CUgreenCtx* green)) \
+  X(cuCtxRecordEvent, cuCtxRecordEvent, 12050, (CUcontext ctx, CUevent event)) \
+  X(cuCtxWaitEvent, cuCtxWaitEvent, 12050, (CUcontext ctx, CUevent event)) \
+  X(cuCtxAttach, cuCtxAttach, 2000, (CUcontext* ctx, unsigned int flags)) \
+  X(cuCtxDetach, cuCtxDetach, 2000, (CUcontext ctx)) \
+  X(cuCtxGetExecAffinity, cuCtxGetExecAffinity, 11040, (CUexecAffinityParam* affinity, CUexecAffinityType type)) \
+  X(cuDeviceGetTexture1DLinearMaxWidth, cuDeviceGetTexture1DLinearMaxWidth, 11010, (size_t* max_width, \
+    CUarray_format format, unsigned int channels, CUdevice device)) \
+  X(cuLibraryGetUnifiedFunction, cuLibraryGetUnifiedFunction, 12000, (void** function, CUlibrary library, \
+    const char* symbol)) \
+  X(cuMemPrefetchBatchAsync, cuMemPrefetchBatchAsync, 13000, (CUdeviceptr* addresses, size_t* sizes, size_t count, \
+    CUmemLocation* places, size_t* place_indices, size_t place_count, unsigned long long flags, CUstream stream)) \
+  X(cuMemDiscardBatchAsync, cuMemDiscardBatchAsync, 13000, (CUdeviceptr* addresses, size_t* sizes, size_t count, \
+    unsigned long long flags, CUstream stream)) \
+  X(cuMemDiscardAndPrefetchBatchAsync, cuMemDiscardAndPrefetchBatchAsync, 13000, (CUdeviceptr* addresses, \
+    size_t* sizes, size_t count, CUmemLocation* places, size_t* place_indices, size_t place_count, \
+    unsigned long long flags, CUstream stream)) \
+  X(cuFuncSetBlockShape, cuFuncSetBlockShape, 2000, (CUfunction function, int x, int y, int z)) \
+  X(cuFuncSetSharedSize, cuFuncSetSharedSize, 2000, (CUfunction function, unsigned int bytes)) \
+  X(cuParamSetSize, cuParamSetSize, 2000, (CUfunction function, unsigned int bytes)) \
+  X(cuParamSeti, cuParamSeti, 2000, (CUfunction function, int offset, unsigned int value)) \
+  X(cuParamSetf, cuParamSetf, 2000, (CUfunction function, int offset, float value)) \
+  X(cuParamSetv, cuParamSetv, 2000, (CUfunction function, int offset, void* from, unsigned int bytes)) \
+  X(cuLaunch, cuLaunch, 2000, (CUfunction function)) \
+  X(cuLaunchGrid, cuLaunchGrid, 2000, (CUfunction function, int width, int height)) \
+  X(cuLaunchGridAsync, cuLaunchGridAsync, 2000, (CUfunction function, int width, int height, CUstream stream)) \
+  X(cuLaunchCooperativeKernelMultiDevice, cuLaunchCooperativeKernelMultiDevice, 9000, (CUDA_LAUNCH_PARAMS* launches, \
+    unsigned int devices, unsigned int flags)) \
+  X(cuArrayGetMemoryRequirements, cuArrayGetMemoryRequirements, 11060, (CUDA_ARRAY_MEMORY_REQUIREMENTS* \
+    requirements, CUarray array, CUdevice device)) \
+  X(cuMipmappedArrayGetMemoryRequirements, cuMipmappedArrayGetMemoryRequirements, 11060, \
+    (CUDA_ARRAY_MEMORY_REQUIREMENTS* requirements, CUmipmappedArray array, CUdevice device)) \
+  X(cuArrayGetSparseProperties, cuArrayGetSparseProperties, 11010, (CUDA_ARRAY_SPARSE_PROPERTIES* properties, \
+    CUarray array)) \
+  X(cuMipmappedArrayGetSparseProperties, cuMipmappedArrayGetSparseProperties, 11010, \
+    (CUDA_ARRAY_SPARSE_PROPERTIES* properties, CUmipmappedArray array)) \
+  X(cuArrayGetPlane, cuArrayGetPlane, 11020, (CUarray* plane, CUarray array, unsigned int index)) \
   X(cuCtxSynchronize_v2, cuCtxSynchronize, 13000, (CUcontext ctx)) \
   X(cuCtxGetDevice_v2, cuCtxGetDevice, 13000, (CUdevice* device, CUcontext ctx)) \
   X(cuDeviceGetP2PAttribute, cuDeviceGetP2PAttribute, 8000, (int* value, CUdevice_P2PAttribute attribute, \
@@ -69,44 +107,36 @@
 /* Symbols of what nobody here does: X(symbol). They answer CUDA_ERROR_NOT_SUPPORTED whatever they are given, and
  * cuGetProcAddress does not find them, so that programs which ask take another way. */
 #define SLUICE_CUDA_ABSENT_FUNCTIONS(X) \
-  X(cuArrayGetMemoryRequirements) X(cuArrayGetPlane) X(cuArrayGetSparseProperties) X(cuCheckpointProcessCheckpoint) \
+  X(cuCheckpointProcessCheckpoint) \
   X(cuCheckpointProcessGetRestoreThreadId) X(cuCheckpointProcessGetState) X(cuCheckpointProcessLock) \
   X(cuCheckpointProcessRestore) X(cuCheckpointProcessUnlock) X(cuCoredumpGetAttribute) \
-  X(cuCoredumpGetAttributeGlobal) X(cuCoredumpSetAttribute) X(cuCoredumpSetAttributeGlobal) X(cuCtxAttach) \
-  X(cuCtxDetach) X(cuCtxFromGreenCtx) X(cuCtxGetDevResource) \
-  X(cuCtxGetExecAffinity) X(cuCtxRecordEvent) X(cuCtxWaitEvent) \
+  X(cuCoredumpGetAttributeGlobal) X(cuCoredumpSetAttribute) X(cuCoredumpSetAttributeGlobal) \
+  X(cuCtxFromGreenCtx) X(cuCtxGetDevResource) \
   X(cuDestroyExternalMemory) X(cuDestroyExternalSemaphore) X(cuDevResourceGenerateDesc) \
   X(cuDevSmResourceSplitByCount) X(cuDeviceGetDevResource) \
   X(cuDeviceGetHostAtomicCapabilities) X(cuDeviceGetNvSciSyncAttributes) \
-  X(cuDeviceGetP2PAtomicCapabilities) X(cuDeviceGetTexture1DLinearMaxWidth) \
+  X(cuDeviceGetP2PAtomicCapabilities) \
   X(cuDeviceRegisterAsyncNotification) X(cuDeviceUnregisterAsyncNotification) \
   X(cuExternalMemoryGetMappedBuffer) X(cuExternalMemoryGetMappedMipmappedArray) X(cuFlushGPUDirectRDMAWrites) \
-  X(cuFuncSetBlockShape) X(cuFuncSetSharedSize) X(cuGraphicsMapResources) X(cuGraphicsMapResources_ptsz) \
+  X(cuGraphicsMapResources) X(cuGraphicsMapResources_ptsz) \
   X(cuGraphicsResourceGetMappedMipmappedArray) X(cuGraphicsResourceGetMappedPointer_v2) \
   X(cuGraphicsResourceSetMapFlags_v2) X(cuGraphicsSubResourceGetMappedArray) X(cuGraphicsUnmapResources) \
   X(cuGraphicsUnmapResources_ptsz) X(cuGraphicsUnregisterResource) X(cuGreenCtxCreate) X(cuGreenCtxDestroy) \
   X(cuGreenCtxGetDevResource) X(cuGreenCtxGetId) X(cuGreenCtxRecordEvent) X(cuGreenCtxStreamCreate) \
   X(cuGreenCtxWaitEvent) X(cuImportExternalMemory) X(cuImportExternalSemaphore) X(cuIpcCloseMemHandle) \
-  X(cuIpcGetEventHandle) X(cuIpcGetMemHandle) X(cuIpcOpenEventHandle) X(cuIpcOpenMemHandle_v2) X(cuLaunch) \
-  X(cuLaunchCooperativeKernelMultiDevice) X(cuLaunchGrid) X(cuLaunchGridAsync) \
-  X(cuLibraryGetUnifiedFunction) X(cuLogsCurrent) X(cuLogsDumpToFile) X(cuLogsDumpToMemory) X(cuLogsRegisterCallback) \
+  X(cuIpcGetEventHandle) X(cuIpcGetMemHandle) X(cuIpcOpenEventHandle) X(cuIpcOpenMemHandle_v2) \
+  X(cuLogsCurrent) X(cuLogsDumpToFile) X(cuLogsDumpToMemory) X(cuLogsRegisterCallback) \
   X(cuLogsUnregisterCallback) \
-  X(cuMemBatchDecompressAsync) X(cuMemBatchDecompressAsync_ptsz) X(cuMemDiscardAndPrefetchBatchAsync) \
-  X(cuMemDiscardAndPrefetchBatchAsync_ptsz) X(cuMemDiscardBatchAsync) X(cuMemDiscardBatchAsync_ptsz) \
+  X(cuMemBatchDecompressAsync) X(cuMemBatchDecompressAsync_ptsz) \
   X(cuMemGetHandleForAddressRange) X(cuMemMapArrayAsync) \
   X(cuMemMapArrayAsync_ptsz) X(cuMemPoolExportPointer) \
   X(cuMemPoolExportToShareableHandle) \
   X(cuMemPoolImportFromShareableHandle) X(cuMemPoolImportPointer) \
-  X(cuMemPrefetchBatchAsync) \
-  X(cuMemPrefetchBatchAsync_ptsz) \
-  X(cuMipmappedArrayCreate) X(cuMipmappedArrayDestroy) X(cuMipmappedArrayGetLevel) \
-  X(cuMipmappedArrayGetMemoryRequirements) X(cuMipmappedArrayGetSparseProperties) X(cuModuleGetSurfRef) \
+  X(cuModuleGetSurfRef) \
   X(cuModuleGetTexRef) X(cuMulticastAddDevice) X(cuMulticastBindAddr) X(cuMulticastBindMem) X(cuMulticastCreate) \
-  X(cuMulticastGetGranularity) X(cuMulticastUnbind) X(cuOccupancyMaxActiveClusters) \
-  X(cuOccupancyMaxPotentialClusterSize) X(cuParamSetSize) X(cuParamSetTexRef) X(cuParamSetf) X(cuParamSeti) \
-  X(cuParamSetv) X(cuProfilerInitialize) X(cuSignalExternalSemaphoresAsync) X(cuSignalExternalSemaphoresAsync_ptsz) \
-  X(cuStreamGetCtx_v2) X(cuStreamGetCtx_v2_ptsz) \
-  X(cuStreamGetGreenCtx) \
+  X(cuMulticastGetGranularity) X(cuMulticastUnbind) \
+  X(cuParamSetTexRef) \
+  X(cuProfilerInitialize) X(cuSignalExternalSemaphoresAsync) X(cuSignalExternalSemaphoresAsync_ptsz) \
   X(cuSurfRefGetArray) X(cuSurfRefSetArray) \
   X(cuTexRefCreate) X(cuTexRefDestroy) X(cuTexRefGetAddressMode) \
   X(cuTexRefGetAddress_v2) X(cuTexRefGetArray) X(cuTexRefGetBorderColor) X(cuTexRefGetFilterMode) X(cuTexRefGetFlags) \
@@ -120,7 +150,6 @@
 /* The same of older versions, which CUDA 13.0's header does not declare any more. */
 #define SLUICE_CUDA_ABSENT_OLD_FUNCTIONS(X) \
   X(cuGraphicsResourceGetMappedPointer) X(cuGraphicsResourceSetMapFlags) X(cuIpcOpenMemHandle) \
-  X(cuMemcpy3DBatchAsync) X(cuMemcpyBatchAsync) \
   X(cuTexRefSetAddress2D_v2)
 
 /* Forms for programs that are compiled with a default stream per thread: Y(symbol as a string,
@@ -136,6 +165,12 @@
   Y("cuMemcpy3DPeerAsync_ptsz", cuMemcpy3DPeerAsync) \
   Y("cuMemcpy3DPeer_ptds", cuMemcpy3DPeer) \
   Y("cuMemcpyBatchAsync_v2_ptsz", cuMemcpyBatchAsync_v2) \
+  Y("cuMemcpyBatchAsync_ptsz", sluice_memcpy_batch_v1) \
+  Y("cuMemcpy3DBatchAsync_ptsz", sluice_memcpy_3d_batch_v1) \
+  Y("cuStreamGetCtx_v2_ptsz", cuStreamGetCtx_v2) \
+  Y("cuMemPrefetchBatchAsync_ptsz", cuMemPrefetchBatchAsync) \
+  Y("cuMemDiscardBatchAsync_ptsz", cuMemDiscardBatchAsync) \
+  Y("cuMemDiscardAndPrefetchBatchAsync_ptsz", cuMemDiscardAndPrefetchBatchAsync) \
   Y("cuMemcpy3DBatchAsync_v2_ptsz", cuMemcpy3DBatchAsync_v2) \
   Y("cuMemAllocFromPoolAsync_ptsz", cuMemAllocFromPoolAsync) \
   Y("cuMemPrefetchAsync_v2_ptsz", cuMemPrefetchAsync_v2) \

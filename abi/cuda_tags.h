@@ -9,7 +9,8 @@
 //     Out, HOut, OutBuf, OutArray: u8, 1 if the pointer is not null
 //     InOut: the value
 //     CStr: u32 bytes, then the bytes without NUL
-//     InStruct: its bytes          Null: nothing
+//     InStruct: its bytes
+//     InStructOrNull: u8, 1 if the pointer is not null; then its bytes, zero if it is null
 //   then, in parameter order, InBuf, InArray: the bytes. Zero bytes up to the record's end.
 //   reply, behind sluice_completion, only if status is CUDA_SUCCESS: in parameter order, for those
 //   whose pointer was not null, Out, InOut: the value; HOut: u64; OutBuf: its bytes; OutArray: its
@@ -25,9 +26,10 @@ namespace sluice::calls {
 struct In {};  // a number, an enumerator or a plain struct without pointers
 struct InStruct {
 };  // one struct that the call reads, not null; what pointers it has are only numbers to the host
-struct Out {};    // the call writes one value there; may be null
-struct InOut {};  // the call reads one value there and writes it anew; not null
-struct CStr {};   // a NUL-terminated string, not null
+struct InStructOrNull {};  // the same, or null
+struct Out {};             // the call writes one value there; may be null
+struct InOut {};           // the call reads one value there and writes it anew; not null
+struct CStr {};            // a NUL-terminated string, not null
 template <int N>
 struct InBuf {};  // parameter N (from 0) says how many bytes
 template <int N, int Less = 0>
@@ -45,7 +47,6 @@ struct HEnd {};  // as HIn; after success it is no handle any more
 template <sluice_handle_kind Kind>
 struct HOut {};  // the call makes a handle; not null
 struct Dev {};   // a device address that lies in an allocation of the session
-struct Null {};  // a pointer that has to be null: what it could say is not offered
 struct Address {
 };  // a pointer that is a number for the driver: neither it nor the worker follows it
 

@@ -5,8 +5,8 @@
  * toolkit is installed, cuda_driver_asserts.cc compares all of it.
  *
  * Users: the guest's libcuda.so.1 and the software GPU, which define the functions; sluice-worker,
- * by mediator/gpu/driver_api.h. Not here: mipmapped and sparse arrays, cube maps, texture
- * references, external memory. Declares only. C and C++.
+ * by mediator/gpu/driver_api.h. Not here: sparse arrays, texture references, external memory.
+ * Declares only. C and C++.
  */
 #ifndef SLUICE_ABI_CUDA_TEXTURE_H
 #define SLUICE_ABI_CUDA_TEXTURE_H
@@ -46,11 +46,13 @@ typedef enum CUresourcetype_enum {
 
 #define CUDA_ARRAY3D_LAYERED 0x01
 #define CUDA_ARRAY3D_SURFACE_LDST 0x02
+#define CUDA_ARRAY3D_CUBEMAP 0x04 /* six faces as slices; with LAYERED: six for each layer */
 #define CUDA_ARRAY3D_TEXTURE_GATHER 0x08
 #define CU_TRSF_READ_AS_INTEGER 0x01
 #define CU_TRSF_NORMALIZED_COORDINATES 0x02
 #define CU_TRSF_SRGB 0x10
 #define CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION 0x20
+#define CU_TRSF_SEAMLESS_CUBEMAP 0x40
 
 typedef struct CUDA_ARRAY_DESCRIPTOR_st {
   size_t Width;
@@ -107,8 +109,61 @@ typedef struct CUDA_TEXTURE_DESC_st {
   int reserved[12];
 } CUDA_TEXTURE_DESC;
 
-/* A null view is the only one that is taken. */
-typedef struct CUDA_RESOURCE_VIEW_DESC_st CUDA_RESOURCE_VIEW_DESC;
+/* Texels of a view, in the order of the array's channels. UNSIGNED_BC1 and what follows: blocks of
+ * 4 by 4 compressed texels in 64 or 128 bits. */
+typedef enum CUresourceViewFormat_enum {
+  CU_RES_VIEW_FORMAT_NONE = 0x00, /* the array's own */
+  CU_RES_VIEW_FORMAT_UINT_1X8 = 0x01,
+  CU_RES_VIEW_FORMAT_UINT_2X8 = 0x02,
+  CU_RES_VIEW_FORMAT_UINT_4X8 = 0x03,
+  CU_RES_VIEW_FORMAT_SINT_1X8 = 0x04,
+  CU_RES_VIEW_FORMAT_SINT_2X8 = 0x05,
+  CU_RES_VIEW_FORMAT_SINT_4X8 = 0x06,
+  CU_RES_VIEW_FORMAT_UINT_1X16 = 0x07,
+  CU_RES_VIEW_FORMAT_UINT_2X16 = 0x08,
+  CU_RES_VIEW_FORMAT_UINT_4X16 = 0x09,
+  CU_RES_VIEW_FORMAT_SINT_1X16 = 0x0a,
+  CU_RES_VIEW_FORMAT_SINT_2X16 = 0x0b,
+  CU_RES_VIEW_FORMAT_SINT_4X16 = 0x0c,
+  CU_RES_VIEW_FORMAT_UINT_1X32 = 0x0d,
+  CU_RES_VIEW_FORMAT_UINT_2X32 = 0x0e,
+  CU_RES_VIEW_FORMAT_UINT_4X32 = 0x0f,
+  CU_RES_VIEW_FORMAT_SINT_1X32 = 0x10,
+  CU_RES_VIEW_FORMAT_SINT_2X32 = 0x11,
+  CU_RES_VIEW_FORMAT_SINT_4X32 = 0x12,
+  CU_RES_VIEW_FORMAT_FLOAT_1X16 = 0x13,
+  CU_RES_VIEW_FORMAT_FLOAT_2X16 = 0x14,
+  CU_RES_VIEW_FORMAT_FLOAT_4X16 = 0x15,
+  CU_RES_VIEW_FORMAT_FLOAT_1X32 = 0x16,
+  CU_RES_VIEW_FORMAT_FLOAT_2X32 = 0x17,
+  CU_RES_VIEW_FORMAT_FLOAT_4X32 = 0x18,
+  CU_RES_VIEW_FORMAT_UNSIGNED_BC1 = 0x19,
+  CU_RES_VIEW_FORMAT_UNSIGNED_BC7 = 0x22
+} CUresourceViewFormat;
+
+/* Another look at an array's texels: a format of the same size, some of its levels and layers. */
+typedef struct CUDA_RESOURCE_VIEW_DESC_st {
+  CUresourceViewFormat format;
+  size_t width, height, depth; /* of its first level, in texels of the view */
+  unsigned int firstMipmapLevel, lastMipmapLevel;
+  unsigned int firstLayer, lastLayer;
+  unsigned int reserved[16];
+} CUDA_RESOURCE_VIEW_DESC;
+
+/* What only sparse arrays, and arrays without memory, would fill. */
+typedef struct CUDA_ARRAY_MEMORY_REQUIREMENTS_st {
+  size_t size, alignment;
+  unsigned int reserved[4];
+} CUDA_ARRAY_MEMORY_REQUIREMENTS;
+typedef struct CUDA_ARRAY_SPARSE_PROPERTIES_st {
+  struct {
+    unsigned int width, height, depth;
+  } tileExtent;
+  unsigned int miptailFirstLevel;
+  unsigned long long miptailSize;
+  unsigned int flags;
+  unsigned int reserved[4];
+} CUDA_ARRAY_SPARSE_PROPERTIES;
 
 /* A box to copy: `Depth` slices of `Height` rows of `WidthInBytes`; pitches are
  * bytes, heights are rows. An array's layout is the driver's. */
@@ -152,6 +207,11 @@ typedef struct CUDA_MEMCPY3D_st {
   X(cuArray3DGetDescriptor_v2, cuArray3DGetDescriptor, 3020, (CUDA_ARRAY3D_DESCRIPTOR* descriptor, \
     CUarray array)) \
   X(cuArrayDestroy, cuArrayDestroy, 2000, (CUarray array)) \
+  X(cuMipmappedArrayCreate, cuMipmappedArrayCreate, 5000, (CUmipmappedArray* array, \
+    const CUDA_ARRAY3D_DESCRIPTOR* descriptor, unsigned int levels)) \
+  X(cuMipmappedArrayGetLevel, cuMipmappedArrayGetLevel, 5000, (CUarray* level_array, \
+    CUmipmappedArray array, unsigned int level)) \
+  X(cuMipmappedArrayDestroy, cuMipmappedArrayDestroy, 5000, (CUmipmappedArray array)) \
   X(cuMemcpy3D_v2, cuMemcpy3D, 3020, (const CUDA_MEMCPY3D* copy)) \
   X(cuMemcpy3DAsync_v2, cuMemcpy3DAsync, 3020, (const CUDA_MEMCPY3D* copy, CUstream stream)) \
   X(cuMemcpyHtoA_v2, cuMemcpyHtoA, 3020, (CUarray to, size_t offset, const void* from, \

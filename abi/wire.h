@@ -86,7 +86,9 @@ enum sluice_handle_kind {
   SLUICE_HANDLE_LIBRARY = 6,
   SLUICE_HANDLE_KERNEL = 7,
   SLUICE_HANDLE_MEMORY = 8,
-  SLUICE_HANDLE_ARRAY = 9
+  SLUICE_HANDLE_ARRAY = 9,
+  SLUICE_HANDLE_MIPMAP = 10,
+  SLUICE_HANDLE_KINDS /* one beyond the last */
 };
 
 /* A range of the shared region, in bytes from its start. It must lie in extents of this session. */
@@ -115,6 +117,7 @@ enum sluice_custom_opcode {
   SLUICE_CALL_HOST_FUNC_DONE = 0x100d,  /* u64 call id of the HOST_FUNC; NO_REPLY */
   SLUICE_CALL_COPY_BOX = 0x100f,        /* sluice_copy_box */
   SLUICE_CALL_FUNCTION_CLONES = 0x1010, /* sluice_function_clones */
+  SLUICE_CALL_CLUSTERS = 0x1011,        /* sluice_clusters; reply int32_t, and 4 bytes of 0 */
   SLUICE_CALL_PRINTED = 0x100e /* never a record: a completion of call 0, sluice_printed, before the
                                   answer of a call that the program waits for */
 };
@@ -187,6 +190,16 @@ struct sluice_launch { /* then param_bytes of the parameter buffer */
   uint32_t dynamic_shared_bytes;
   uint32_t param_bytes;
   uint64_t flags; /* SLUICE_LAUNCHED_* */
+};
+
+/* How many clusters of a launch fit on the GPU at once, or how large they may be. */
+enum sluice_clusters_what { SLUICE_CLUSTERS_ACTIVE = 0, SLUICE_CLUSTERS_SIZE = 1 };
+struct sluice_clusters {
+  uint64_t function;
+  uint32_t grid[3], block[3];
+  uint32_t dynamic_shared_bytes;
+  uint32_t what;  /* enum sluice_clusters_what */
+  uint64_t flags; /* SLUICE_LAUNCHED_CLUSTER, or none */
 };
 
 /* ARRAY: in a sluice_copy_box only. */

@@ -104,6 +104,19 @@ cudaTextureDesc to_runtime_form(const DriverTexture& from) {
   return to;
 }
 
+DriverView to_driver(const cudaResourceViewDesc& from) {
+  DriverView to = {};
+  to.format = from.format;
+  to.width = from.width;
+  to.height = from.height;
+  to.depth = from.depth;
+  to.first_level = from.firstMipmapLevel;
+  to.last_level = from.lastMipmapLevel;
+  to.first_layer = from.firstLayer;
+  to.last_layer = from.lastLayer;
+  return to;
+}
+
 }  // namespace
 
 namespace impl {
@@ -160,11 +173,15 @@ cudaError_t cudaCreateTextureObject(cudaTextureObject_t* object, const cudaResou
                                     const cudaResourceViewDesc* view) {
   if (object == nullptr || resource == nullptr || texture == nullptr) return cudaErrorInvalidValue;
   DriverResource r;
+  if (resource->resType < cudaResourceTypeArray || resource->resType > cudaResourceTypePitch2D)
+    return cudaErrorInvalidValue;
   if (!to_driver(*resource, &r)) return cudaErrorInvalidChannelDescriptor;
   const DriverTexture t = to_driver(*texture);
-  return to_runtime(
-      call_driver<cudaTextureObject_t*, const DriverResource*, const DriverTexture*,
-                  const cudaResourceViewDesc*>("cuTexObjectCreate", object, &r, &t, view));
+  DriverView v = {};
+  if (view != nullptr) v = to_driver(*view);
+  return to_runtime(call_driver<cudaTextureObject_t*, const DriverResource*, const DriverTexture*,
+                                const DriverView*>("cuTexObjectCreate", object, &r, &t,
+                                                   view == nullptr ? nullptr : &v));
 }
 cudaError_t cudaGetTextureObjectResourceDesc(cudaResourceDesc* resource,
                                              cudaTextureObject_t object) {
@@ -185,8 +202,21 @@ cudaError_t cudaGetTextureObjectTextureDesc(cudaTextureDesc* texture, cudaTextur
 }
 cudaError_t cudaGetTextureObjectResourceViewDesc(cudaResourceViewDesc* view,
                                                  cudaTextureObject_t object) {
-  return to_runtime(call_driver<cudaResourceViewDesc*, cudaTextureObject_t>(
-      "cuTexObjectGetResourceViewDesc", view, object));
+  if (view == nullptr) return cudaErrorInvalidValue;
+  DriverView v = {};
+  const CUresult r =
+      call_driver<DriverView*, cudaTextureObject_t>("cuTexObjectGetResourceViewDesc", &v, object);
+  if (r != CUDA_SUCCESS) return to_runtime(r);
+  *view = {};
+  view->format = v.format;
+  view->width = v.width;
+  view->height = v.height;
+  view->depth = v.depth;
+  view->firstMipmapLevel = v.first_level;
+  view->lastMipmapLevel = v.last_level;
+  view->firstLayer = v.first_layer;
+  view->lastLayer = v.last_layer;
+  return cudaSuccess;
 }
 cudaError_t cudaCreateSurfaceObject(cudaSurfaceObject_t* object, const cudaResourceDesc* resource) {
   if (object == nullptr || resource == nullptr) return cudaErrorInvalidValue;

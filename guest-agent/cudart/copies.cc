@@ -71,7 +71,9 @@ cudaError_t copy_rows(DefaultStream mode, Wait wait, const CopyEnd& to, const Co
   const auto too_narrow = [&](const CopyEnd& end) {
     return end.array == nullptr && end.pitch < width;
   };
-  if (too_narrow(to) || too_narrow(from)) return cudaErrorInvalidPitchValue;
+  if (too_narrow(to) || too_narrow(from))
+    return to.array != nullptr || from.array != nullptr ? cudaErrorInvalidValue
+                                                        : cudaErrorInvalidPitchValue;
   CUDA_MEMCPY3D box;
   if (const cudaError_t error = make_box(to, from, {width, height, 1}, kind, &box);
       error != cudaSuccess)
@@ -171,7 +173,7 @@ cudaError_t copy_run(DefaultStream mode, Wait wait, CopyEnd to, CopyEnd from, si
   cudaChannelFormatDesc format;
   cudaExtent extent;
   unsigned flags = 0;
-  if (element == 0) return cudaErrorNotSupported;
+  if (element == 0) return cudaErrorInvalidResourceHandle;
   const cudaError_t error =
       impl::cudaArrayGetInfo(&format, &extent, &flags, const_cast<cudaArray_t>(array));
   if (error != cudaSuccess) return error;

@@ -50,6 +50,11 @@ cudaError_t function_of(const void* named, CUfunction* function) {
   return to_runtime(driver().cuKernelGetFunction(function, kernel));
 }
 
+// What is no kernel is no resource in a launch, and no function where it is asked for.
+cudaError_t of_a_symbol(cudaError_t error) {
+  return error == cudaErrorInvalidResourceHandle ? cudaErrorInvalidDeviceFunction : error;
+}
+
 CUlaunchConfig driver_config(const cudaLaunchConfig_t& c, cudaStream_t stream) {
   CUlaunchConfig out = {};
   out.gridDimX = c.gridDim.x;
@@ -174,15 +179,23 @@ cudaError_t cudaFuncGetParamInfo(const void* func, size_t index, size_t* offset,
 
 cudaError_t cudaGetFuncBySymbol(cudaFunction_t* function, const void* symbol) {
   if (function == nullptr) return cudaErrorInvalidValue;
-  return function_of(symbol, function);
+  return of_a_symbol(function_of(symbol, function));
 }
 cudaError_t cudaGetKernel(cudaKernel_t* kernel, const void* entry) {
-  return kernel == nullptr ? cudaErrorInvalidValue : resolve_kernel(entry, kernel);
+  return kernel == nullptr ? cudaErrorInvalidValue : of_a_symbol(resolve_kernel(entry, kernel));
 }
 cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t kernel, cudaFuncAttribute attr, int value,
                                             int device) {
-  return to_runtime(driver().cuKernelSetAttribute(static_cast<CUfunction_attribute>(attr), value,
-                                                  kernel, device));
+  const auto attribute = static_cast<CUfunction_attribute>(attr);
+  const CUresult r = driver().cuKernelSetAttribute(attribute, value, kernel, device);
+  CUfunction loaded = nullptr;
+  CUdevice current = -1;
+  // A function that was loaded before keeps what it had, by NVIDIA's driver; cudaFuncGetAttributes
+  // is about it.
+  if (r == CUDA_SUCCESS && driver().cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device &&
+      driver().cuKernelGetFunction(&loaded, kernel) == CUDA_SUCCESS)
+    (void)driver().cuFuncSetAttribute(loaded, attribute, value);
+  return to_runtime(r);
 }
 
 cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, const char* name) {

@@ -70,6 +70,18 @@ struct DriverTexture {
   float border_color[4];
   int reserved[12];
 };
+// CUDA_RESOURCE_VIEW_DESC
+struct DriverView {
+  int format;
+  size_t width;
+  size_t height;
+  size_t depth;
+  unsigned first_level;
+  unsigned last_level;
+  unsigned first_layer;
+  unsigned last_layer;
+  unsigned reserved[16];
+};
 enum DriverTextureFlags : unsigned {
   kReadAsInteger = 0x01,
   kNormalizedCoordinates = 0x02,

@@ -11,6 +11,12 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
   return to_runtime(driver().cuEventCreate(event, CU_EVENT_DEFAULT));
 }
 
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
+  if (ms == nullptr) return cudaErrorInvalidValue;
+  static constinit DriverSymbol function("cuEventElapsedTime_v2");
+  return forward(function, ms, start, end);
+}
+
 // NVIDIA's driver follows a null value.
 cudaError_t cudaStreamGetAttribute(DefaultStream mode, cudaStream_t stream,
                                    cudaLaunchAttributeID attribute,

@@ -358,6 +358,21 @@ struct cudaTextureDesc {
   int seamlessCubemap;
 };
 
+// CUDA 12's ends with lastLayer.
+struct cudaResourceViewDesc {
+  int format;
+  size_t width;
+  size_t height;
+  size_t depth;
+  unsigned firstMipmapLevel;
+  unsigned lastMipmapLevel;
+  unsigned firstLayer;
+  unsigned lastLayer;
+#if SLUICE_CUDART_MAJOR != 12
+  unsigned reserved[16];
+#endif
+};
+
 // Handed on, or refused, as they are.
 struct cudaArrayMemoryRequirements;
 struct cudaArraySparseProperties;
@@ -372,7 +387,6 @@ struct cudaExternalSemaphoreWaitNodeParams;
 struct cudaExternalSemaphoreWaitParams;
 struct cudaMemcpy3DBatchOp;
 struct cudaMemcpyAttributes;
-struct cudaResourceViewDesc;
 
 inline const cudaStream_t kLegacyStream = reinterpret_cast<cudaStream_t>(1);
 inline const cudaStream_t kPerThreadStream = reinterpret_cast<cudaStream_t>(2);

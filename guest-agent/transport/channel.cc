@@ -99,6 +99,7 @@ Result<void> Channel::map(const sluice_joined& joined, std::vector<Fd>& fds) {
   if (at == MAP_FAILED) return Error::from_errno("map the vGPU's memory at its fixed address");
   region_ = static_cast<std::byte*>(at);
   region_bytes_ = joined.region_bytes;
+  region_offset_ = joined.region_offset;
   if (at != window)  // kernels before 4.17 take the flag for a hint
     return Error{EEXIST, "the vGPU's address window is in use"};
   // A child would share rings and indices with its parent; without the mapping it cannot.
@@ -175,8 +176,40 @@ bool Channel::look_for_hang_up() {
   return hung_up_;
 }
 
+bool Channel::map_again(void* at, uint64_t offset, uint64_t bytes) {
+  std::lock_guard lock(again_mutex_);
+  if (device_.get() < 0 || offset > region_bytes_ || bytes > region_bytes_ - offset) return false;
+  if (::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, device_.get(),
+             static_cast<off_t>(region_offset_ + offset)) == MAP_FAILED)
+    return false;
+  again_[at] = bytes;
+  return true;
+}
+
+bool Channel::map_private(void* at, uint64_t bytes) {
+  std::lock_guard lock(again_mutex_);
+  void* fresh = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (fresh == MAP_FAILED) return false;
+  std::memcpy(fresh, at, bytes);
+  if (::mremap(fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) == MAP_FAILED) {
+    ::munmap(fresh, bytes);
+    return false;
+  }
+  again_.erase(at);
+  return true;
+}
+
 void Channel::let_go(const std::vector<std::pair<uint64_t, uint64_t>>& keep) {
   if (!may_let_go()) return;
+  for (;;) {
+    std::pair<void*, uint64_t> one;
+    {
+      std::lock_guard lock(again_mutex_);
+      if (again_.empty()) break;
+      one = *again_.begin();
+    }
+    if (!map_private(one.first, one.second)) return;  // likewise
+  }
   void* fresh = ::mmap(nullptr, region_bytes_, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (fresh == MAP_FAILED) return;  // then it stays as it is, and the device busy

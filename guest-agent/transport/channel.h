@@ -13,7 +13,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -76,6 +78,12 @@ class Channel {
   // Once; other threads may be in any call but join. What they write to those ranges meanwhile may
   // be lost. Nothing to do for local programs, whose region is nobody else's.
   bool may_let_go() const { return doorbell_page_ != nullptr; }
+
+  // Maps `bytes` of the region from `offset` once more, in the place of what the program has at
+  // `at`; whole pages. False: it cannot be, and nothing has changed. Until map_private(at, bytes),
+  // which puts private memory with the same contents there. let_go() does so, too.
+  bool map_again(void* at, uint64_t offset, uint64_t bytes);
+  bool map_private(void* at, uint64_t bytes);
   void let_go(const std::vector<std::pair<uint64_t, uint64_t>>& keep);
 
   // In the child of a fork: lets go of the descriptors, so that the connection ends with the
@@ -90,7 +98,9 @@ class Channel {
   Fd bell_fd_;
   Fd wake_;
   std::byte* region_ = nullptr;
-  uint64_t region_bytes_ = 0;
+  uint64_t region_bytes_ = 0, region_offset_ = 0;  // the offset: in `device_`
+  std::mutex again_mutex_;
+  std::map<void*, uint64_t> again_;  // what map_again() has mapped, with its bytes
   void* doorbell_page_ = nullptr;
   Bell bell_;
   uint32_t slot_ = 0;

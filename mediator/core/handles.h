@@ -24,7 +24,7 @@ struct HandleObject {
 
 class HandleTable {
  public:
-  static constexpr uint32_t kKinds = 10;  // sluice_handle_kind, from 1
+  static constexpr uint32_t kKinds = SLUICE_HANDLE_KINDS;  // from 1
   // Objects of one kind alive at once in one session. They cost memory of the host outside the
   // device-memory quota: less, and programs with many functions fail; more, and a guest can hold
   // more.

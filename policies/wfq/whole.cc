@@ -100,6 +100,8 @@ void WholeGpu::on_usage(uint64_t, VgpuId v, const Usage& usage) {
   if (!clock_[v].backlogged()) pauses_[v].charged_sm_ns += usage.sm_ns;
   if (v == holder_ && clock_[v].backlogged()) work_[v].use(usage.sm_ns);
   if (back) {
+    if (holder_ != kNoVgpu && level(holder_) == level(v))
+      turn_rank_ = std::max(turn_rank_ - back, -FairClock::kRebaseAt);
     for (VgpuId i = 0; i < due_.size(); ++i)  // a turn may have begun many of these ago
       if (level(i) == level(v)) {
         due_[i] = std::max(due_[i] - back, -FairClock::kRebaseAt);
@@ -198,11 +200,11 @@ uint64_t WholeGpu::correct(uint64_t turn_ns) const {
 }
 
 bool WholeGpu::preempts(uint64_t now_ns, const Next& n, uint64_t quantum_ns) {
-  // One that came back owed waits no longer than a short one: it may pause after each launch.
-  const bool came_owed = pauses_[n.vgpu].gap_ns && due_[n.vgpu] < due_[holder_] &&
-                         latency(n.vgpu) != LatencyClass::kBatch;
-  if (!came_owed && !n.before_its_turn) return false;
-  if (!came_owed && turn_was_overdue_ && !entitled(n.vgpu)) return false;
+  // One that came back and would end sooner on a fluid GPU waits no longer than a short one.
+  const bool came_first = pauses_[n.vgpu].gap_ns && rank_[n.vgpu] < turn_rank_ &&
+                          latency(n.vgpu) != LatencyClass::kBatch;
+  if (!came_first && !n.before_its_turn) return false;
+  if (!came_first && turn_was_overdue_ && !entitled(n.vgpu)) return false;
   if (handover_ns() >= quantum_ns) return false;
   if (holder_goes_first() && !shorter(n)) return false;
   return budget_.affords(now_ns, length_.handover_ns());
@@ -248,13 +250,13 @@ void WholeGpu::decide(uint64_t now_ns, Actions& out) {
   uint64_t length_ns = std::min(length_.least_quantum(), turn_ns);
   if (!n.before_its_turn && due_[n.vgpu] >= due_[holder_]) length_ns = correct(turn_ns);
   const bool preempt = preempts(now_ns, n, length_ns);
-  if (preempt) length_ns = preempt_after_ns();
+  if (preempt) length_ns = preempt_after_ns(n);
   length_ns += finish();
   if (!shorter(n)) length_ns = protect(now_ns, length_ns);
 
   if (held_ns(now_ns) >= length_ns) {
     // At equal due times the one that waits goes first: it has waited longer.
-    if (n.before_its_turn || rank_[n.vgpu] <= next_due()) {
+    if (n.before_its_turn || rank_[n.vgpu] <= rank(holder_, next_due())) {
       if (preempt) budget_.spend();
       return evict(now_ns, n.vgpu, out);
     }
@@ -293,6 +295,7 @@ void WholeGpu::begin(uint64_t now_ns, VgpuId v, Actions& out) {
 void WholeGpu::start_turn(uint64_t now_ns) {
   turn_of_[holder_] = ++turns_;
   turn_start_ns_ = now_ns;
+  turn_rank_ = rank(holder_);
   const auto ahead = static_cast<double>(clock_[holder_].vtime - due_[holder_]);
   overrun_ns_ =
       ahead * clock_[holder_].share.weight /
@@ -323,12 +326,19 @@ void WholeGpu::stop_waiting(VgpuId v) {
   if (s.contains(v)) s.remove(v);
 }
 
-// A turn that ends sooner than its quantum is due as much earlier: those waiting are served in the
-// order in which their turns would end (EEVDF's virtual deadlines).
-int64_t WholeGpu::rank(VgpuId v) const {
-  const uint64_t turn_ns = quantum(v), rest_ns = work_[v].rest / std::max<uint64_t>(sms(), 1);
-  if (pauses_[v].gap_ns == 0 || work_[v].rest == 0 || rest_ns >= turn_ns) return due_[v];
-  return due_[v] - virtual_ns(v, turn_ns - rest_ns);
+// Those that have always had work keep the order of a round. A burst is measured against half a
+// round, for a newcomer finds half of them due: against a whole one, or none, more sleepers of
+// drawn populations get less than they are owed.
+int64_t WholeGpu::rank(VgpuId v, int64_t due) const {
+  if (pauses_[v].gap_ns == 0 || work_[v].rest == 0) return due;
+  const uint64_t rest_ns = work_[v].rest / std::max<uint64_t>(sms(), 1);
+  const uint64_t burst_ns = std::min(rest_ns, quantum(v));
+  const double busy = std::max(clock_.busy(level(v)), 1u);
+  const auto weights = static_cast<double>(std::max<int64_t>(clock_.weight(level(v)), 1));
+  const double round_sm_ns =
+      static_cast<double>(length_.of(1 / busy)) * busy * static_cast<double>(sms());
+  const auto half = static_cast<int64_t>(round_sm_ns / 2 * FairClock::kScale / weights);
+  return due + virtual_ns(v, burst_ns) - half;
 }
 
 int64_t WholeGpu::virtual_ns(VgpuId v, uint64_t ns) const {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs each case of a GoogleTest program in a process of its own, in several ways, and compares.
+"""Runs each case of GoogleTest programs in several ways and compares what comes out.
 
     ways.py --build DIR [--device nvidia] [--nvidia-runtime DIR] [--jobs N] [--out FILE] PROGRAM...
 
@@ -13,9 +13,10 @@ PROGRAM is a path below DIR. The ways:
 Without --device nvidia only the last two run. Cases of tests/cudart/of_the_guest.txt, of what only
 the guest's library has, do not run on the software GPU alone.
 
-A case agrees when every way passes it and its calls answer the same errors as in the first way
-(SLUICE_CASES_ANSWERS, tests/cudart/gate/cases/cases.h). Prints what does not agree and a count for
-each way, and writes all of it to FILE.
+Cases run 20 to a process; one that ends its process costs no other. A case agrees when every way
+passes it and its calls answer the same errors as in the first way (SLUICE_CASES_ANSWERS,
+tests/cudart/gate/cases/cases.h). Prints what does not agree and a count for each way, and writes
+all of it to FILE.
 """
 import argparse
 import concurrent.futures
@@ -34,6 +35,8 @@ from host import Sluiced  # noqa: E402
 OF_THE_GUEST = (ROOT / "tests/cudart/of_the_guest.txt").read_text().split()
 
 TIMEOUT_S = 120
+AT_ONCE = 20  # cases in one process
+STATES = {"[       OK ": "passed", "[  FAILED  ": "failed", "[  SKIPPED ": "skipped"}
 SYSTEM_LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 
 
@@ -55,25 +58,45 @@ def of_the_guest(case):
     return any(fnmatch.fnmatchcase(case, pattern) for pattern in OF_THE_GUEST)
 
 
-def run(program, case, env):
-    """{"state": passed, skipped, failed, ended N or late; "answers"; "text"} of one case."""
-    env = {**env, "SLUICE_CASES_ANSWERS": "1"}
-    try:
-        p = subprocess.run([program, "--gtest_filter=" + case], env=env, stdout=subprocess.PIPE,
-                           stderr=subprocess.STDOUT, text=True, errors="replace",
-                           timeout=TIMEOUT_S)
-    except subprocess.TimeoutExpired as late:
-        return {"state": "late", "answers": [], "text": str(late.output)[-1000:]}
-    answers = [line for line in p.stdout.splitlines() if line.startswith("answer: ")]
-    if p.returncode not in (0, 1):
-        state = f"ended {p.returncode}"
-    elif p.returncode == 1:
-        state = "failed"
-    else:
-        state = "skipped" if "[  SKIPPED ]" in p.stdout else "passed"
-    hidden = ("answer: ", "[", "Note")
-    shown = [line for line in p.stdout.splitlines() if not line.startswith(hidden)]
-    return {"state": state, "answers": answers, "text": "\n".join(shown)[-2000:]}
+def read_cases(text):
+    """{case: outcome} of what a program printed; the state of the last may be None: not ended."""
+    found, case = {}, None
+    for line in text.splitlines():
+        mark, _, rest = line.partition("] ")
+        if mark == "[ RUN      ":
+            case = rest.strip()
+            found[case] = {"state": None, "answers": [], "text": ""}
+        elif case and mark in STATES:
+            found[case]["state"] = STATES[mark]
+            case = None
+        elif case and line.startswith("answer: "):
+            found[case]["answers"].append(line)
+        elif case:
+            found[case]["text"] += line + "\n"
+    return found
+
+
+def run(program, cases, env):
+    """{case: outcome} of cases in one process; where one ends it, in one more for the others."""
+    env = {**env, "SLUICE_CASES_ANSWERS": "1", "GTEST_COLOR": "no"}
+    outcomes, left = {}, list(cases)
+    while left:
+        command = [program, "--gtest_filter=" + ":".join(left)]
+        try:
+            p = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               text=True, errors="replace", timeout=TIMEOUT_S)
+            text, end = p.stdout, f"ended {p.returncode}"
+        except subprocess.TimeoutExpired as late:
+            text, end = (late.output or b"").decode(errors="replace"), "late"
+        found = read_cases(text)
+        for case, outcome in found.items():
+            if outcome["state"] is None:
+                outcome["state"] = end
+        if not set(left) & found.keys():  # it did not come to the first
+            found = {left[0]: {"state": end, "answers": [], "text": text[-2000:]}}
+        outcomes.update(found)
+        left = [case for case in left if case not in outcomes]
+    return outcomes
 
 
 class Ways:
@@ -113,6 +136,18 @@ class Ways:
             it.stop()
 
 
+def other_answers(way, here, first, there):
+    """Where two ways answer differently the same call of a case. Of the software GPU alone
+    NOT_SUPPORTED only says that it is the guest's library that does it."""
+    of_first = dict(line.rsplit(" = ", 1) for line in there)
+    for line in here:
+        call, answer = line.rsplit(" = ", 1)
+        other = of_first.get(call, answer)
+        lacks = way == "software" and "(801)" in answer or first == "software" and "(801)" in other
+        if answer != other and not lacks:
+            yield f"{call} = {answer}, {first}: {other}"
+
+
 def differences(outcomes):
     """[(way, what)] of one case's outcomes by way."""
     first = next(iter(outcomes))
@@ -120,13 +155,10 @@ def differences(outcomes):
     for way, o in outcomes.items():
         if o["state"] not in ("passed", "skipped"):
             found.append((way, f"{o['state']}: {o['text'].strip()[-600:]}"))
-        elif way != first and o["state"] == "passed" and outcomes[first]["state"] == "passed":
-            lines = [f"{a} | {first}: {b}" for a, b in zip(o["answers"], outcomes[first]["answers"])
-                     if a != b]
-            if len(o["answers"]) != len(outcomes[first]["answers"]):
-                lines.append(f"{len(o['answers'])} answers, {len(outcomes[first]['answers'])}")
+        elif way != first and o["state"] == outcomes[first]["state"] == "passed":
+            lines = list(other_answers(way, o["answers"], first, outcomes[first]["answers"]))
             if lines:
-                found.append((way, "answers: " + "; ".join(lines)))
+                found.append((way, "; ".join(lines)))
     return found
 
 
@@ -150,16 +182,16 @@ def main():
                 waiting = {}
                 for program in a.programs:
                     path = a.build / program
-                    for case in cases_of(path, ways.runs["software"]):
-                        if a.filter in case:
-                            for way, env in ways.runs.items():
-                                if way == "software" and of_the_guest(case):
-                                    continue
-                                waiting[pool.submit(run, path, case, env)] = (
-                                    f"{path.name}: {case}", way)
+                    cases = [c for c in cases_of(path, ways.runs["software"]) if a.filter in c]
+                    for way, env in ways.runs.items():
+                        mine = [c for c in cases if way != "software" or not of_the_guest(c)]
+                        for k in range(0, len(mine), AT_ONCE):
+                            job = pool.submit(run, path, mine[k:k + AT_ONCE], env)
+                            waiting[job] = (path.name, way)
                 for done in concurrent.futures.as_completed(waiting):
-                    case, way = waiting[done]
-                    results.setdefault(case, {})[way] = done.result()
+                    program, way = waiting[done]
+                    for case, outcome in done.result().items():
+                        results.setdefault(f"{program}: {case}", {})[way] = outcome
         finally:
             ways.stop()
     ordered = {case: {w: results[case][w] for w in ways.runs if w in results[case]}

@@ -21,9 +21,9 @@ import sys
 LIST = "tests/house/api_not_covered.txt"
 DRIVER_TABLES = ("cuda_driver_functions.h", "cuda_graph_functions.h", "cuda_other_functions.h",
                  "cuda_texture.h")
-DRIVER_TESTS = ("tests/system/*.cc", "tests/conformance/graphs/*.cc",
-                "tests/conformance/virtual_memory/*.cc", "tests/unit/shim/*.cc",
-                "tests/unit/softgpu/*.cc")
+DRIVER_TESTS = ("tests/system/*.cc", "tests/conformance/driver/*.cc",
+                "tests/conformance/graphs/*.cc", "tests/conformance/virtual_memory/*.cc",
+                "tests/unit/shim/*.cc", "tests/unit/softgpu/*.cc")
 RUNTIME_TESTS = ("tests/cudart/**/*.cc", "tests/cudart/**/*.cu")
 ERROR = re.compile(r"CUDA_ERROR_\w+|cudaError[A-Z]\w+|\bREFUSED\b"
                    r"|\bk(?:Invalid|BadHandle|Already)\b")

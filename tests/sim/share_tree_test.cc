@@ -230,7 +230,8 @@ TEST(ShareTree, ALatencyClassShortensWaitsAndNotOthersShares) {
       late = o.r.vgpus[0].figures.late;
       in_time = o.r.vgpus[0].figures.in_time;
     }
-    EXPECT_LE(p99[1], p99[0] * 1.1) << task_us;
+    // Work that short goes first in any class; it may find a hand-over of vGPU 1's shorter turns.
+    EXPECT_LE(p99[1], p99[0] * 1.2) << task_us;
     EXPECT_NEAR(share[1], share[0], 0.01 * share[0] + 0.001) << task_us;
     EXPECT_GT(in_time, 500u);
     EXPECT_LE(late, in_time / 100) << task_us;

@@ -80,7 +80,7 @@ class Cudart(WithSluiced):
         for line in (r"cuMemAlloc_v2\(0x[0-9a-f]+, 4096\) = CUDA_SUCCESS, [0-9.]+ us",
                      r"launch\(sample, 1, 1, 1, 4, 1, 1\) = queued, [0-9.]+ us",
                      r"cuArray3DCreate_v2\(.*\) = CUDA_ERROR_INVALID_VALUE, [0-9.]+ us",
-                     r"copy\(0x[0-9a-f]+, 0x[0-9a-f]+, \d+, 1\) = CUDA_SUCCESS, "):
+                     r"copy\(0x[0-9a-f]+, 0x[0-9a-f]+, \d+, 1\) = (CUDA_SUCCESS|queued), "):
             self.assertRegex(p.stderr, line)
         del env["SLUICE_TRACE"]
         p = subprocess.run(program, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -97,6 +97,10 @@ class Cudart(WithSluiced):
         for name in ("cudart_cases_test", "cudart_cases_12_test"):
             with self.subTest(name):
                 self.run_program("a", support.BUILD / "tests/cudart" / name)
+        self.assert_all_free("a")
+
+    def test_cases_of_the_driver_api_are_right(self):
+        self.run_program("a", support.BUILD / "tests/conformance/driver_cases_test")
         self.assert_all_free("a")
 
     def right_both_ways(self, name, *args):

@@ -9,8 +9,8 @@
   D(cudaEventCreateWithFlags, kContext, (cudaEvent_t* event, unsigned int flags), (event, \
     flags), cuEventCreate) \
   D(cudaEventDestroy, kContext, (cudaEvent_t event), (event), cuEventDestroy_v2) \
-  D(cudaEventElapsedTime, kContext, (float* ms, cudaEvent_t start, cudaEvent_t end), (ms, start, \
-    end), cuEventElapsedTime_v2) \
+  F(cudaEventElapsedTime, kContext, (float* ms, cudaEvent_t start, cudaEvent_t end), (ms, start, \
+    end)) \
   D(cudaEventQuery, kContext, (cudaEvent_t event), (event), cuEventQuery) \
   T(cudaEventRecord, ptsz, kContext, (cudaEvent_t event, cudaStream_t stream), (event, stream), \
     cuEventRecord) \

@@ -165,6 +165,47 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
   return CUDA_SUCCESS;
 }
 
+// Attached, a context is used once more; only that of the caller can be, and flags are 0.
+CUresult cuCtxAttach(CUcontext* pctx, unsigned int flags) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (pctx == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(state().contexts_mutex);
+  const auto it = state().contexts.find(e.context);
+  if (it == state().contexts.end() || it->second.primary) return CUDA_ERROR_INVALID_CONTEXT;
+  ++it->second.attached;
+  *pctx = as_context(e.context);
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxDetach(CUcontext ctx) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  {
+    std::lock_guard lock(state().contexts_mutex);
+    const auto it = state().contexts.find(wire(ctx));
+    if (it == state().contexts.end() || it->second.primary) return CUDA_ERROR_INVALID_CONTEXT;
+    if (it->second.attached > 0) {
+      --it->second.attached;
+      return CUDA_SUCCESS;
+    }
+  }
+  return cuCtxDestroy(ctx);
+}
+
+CUresult cuCtxGetExecAffinity(CUexecAffinityParam* affinity, CUexecAffinityType type) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (affinity == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (type != CU_EXEC_AFFINITY_TYPE_SM_COUNT) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+  int sms = 0;
+  const CUresult r =
+      device_attribute(*e.link, current_device(), CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &sms);
+  if (r != CUDA_SUCCESS) return r;
+  affinity->type = type;
+  affinity->param.smCount.val = static_cast<unsigned>(sms);
+  return CUDA_SUCCESS;
+}
+
 CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
   const Entered e = enter();
   if (!e) return e.status;

@@ -98,6 +98,21 @@ CUresult cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType type, CUdevi
   return CUDA_SUCCESS;
 }
 
+CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* max_width, CUarray_format format,
+                                            unsigned int channels, CUdevice dev) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  const bool known = format == CU_AD_FORMAT_HALF || format == CU_AD_FORMAT_FLOAT ||
+                     (format >= CU_AD_FORMAT_UNSIGNED_INT8 && format <= CU_AD_FORMAT_SIGNED_INT32);
+  if (max_width == nullptr || !known || (channels != 1 && channels != 2 && channels != 4))
+    return CUDA_ERROR_INVALID_VALUE;
+  int texels = 0;
+  const CUresult r =
+      device_attribute(*e.link, dev, CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH, &texels);
+  if (r == CUDA_SUCCESS) *max_width = static_cast<size_t>(texels);
+  return r;
+}
+
 CUresult cuDeviceGetByPCIBusId(CUdevice* dev, const char* pci_bus_id) {
   const Entered e = enter();
   if (!e) return e.status;

@@ -4,6 +4,7 @@
 #include <climits>
 
 #include "guest-agent/shim/calls/in_function.h"
+#include "guest-agent/shim/calls/launches.h"
 
 using namespace sluice::guest;
 
@@ -105,6 +106,48 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamic_smem_size, CUfu
   if (dynamic_smem_size == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return SLUICE_CALL(cuOccupancyAvailableDynamicSMemPerBlock, *f.link, f.context, dynamic_smem_size,
                      as_function(f.info), num_blocks, block_size);
+}
+
+// ---- clusters ----
+
+namespace {
+
+CUresult clusters(int* to, CUfunction func, const CUlaunchConfig* config,
+                  sluice_clusters_what what) {
+  const InFunction f(func);
+  if (!f) return f.status;
+  if (to == nullptr || config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
+  sluice_clusters body{};
+  body.function = f.info->handle;
+  const uint32_t grid[3] = {config->gridDimX, config->gridDimY, config->gridDimZ};
+  const uint32_t block[3] = {config->blockDimX, config->blockDimY, config->blockDimZ};
+  std::copy_n(grid, 3, body.grid);
+  std::copy_n(block, 3, body.block);
+  body.dynamic_shared_bytes = config->sharedMemBytes;
+  body.what = what;
+  std::vector<CUevent> events;
+  CUresult r = flags_of_attributes(grid, config->attrs, config->numAttrs, &body.flags, &events);
+  if (r != CUDA_SUCCESS) return r;
+  body.flags &= ~SLUICE_LAUNCHED_COOPERATIVE;
+  Pending pending;
+  r = f.link->call(SLUICE_CALL_CLUSTERS, f.context, body, pending);
+  if (r != CUDA_SUCCESS) return r;
+  int32_t number = 0;
+  if (!pending.read(number)) return CUDA_ERROR_UNKNOWN;
+  *to = number;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuOccupancyMaxActiveClusters(int* num_clusters, CUfunction func,
+                                      const CUlaunchConfig* config) {
+  return clusters(num_clusters, func, config, SLUICE_CLUSTERS_ACTIVE);
+}
+CUresult cuOccupancyMaxPotentialClusterSize(int* cluster_size, CUfunction func,
+                                            const CUlaunchConfig* config) {
+  return clusters(cluster_size, func, config, SLUICE_CLUSTERS_SIZE);
 }
 
 // The size function is the program's, so the search runs here: the largest multiple of a warp that

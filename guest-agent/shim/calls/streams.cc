@@ -156,6 +156,20 @@ CUresult cuStreamGetId(CUstream stream, unsigned long long* stream_id) {
   return SLUICE_CALL(cuStreamGetId, *e.link, e.context, stream, stream_id);
 }
 
+// No stream here is of a green context.
+CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx* green) {
+  CUcontext context = nullptr;
+  if (const CUresult r = cuStreamGetCtx(stream, &context); r != CUDA_SUCCESS) return r;
+  if (green == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *green = nullptr;
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext* ctx, CUgreenCtx* green) {
+  if (green == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *green = nullptr;
+  return cuStreamGetCtx(stream, ctx);
+}
+
 CUresult cuStreamGetCtx(CUstream stream, CUcontext* pctx) {
   const Entered e = enter_context();
   if (!e) return e.status;

@@ -230,6 +230,7 @@ CUresult create_array(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR& d) {
     info.context = e.context;
     info.descriptor = d;
     info.texel_bytes = std::max<uint64_t>(texel_bytes_of(d), 1);
+    info.mipmap = 0;
   });
   if (!kept) {
     SLUICE_CALL(cuArrayDestroy, *e.link, e.context, made);
@@ -237,6 +238,29 @@ CUresult create_array(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR& d) {
   }
   *array = made;
   return CUDA_SUCCESS;
+}
+
+bool is_layered(const CUDA_ARRAY3D_DESCRIPTOR& d) {
+  return (d.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
+}
+
+// As many levels as halve the longest side to 1; layers and faces are not halved.
+unsigned most_levels(const CUDA_ARRAY3D_DESCRIPTOR& d) {
+  size_t longest = std::max(d.Width, d.Height);
+  if (!is_layered(d)) longest = std::max(longest, d.Depth);
+  unsigned levels = 1;
+  for (; longest > 1; longest /= 2) ++levels;
+  return levels;
+}
+
+CUDA_ARRAY3D_DESCRIPTOR level_of(CUDA_ARRAY3D_DESCRIPTOR d, unsigned level) {
+  const auto halve = [level](size_t& side) {
+    if (side != 0) side = std::max<size_t>(side >> level, 1);
+  };
+  halve(d.Width);
+  halve(d.Height);
+  if (!is_layered(d)) halve(d.Depth);
+  return d;
 }
 
 // A row of a one-dimensional array and a run of memory.
@@ -307,9 +331,104 @@ CUresult cuArrayDestroy(CUarray array) {
   const ArrayInfo* info = state().arrays.find(wire(array));
   if (info == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const uint64_t context = info->context;
-  if (!state().arrays.remove(wire(array))) return CUDA_ERROR_INVALID_HANDLE;
+  if (info->mipmap != 0 || !state().arrays.remove(wire(array))) return CUDA_ERROR_INVALID_HANDLE;
   if (!state().context(context)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return e.link->with_deferred(SLUICE_CALL(cuArrayDestroy, *e.link, context, array));
+}
+
+CUresult cuMipmappedArrayCreate(CUmipmappedArray* array, const CUDA_ARRAY3D_DESCRIPTOR* d,
+                                unsigned int levels) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (array == nullptr || d == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUmipmappedArray made = nullptr;
+  const CUresult r = SLUICE_CALL(cuMipmappedArrayCreate, *e.link, e.context, &made, d, levels);
+  if (r != CUDA_SUCCESS) return r;
+  const bool kept = state().mipmaps.add(wire(made), [&](MipmapInfo& info) {
+    info.context = e.context;
+    info.descriptor = *d;
+    info.levels = std::clamp(levels, 1u, most_levels(*d));
+    std::lock_guard lock(info.mutex);
+    info.known.assign(info.levels, 0);
+  });
+  if (!kept) {
+    SLUICE_CALL(cuMipmappedArrayDestroy, *e.link, e.context, made);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *array = made;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMipmappedArrayGetLevel(CUarray* level_array, CUmipmappedArray array,
+                                  unsigned int level) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  MipmapInfo* info = state().mipmaps.find(wire(array));
+  if (info == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (level_array == nullptr || level >= info->levels) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(info->mutex);
+  if (level >= info->known.size()) return CUDA_ERROR_INVALID_HANDLE;  // it has ended meanwhile
+  if (info->known[level] == 0) {
+    CUarray made = nullptr;
+    const CUresult r =
+        SLUICE_CALL(cuMipmappedArrayGetLevel, *e.link, info->context, &made, array, level);
+    if (r != CUDA_SUCCESS) return r;
+    const bool kept = state().arrays.add(wire(made), [&](ArrayInfo& one) {
+      one.context = info->context;
+      one.descriptor = level_of(info->descriptor, level);
+      one.texel_bytes = std::max<uint64_t>(texel_bytes_of(info->descriptor), 1);
+      one.mipmap = wire(array);
+    });
+    if (!kept) return CUDA_ERROR_OUT_OF_MEMORY;
+    info->known[level] = wire(made);
+  }
+  *level_array = reinterpret_cast<CUarray>(info->known[level]);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMipmappedArrayDestroy(CUmipmappedArray array) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  MipmapInfo* info = state().mipmaps.find(wire(array));
+  if (info == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const uint64_t context = info->context;
+  std::lock_guard lock(info->mutex);
+  if (!state().mipmaps.remove(wire(array))) return CUDA_ERROR_INVALID_HANDLE;
+  for (const uint64_t level : info->known)
+    if (level != 0) state().arrays.remove(level);
+  info->known.clear();
+  if (!state().context(context)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return e.link->with_deferred(SLUICE_CALL(cuMipmappedArrayDestroy, *e.link, context, array));
+}
+
+// Only sparse arrays, arrays without memory and pictures of several planes have these, and none of
+// them is offered.
+namespace {
+template <class To>
+CUresult of_no_array(const To* to, bool known) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  return to == nullptr || known ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+}
+bool is_array(CUarray array) { return state().arrays.find(wire(array)) != nullptr; }
+bool is_mipmap(CUmipmappedArray array) { return state().mipmaps.find(wire(array)) != nullptr; }
+}  // namespace
+CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* to, CUarray array, CUdevice) {
+  return of_no_array(to, is_array(array));
+}
+CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* to,
+                                               CUmipmappedArray array, CUdevice) {
+  return of_no_array(to, is_mipmap(array));
+}
+CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* to, CUarray array) {
+  return of_no_array(to, is_array(array));
+}
+CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* to,
+                                             CUmipmappedArray array) {
+  return of_no_array(to, is_mipmap(array));
+}
+CUresult cuArrayGetPlane(CUarray* plane, CUarray array, unsigned int) {
+  return of_no_array(plane, is_array(array));
 }
 
 CUresult cuMemcpyHtoA_v2(CUarray to, size_t offset, const void* from, size_t bytes) {

@@ -308,6 +308,22 @@ bool batched_box(const CUDA_MEMCPY3D_BATCH_OP& op, CUDA_MEMCPY3D* box) {
 
 // Batches copy one after the other, where CUDA may in any order. All copies are checked before the
 // first is queued.
+// CUDA 12.8's forms also say which copy is wrong: none of them in particular, as they may.
+CUresult sluice_memcpy_batch_v1(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+                                CUmemcpyAttributes* attrs, size_t* attr_indices, size_t attr_count,
+                                size_t* failed, CUstream stream) {
+  const CUresult r =
+      cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attr_indices, attr_count, stream);
+  if (r != CUDA_SUCCESS && failed != nullptr) *failed = SIZE_MAX;
+  return r;
+}
+CUresult sluice_memcpy_3d_batch_v1(size_t count, CUDA_MEMCPY3D_BATCH_OP* ops, size_t* failed,
+                                   unsigned long long flags, CUstream stream) {
+  const CUresult r = cuMemcpy3DBatchAsync_v2(count, ops, flags, stream);
+  if (r != CUDA_SUCCESS && failed != nullptr) *failed = SIZE_MAX;
+  return r;
+}
+
 CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
                                CUmemcpyAttributes* attrs, size_t* attr_indices, size_t attr_count,
                                CUstream stream) {

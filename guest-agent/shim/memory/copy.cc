@@ -338,6 +338,11 @@ CUresult copy_2d(const CUDA_MEMCPY2D* c, CUstream stream, bool wait) {
     const CUDA_MEMCPY3D box = box_of(*c);
     return copy_box(&box, stream, wait);
   }
+  const auto known = [](CUmemorytype type) {
+    return type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_DEVICE ||
+           type == CU_MEMORYTYPE_UNIFIED;
+  };
+  if (!known(c->srcMemoryType) || !known(c->dstMemoryType)) return CUDA_ERROR_INVALID_VALUE;
   auto end = [](CUmemorytype type, const void* host, CUdeviceptr device, uint64_t* at) {
     *at = type == CU_MEMORYTYPE_HOST ? address(host) : device;
     return type == CU_MEMORYTYPE_HOST     ? End::kHost

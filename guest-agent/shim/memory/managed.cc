@@ -294,6 +294,56 @@ CUresult sluice_mem_prefetch_v1(CUdeviceptr address, size_t count, CUdevice devi
   return cuMemPrefetchAsync_v2(address, count, place_of(device), 0, stream);
 }
 
+namespace {
+
+// All ranges of a batch are managed memory.
+bool are_managed(const CUdeviceptr* addresses, const size_t* sizes, size_t count) {
+  if (addresses == nullptr || sizes == nullptr || count == 0) return false;
+  for (size_t i = 0; i < count; ++i)
+    if (!is_managed(addresses[i], sizes[i])) return false;
+  return true;
+}
+
+}  // namespace
+
+// places[k] is for the ranges from place_indices[k] up to the next of these.
+CUresult cuMemPrefetchBatchAsync(CUdeviceptr* addresses, size_t* sizes, size_t count,
+                                 CUmemLocation* places, size_t* place_indices, size_t place_count,
+                                 unsigned long long flags, CUstream stream) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (flags != 0 || !are_managed(addresses, sizes, count) || places == nullptr ||
+      place_indices == nullptr || place_count == 0 || place_count > count || place_indices[0] != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  for (size_t k = 0; k < place_count; ++k) {
+    if (k > 0 && (place_indices[k] <= place_indices[k - 1] || place_indices[k] >= count))
+      return CUDA_ERROR_INVALID_VALUE;
+    if (!is_place(places[k])) return CUDA_ERROR_INVALID_DEVICE;
+  }
+  if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
+  std::lock_guard lock(advices().mutex);
+  for (size_t i = 0, k = 0; i < count; ++i) {
+    if (k + 1 < place_count && place_indices[k + 1] == i) ++k;
+    advices().each(addresses[i], sizes[i], [&](Advice& one) { one.prefetched = places[k]; });
+  }
+  return CUDA_SUCCESS;
+}
+// What is discarded may be anything, so also what it was.
+CUresult cuMemDiscardBatchAsync(CUdeviceptr* addresses, size_t* sizes, size_t count,
+                                unsigned long long flags, CUstream stream) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (flags != 0 || !are_managed(addresses, sizes, count)) return CUDA_ERROR_INVALID_VALUE;
+  return resolve_stream(stream);
+}
+CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr* addresses, size_t* sizes, size_t count,
+                                           CUmemLocation* places, size_t* place_indices,
+                                           size_t place_count, unsigned long long flags,
+                                           CUstream stream) {
+  return cuMemPrefetchBatchAsync(addresses, sizes, count, places, place_indices, place_count, flags,
+                                 stream);
+}
+
 CUresult cuMemRangeGetAttribute(void* data, size_t data_size, CUmem_range_attribute attribute,
                                 CUdeviceptr address, size_t count) {
   const Entered e = enter_context();

@@ -6,6 +6,7 @@
 #include "guest-agent/shim/memory/managed.h"
 #include "guest-agent/shim/memory/pinned.h"
 #include "guest-agent/shim/memory/pools.h"
+#include "guest-agent/shim/memory/registered.h"
 #include "guest-agent/shim/state/api.h"
 
 using namespace sluice::guest;
@@ -169,8 +170,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int 
   const auto range = state().pointers.find(reinterpret_cast<uint64_t>(p));
   if (!range || range->kind == MemoryKind::kManaged) return CUDA_ERROR_INVALID_VALUE;
   if (range->kind == MemoryKind::kRegistered)
-    return static_cast<CUresult>(
-        not_supported("cuMemHostGetDevicePointer", "registered memory has no device address"));
+    return device_address_of_registered(e, reinterpret_cast<uint64_t>(p), pdptr);
   *pdptr = reinterpret_cast<uint64_t>(p);  // same address on both sides, and for the GPU
   return CUDA_SUCCESS;
 }
@@ -183,29 +183,6 @@ CUresult cuMemHostGetFlags(unsigned int* flags, void* p) {
     return CUDA_ERROR_INVALID_VALUE;
   *flags = range->flags | CU_MEMHOSTALLOC_DEVICEMAP;  // under unified addressing all of it is
   return CUDA_SUCCESS;
-}
-
-// Registered memory stays pageable: the host cannot see a guest's own memory. Copies are staged.
-CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int flags) {
-  const Entered e = enter_context();
-  if (!e) return e.status;
-  if (p == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((flags & (CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY)) != 0)
-    return static_cast<CUresult>(
-        not_supported("cuMemHostRegister", "registered memory has no device address"));
-  const auto base = reinterpret_cast<uint64_t>(p);
-  if (bytesize > UINT64_MAX - base) return CUDA_ERROR_INVALID_VALUE;
-  if (state().pointers.overlaps(base, bytesize)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-  remember(base, bytesize, MemoryKind::kRegistered, e.context, flags);
-  return CUDA_SUCCESS;
-}
-
-CUresult cuMemHostUnregister(void* p) {
-  const Entered e = enter();
-  if (!e) return e.status;
-  return state().pointers.take(reinterpret_cast<uint64_t>(p), MemoryKind::kRegistered)
-             ? CUDA_SUCCESS
-             : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
 
 // ---- pointers ----
@@ -228,7 +205,10 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Rang
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return give<unsigned>(data, host && !managed ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      if (range.kind == MemoryKind::kRegistered) return CUDA_ERROR_INVALID_VALUE;
+      if (range.kind == MemoryKind::kRegistered) {
+        const auto device = known_device_address(ptr);
+        return device ? give<CUdeviceptr>(data, *device) : CUDA_ERROR_INVALID_VALUE;
+      }
       return give<CUdeviceptr>(data, ptr);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       if (!host) return CUDA_ERROR_INVALID_VALUE;
@@ -251,7 +231,7 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Rang
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
       return give<size_t>(data, range.bytes);
     case CU_POINTER_ATTRIBUTE_MAPPED:
-      return give<int>(data, range.kind != MemoryKind::kRegistered);
+      return give<int>(data, range.kind != MemoryKind::kRegistered || known_device_address(ptr));
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       return give<uint64_t>(data, 0);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:

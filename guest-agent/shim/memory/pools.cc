@@ -234,14 +234,16 @@ CUresult pool_of_device(CUmemoryPool* pool, CUdevice device, uint64_t (Pools::*w
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice device) {
   return pool_of_device(pool, device, &Pools::default_of);
 }
+// A device that is not is a wrong value in these, as NVIDIA's driver has it.
 CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice device) {
+  if (!valid_device(device)) return CUDA_ERROR_INVALID_VALUE;
   return pool_of_device(pool, device, &Pools::current_of);
 }
 
 CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
   const Entered e = enter();
   if (!e) return e.status;
-  if (!valid_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!valid_device(device)) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(pools().mutex);
   const Pool* found = pools().find(pool);
   if (found == nullptr || found->device != device) return CUDA_ERROR_INVALID_VALUE;
@@ -253,7 +255,8 @@ namespace {
 
 CUresult check_place(const CUmemLocation* location, CUmemAllocationType type) {
   if (location == nullptr || type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  if (location->type == CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_SUCCESS;
+  if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
+    return valid_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   return static_cast<CUresult>(not_supported("cuMemGetMemPool", "pools of host memory"));
 }
 

@@ -2,6 +2,7 @@
 // Texture and surface objects. Two contexts may have objects of one name, so both make the key.
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "abi/cuda_texture.h"
@@ -15,6 +16,7 @@ namespace {
 struct KnownTexture {
   CUDA_RESOURCE_DESC resource{};
   CUDA_TEXTURE_DESC texture{};
+  std::optional<CUDA_RESOURCE_VIEW_DESC> view;
   bool surface = false;
 };
 struct KnownTextures {
@@ -59,16 +61,13 @@ CUresult cuTexObjectCreate(CUtexObject* object, const CUDA_RESOURCE_DESC* resour
   if (!e) return e.status;
   if (object == nullptr || resource == nullptr || texture == nullptr)
     return CUDA_ERROR_INVALID_VALUE;
-  if (view != nullptr)
-    return static_cast<CUresult>(not_supported("cuTexObjectCreate", "resource views"));
-  if (resource->resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY)
-    return static_cast<CUresult>(not_supported("cuTexObjectCreate", "mipmapped arrays"));
   CUtexObject made = 0;
-  const CUDA_RESOURCE_VIEW_DESC* none = nullptr;
   const CUresult r =
-      SLUICE_CALL(cuTexObjectCreate, *e.link, e.context, &made, resource, texture, none);
+      SLUICE_CALL(cuTexObjectCreate, *e.link, e.context, &made, resource, texture, view);
   if (r != CUDA_SUCCESS) return r;
-  remember_texture(e.context, made, {*resource, *texture, false});
+  KnownTexture known{*resource, *texture, std::nullopt, false};
+  if (view != nullptr) known.view = *view;
+  remember_texture(e.context, made, known);
   *object = made;
   return CUDA_SUCCESS;
 }
@@ -80,7 +79,7 @@ CUresult cuSurfObjectCreate(CUsurfObject* object, const CUDA_RESOURCE_DESC* reso
   CUsurfObject made = 0;
   const CUresult r = SLUICE_CALL(cuSurfObjectCreate, *e.link, e.context, &made, resource);
   if (r != CUDA_SUCCESS) return r;
-  remember_texture(e.context, made, {*resource, {}, true});
+  remember_texture(e.context, made, {*resource, {}, std::nullopt, true});
   *object = made;
   return CUDA_SUCCESS;
 }
@@ -112,9 +111,13 @@ CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* texture, CUtexObject objec
     return CUDA_SUCCESS;
   });
 }
-// No texture here was made with a view, and asking for it then is documented to be an error.
-CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC*, CUtexObject object) {
-  return with_texture(object, false, [](const KnownTexture&) { return CUDA_ERROR_INVALID_VALUE; });
+// Of a texture that was made without a view, NVIDIA's driver succeeds, too.
+CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC* view, CUtexObject object) {
+  return with_texture(object, false, [&](const KnownTexture& t) {
+    if (view == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *view = t.view.value_or(CUDA_RESOURCE_VIEW_DESC{});
+    return CUDA_SUCCESS;
+  });
 }
 CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC* resource, CUsurfObject object) {
   return with_texture(object, true, [&](const KnownTexture& t) {

@@ -135,6 +135,13 @@ CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* nam
   return find_kernel(e, wire(library), name, kernel);
 }
 
+// Functions for CPU and GPU at one address need coherent hardware: no library has one.
+CUresult cuLibraryGetUnifiedFunction(void** function, CUlibrary, const char* symbol) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  return function == nullptr || symbol == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;
+}
+
 CUresult cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
   const Entered e = enter();
   if (!e) return e.status;

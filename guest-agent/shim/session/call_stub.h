@@ -92,16 +92,6 @@ struct ClientArg<void*, Address> : ClientArgBase {
   static void put(ArgWriter& out, void* a) { out.put(reinterpret_cast<uint64_t>(a)); }
 };
 
-template <class T>
-struct ClientArg<T*, Null> : ClientArgBase {
-  template <class All>
-  static bool valid(const All&, T* a) {
-    return a == nullptr;
-  }
-  static size_t bytes(T*) { return 0; }
-  static void put(ArgWriter&, T*) {}
-};
-
 struct ClientPointer : ClientArgBase {
   static size_t bytes(const void*) { return 1; }
   static void put(ArgWriter& out, const void* a) { out.put(static_cast<uint8_t>(a != nullptr)); }
@@ -160,6 +150,16 @@ struct ClientArg<const T*, InStruct> : ClientArgBase {
   }
   static size_t bytes(const T*) { return sizeof(T); }
   static void put(ArgWriter& out, const T* a) { out.put(a, sizeof(T)); }
+};
+
+template <class T>
+struct ClientArg<const T*, InStructOrNull> : ClientArgBase {
+  static size_t bytes(const T*) { return 1 + sizeof(T); }
+  static void put(ArgWriter& out, const T* a) {
+    static const T kNone{};
+    out.put(static_cast<uint8_t>(a != nullptr));
+    out.put(a != nullptr ? a : &kNone, sizeof(T));
+  }
 };
 
 template <class P, int N>

@@ -66,6 +66,16 @@ class HandleTable {
     slot.handle.store(handle, std::memory_order_release);
     return true;
   }
+  // Calls use(handle, object) for each that is live.
+  template <class Use>
+  void for_each(Use&& use) {
+    for (auto& one : pages_) {
+      Slot* page = one.load(std::memory_order_acquire);
+      for (uint32_t k = 0; page != nullptr && k < kPerPage; ++k)
+        if (const uint64_t handle = page[k].handle.load(std::memory_order_acquire); handle != 0)
+          use(handle, page[k].object);
+    }
+  }
   // False: it was not there (any more). Of two racing removals one succeeds.
   bool remove(uint64_t handle) {
     const uint32_t index = SLUICE_HANDLE_INDEX(handle);
@@ -119,12 +129,21 @@ struct ArrayInfo {
   uint64_t context = 0;
   CUDA_ARRAY3D_DESCRIPTOR descriptor{};
   uint64_t texel_bytes = 1;
+  uint64_t mipmap = 0;  // of which it is a level; 0: none
+};
+struct MipmapInfo {
+  uint64_t context = 0;
+  CUDA_ARRAY3D_DESCRIPTOR descriptor{};
+  unsigned levels = 1;
+  std::vector<uint64_t> known;  // the levels' handles, under `mutex`
+  std::mutex mutex;
 };
 
 struct ContextInfo {
   CUdevice device = 0;
   bool primary = false;
-  uint64_t resets = 0;  // of a primary context: what was in it has gone as often
+  unsigned attached = 0;  // by cuCtxAttach
+  uint64_t resets = 0;    // of a primary context: what was in it has gone as often
 };
 
 // What lies at an address.
@@ -182,6 +201,7 @@ struct State {
   HandleTable<EventInfo> events;
   HandleTable<FunctionInfo> functions;
   HandleTable<ArrayInfo> arrays;
+  HandleTable<MipmapInfo> mipmaps;
   PointerMap pointers;
 
   std::mutex contexts_mutex;

@@ -13,7 +13,7 @@ namespace sluice::exec::detail {
 namespace {
 
 // Instructions of PTX 9.0 that are not carried out here, or not in all forms (PTX ISA, chapter 9.7:
-// textures of cube maps and mipmaps, clusters, bulk copies, matrices of Hopper and Blackwell).
+// gradients on cube maps, clusters, bulk copies, matrices of Hopper and Blackwell).
 bool is_known_to_ptx(std::string_view opcode) {
   static constexpr std::string_view kBeginnings[] = {"barrier.cluster",
                                                      "clusterlaunchcontrol",

@@ -301,6 +301,7 @@ class Decoder {
   bool do_txq();
   bool do_surface();
   bool texture_geometry(TextureAccess& access);
+  bool mip_operands(const TextureAccess& access, std::vector<Operand>& mip);
   bool texture_point(std::string_view operand, const TextureAccess& access, Operand& handle,
                      std::vector<Operand>& point);
   bool register_list(std::string_view list, size_t count, Type type, bool def,

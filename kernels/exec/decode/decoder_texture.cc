@@ -18,8 +18,14 @@ bool Decoder::texture_geometry(TextureAccess& access) {
   } else if (take("a2d")) {
     access.dimensions = 2;
     access.layered = true;
+  } else if (take("cube")) {
+    access.dimensions = 3;
+    access.cube = true;
+  } else if (take("acube")) {
+    access.dimensions = 3;
+    access.cube = access.layered = true;
   } else {
-    return unsupported();  // cube maps, multisampled textures
+    return unsupported();  // multisampled textures
   }
   return true;
 }
@@ -52,12 +58,11 @@ bool Decoder::texture_point(std::string_view operand, const TextureAccess& acces
   return true;
 }
 
-// tex[.base|.level].geometry.v4.{f32,u32,s32}.{f32,s32} d, [t, c][, level];
+// tex[.base|.level|.grad].geometry.v4.{f32,u32,s32}.{f32,s32} d, [t, c][, level | dx, dy];
 // tld4.{r,g,b,a}.2d.v4.{f32,u32,s32}.f32 d, [t, c];
 bool Decoder::do_tex() {
   TextureAccess access;
   access.gather = words_[0] == "tld4";
-  bool level = false;
   if (access.gather) {
     bool known = false;
     for (uint8_t k = 0; k < 4 && !known; ++k) {
@@ -66,24 +71,31 @@ bool Decoder::do_tex() {
     }
     if (!known) return unsupported();
   } else {
-    level = take("level");
-    if (!level) take("base");
+    if (take("level"))
+      access.mip = MipLevel::kLevel;
+    else if (take("grad"))
+      access.mip = MipLevel::kGradient;
+    else
+      take("base");
   }
   if (!texture_geometry(access) || !take("v4")) return unsupported();
   if (access.gather && (access.dimensions != 2 || access.layered)) return unsupported();
+  if (access.cube && access.mip == MipLevel::kGradient) return unsupported();
   const Type d = take_type(), c = take_type();
   if ((d != Type::kF32 && d != Type::kU32 && d != Type::kS32) ||
       (c != Type::kF32 && (c != Type::kS32 || access.gather)))
     return unsupported();
   access.float_result = d == Type::kF32;
   access.float_coordinates = c == Type::kF32;
-  if (!all_taken() || operand_count() != (level ? 3u : 2u)) return unsupported();
+  if (access.cube && !access.float_coordinates) return unsupported();
+  if (access.mip == MipLevel::kGradient && !access.float_coordinates) return unsupported();
+  if (!all_taken() || operand_count() != 2u + static_cast<unsigned>(access.mip))
+    return unsupported();
   size_t bar = text(0).find('|');
   if (bar != std::string_view::npos) return unsupported();  // residency
   Operand handle;
   std::vector<Operand> point, results;
   if (!texture_point(text(1), access, handle, point)) return false;
-  // No texture has more than one level.
   const std::vector<std::string_view> names = braces(text(0));
   if (names.size() != 4) return false;
   for (const std::string_view name : names) {
@@ -94,10 +106,31 @@ bool Decoder::do_tex() {
   emit("tex", 0, access.pack(), {}, handle);
   emit_aux(point, false);
   append_aux(results, true);
+  std::vector<Operand> mip;
+  if (!mip_operands(access, mip)) return false;
+  append_aux(mip, false);
   return true;
 }
 
-// txq.{width,height,depth,array_size}.b32 d, [t]; suq likewise.
+// The level of a fetch, or its two gradients of three components each.
+bool Decoder::mip_operands(const TextureAccess& access, std::vector<Operand>& mip) {
+  if (access.mip == MipLevel::kLevel) {
+    const Type type = access.float_coordinates ? Type::kF32 : Type::kB32;
+    return source(text(2), type, mip.emplace_back());
+  }
+  for (unsigned k = 2; access.mip == MipLevel::kGradient && k < 4; ++k) {
+    std::vector<std::string_view> names = braces(text(k));
+    if (names.empty()) names.push_back(text(k));
+    if (names.size() < access.dimensions || names.size() > 4) return false;
+    for (size_t d = 0; d < 3; ++d) {
+      Operand& one = mip.emplace_back(Operand{Operand::Kind::kRaw, kNoOperand});
+      if (d < access.dimensions && !source(names[d], Type::kF32, one)) return false;
+    }
+  }
+  return true;
+}
+
+// txq.{width,height,depth,array_size,num_mipmap_levels}.b32 d, [t]; suq likewise.
 bool Decoder::do_txq() {
   TextureAccess access;
   access.clamp = words_[0] == "suq" ? 1 : 0;
@@ -107,6 +140,8 @@ bool Decoder::do_txq() {
     access.operation = 1;
   else if (take_any({"depth", "array_size"}))
     access.operation = 2;
+  else if (access.clamp == 0 && take("num_mipmap_levels"))
+    access.operation = 3;
   else
     return unsupported();
   if (!take("b32") || !all_taken() || operand_count() != 2) return unsupported();
@@ -126,6 +161,7 @@ bool Decoder::do_surface() {
   const bool load = words_[0] == "suld", store = words_[0] == "sust";
   if (!take("b")) return unsupported();
   if (!texture_geometry(access)) return false;
+  if (access.cube) return unsupported();  // a face is a layer there
   take_any({"ca", "cg", "cs", "cv", "wb", "wt"});
   if (!load && !store) {
     access.operation = take("add")   ? 0

@@ -12,6 +12,7 @@
 #include <memory>
 #include <shared_mutex>
 #include <unordered_map>
+#include <vector>
 
 namespace sluice::exec {
 
@@ -31,16 +32,27 @@ constexpr uint32_t bytes_of(TexelFormat f) {
 }
 enum class AddressMode : uint8_t { kWrap, kClamp, kMirror, kBorder };
 
-struct TextureDescriptor {
+// The texels of one mipmap level.
+struct TextureLevel {
   uint64_t base = 0;                          // host address of the first texel
   uint64_t row_bytes = 0;                     // from row to row
   uint64_t slice_bytes = 0;                   // from slice (or layer) to slice
   uint32_t width = 1, height = 1, depth = 1;  // texels; depth: layers, if layered
+};
+
+// Of a texture without mipmaps, or of their first level, and what all levels have in common.
+struct TextureDescriptor : TextureLevel {
+  std::vector<TextureLevel> smaller;  // further levels, behind the first one in memory
   TexelFormat format = TexelFormat::kF32;
   uint8_t channels = 1;
   bool surface = false;        // for suld, sust and sured; otherwise for tex, tld4 and txq
   bool linear_memory = false;  // one row in plain memory: no address modes, zero outside
-  bool layered = false;
+  bool layered = false;        // cube maps, too: six faces of each layer
+  bool cube = false;
+  bool seamless = false;    // of a cube map: filters go on from face to face
+  bool srgb = false;        // 8-bit colours are made linear
+  bool mip_filter = false;  // linear between levels
+  float mip_bias = 0, mip_min = 0, mip_max = 0;
   bool normalised = false;  // coordinates count 0 to 1
   bool filter = false;      // linear
   bool as_integer = false;  // integer texels are not made numbers between 0 (-1) and 1
@@ -49,8 +61,12 @@ struct TextureDescriptor {
   std::array<float, 4> border = {};
 
   uint32_t texel_bytes() const { return bytes_of(format) * channels; }
+  const TextureLevel& level(uint32_t k) const { return k == 0 ? *this : smaller[k - 1]; }
+  // From the first level's base to the last one's end.
   uint64_t bytes() const {
-    return (depth - 1) * slice_bytes + (height - 1) * row_bytes + uint64_t{width} * texel_bytes();
+    const TextureLevel& last = smaller.empty() ? *this : smaller.back();
+    return last.base - base + (last.depth - 1) * last.slice_bytes +
+           (last.height - 1) * last.row_bytes + uint64_t{last.width} * texel_bytes();
   }
 };
 

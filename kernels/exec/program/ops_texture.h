@@ -10,12 +10,19 @@
 
 namespace sluice::exec::detail {
 
-// Inst::imm of all of them. a = handle; aux: x, y, z, layer (kNoOperand: none), then values.
+// Which mipmap level a fetch is from: the first; one that it names; one by how far its neighbours
+// are.
+enum class MipLevel : uint8_t { kBase, kLevel, kGradient };
+
+// Inst::imm of all of them. a = handle; aux: x, y, z, layer (kNoOperand: none), then values; of
+// tex then the level, or two gradients of three components.
 struct TextureAccess {
   uint8_t dimensions = 1;
   bool layered = false;
   bool float_coordinates = false;
   bool gather = false;
+  bool cube = false;  // x, y, z are a direction
+  MipLevel mip = MipLevel::kBase;
   uint8_t component = 0;      // tld4
   bool float_result = false;  // tex, tld4: .f32; otherwise .u32 or .s32
   uint8_t bytes = 4;          // surfaces: of one element
@@ -27,9 +34,10 @@ struct TextureAccess {
   int64_t pack() const {
     return static_cast<int64_t>(
         uint64_t{dimensions} | uint64_t{layered} << 8 | uint64_t{float_coordinates} << 9 |
-        uint64_t{gather} << 10 | uint64_t{component} << 12 | uint64_t{float_result} << 16 |
-        uint64_t{bytes} << 24 | uint64_t{elements} << 32 | uint64_t{clamp} << 40 |
-        uint64_t{operation} << 48 | uint64_t{is_signed} << 56);
+        uint64_t{gather} << 10 | uint64_t{cube} << 11 | uint64_t{component} << 12 |
+        uint64_t{float_result} << 16 | static_cast<uint64_t>(mip) << 17 | uint64_t{bytes} << 24 |
+        uint64_t{elements} << 32 | uint64_t{clamp} << 40 | uint64_t{operation} << 48 |
+        uint64_t{is_signed} << 56);
   }
   static TextureAccess unpack(int64_t imm) {
     const uint64_t v = static_cast<uint64_t>(imm);
@@ -38,6 +46,8 @@ struct TextureAccess {
     t.layered = (v >> 8 & 1) != 0;
     t.float_coordinates = (v >> 9 & 1) != 0;
     t.gather = (v >> 10 & 1) != 0;
+    t.cube = (v >> 11 & 1) != 0;
+    t.mip = static_cast<MipLevel>(v >> 17 & 3);
     t.component = v >> 12 & 15;
     t.float_result = (v >> 16 & 1) != 0;
     t.bytes = v >> 24 & 255;

@@ -28,32 +28,90 @@ uint64_t channel_bytes(CUarray_format format) {
   return 0;
 }
 
+// The array that a description asks for, without memory; null and CUDA's error where there is none.
+std::shared_ptr<Array> describe(const CUDA_ARRAY3D_DESCRIPTOR& d, CUresult& status) {
+  constexpr unsigned kKnown = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST |
+                              CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_TEXTURE_GATHER;
+  status = CUDA_ERROR_INVALID_VALUE;
+  if (d.Width == 0) return nullptr;
+  if ((d.Flags & ~kKnown) != 0) {  // sparse arrays and the like
+    status = CUDA_ERROR_NOT_SUPPORTED;
+    return nullptr;
+  }
+  if (d.NumChannels != 1 && d.NumChannels != 2 && d.NumChannels != 4) return nullptr;
+  const bool layered = is_layered(d), volume = d.Depth != 0 && !layered;
+  if ((volume && d.Height == 0) || (layered && d.Depth == 0)) return nullptr;
+  const size_t max_width = is_cube(d)      ? kMaxCube
+                           : volume        ? kMax3d
+                           : d.Height == 0 ? kMax1d
+                                           : kMax2dWidth;
+  const size_t max_height = volume ? kMax3d : kMax2dHeight;
+  const size_t max_depth = is_cube(d) ? kMaxCubeFaces : layered ? kMaxLayers : kMax3d;
+  if (d.Width > max_width || d.Height > max_height || d.Depth > max_depth) return nullptr;
+  const bool one_cube = (d.Flags & CUDA_ARRAY3D_LAYERED) == 0;
+  if (is_cube(d) && (d.Width != d.Height || d.Depth % 6 != 0 || (one_cube && d.Depth != 6)))
+    return nullptr;
+  auto array = std::make_shared<Array>();
+  array->descriptor = d;
+  array->texel_bytes = channel_bytes(d.Format) * d.NumChannels;
+  if (array->texel_bytes == 0) return nullptr;
+  array->width = d.Width;
+  array->height = d.Height == 0 ? 1 : d.Height;
+  array->depth = d.Depth == 0 ? 1 : d.Depth;
+  array->context = current().context;
+  status = CUDA_SUCCESS;
+  return array;
+}
+
 CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& d) {
   return with_context([&](State& s, Context& context) {
-    constexpr unsigned kKnown =
-        CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_TEXTURE_GATHER;
-    if (out == nullptr || d.Width == 0) return CUDA_ERROR_INVALID_VALUE;
-    if ((d.Flags & ~kKnown) != 0) return CUDA_ERROR_NOT_SUPPORTED;  // cube maps, sparse arrays
-    if (d.NumChannels != 1 && d.NumChannels != 2 && d.NumChannels != 4)
-      return CUDA_ERROR_INVALID_VALUE;
-    const bool layered = (d.Flags & CUDA_ARRAY3D_LAYERED) != 0;
-    const bool volume = d.Depth != 0 && !layered;
-    if ((volume && d.Height == 0) || (layered && d.Depth == 0)) return CUDA_ERROR_INVALID_VALUE;
-    const size_t max_width = volume ? kMax3d : d.Height == 0 ? kMax1d : kMax2dWidth;
-    const size_t max_height = volume ? kMax3d : kMax2dHeight;
-    if (d.Width > max_width || d.Height > max_height || d.Depth > (layered ? kMaxLayers : kMax3d))
-      return CUDA_ERROR_INVALID_VALUE;
-    auto array = std::make_shared<Array>();
-    array->descriptor = d;
-    array->texel_bytes = channel_bytes(d.Format) * d.NumChannels;
-    if (array->texel_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-    array->width = d.Width;
-    array->height = d.Height == 0 ? 1 : d.Height;
-    array->depth = d.Depth == 0 ? 1 : d.Depth;
-    array->base = allocate_device(s, context, array->slice_bytes() * array->depth);
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    CUresult status;
+    auto array = describe(d, status);
+    if (!array) return status;
+    array->base = allocate_device(s, context, array->bytes());
     if (array->base == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-    array->context = current().context;
     *out = s.arrays.add(std::move(array));
+    return CUDA_SUCCESS;
+  });
+}
+
+// Each side of a level is half of the one before, at least 1; layers and faces are not halved.
+CUDA_ARRAY3D_DESCRIPTOR smaller(CUDA_ARRAY3D_DESCRIPTOR d) {
+  const auto halve = [](size_t& side) { side = side > 1 ? side / 2 : side; };
+  halve(d.Width);
+  halve(d.Height);
+  if (!is_layered(d)) halve(d.Depth);
+  return d;
+}
+bool is_smallest(const CUDA_ARRAY3D_DESCRIPTOR& d) {
+  return d.Width == 1 && d.Height <= 1 && (is_layered(d) || d.Depth <= 1);
+}
+
+CUresult create_mipmap(CUmipmappedArray* out, CUDA_ARRAY3D_DESCRIPTOR d, unsigned levels) {
+  return with_context([&](State& s, Context& context) {
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    auto mipmap = std::make_shared<Mipmap>();
+    mipmap->context = current().context;
+    uint64_t bytes = 0;
+    do {
+      CUresult status;
+      auto level = describe(d, status);
+      if (!level) return status;
+      level->level = true;
+      level->base = bytes;
+      bytes += (level->bytes() + 255) / 256 * 256;
+      mipmap->levels.push_back(std::move(level));
+      if (is_smallest(d)) break;
+      d = smaller(d);
+    } while (mipmap->levels.size() < levels);
+    mipmap->base = allocate_device(s, context, bytes);
+    if (mipmap->base == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    for (auto& level : mipmap->levels) {
+      level->base += mipmap->base;
+      mipmap->handles.push_back(s.arrays.add(level));
+    }
+    *out = s.mipmaps.add(std::move(mipmap));
     return CUDA_SUCCESS;
   });
 }
@@ -201,12 +259,40 @@ CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* out, CUarray handle) {
 }
 CUresult cuArrayDestroy(CUarray handle) {
   return with_context([&](State& s, Context& current) {
+    const auto known = s.arrays.find(handle);
+    if (!known || known->level) return CUDA_ERROR_INVALID_HANDLE;
     const auto array = s.arrays.remove(handle);
     if (!array) return CUDA_ERROR_INVALID_HANDLE;
     const auto context = array->context.lock();
     if (!context) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     s.scheduler.wait(*context);
     free_device(s, *context, array->base);
+    return outcome(current);
+  });
+}
+
+CUresult cuMipmappedArrayCreate(CUmipmappedArray* array, const CUDA_ARRAY3D_DESCRIPTOR* d,
+                                unsigned levels) {
+  return d == nullptr ? CUDA_ERROR_INVALID_VALUE : create_mipmap(array, *d, levels);
+}
+CUresult cuMipmappedArrayGetLevel(CUarray* out, CUmipmappedArray handle, unsigned level) {
+  return with_context([&](State& s, Context&) {
+    const auto mipmap = s.mipmaps.find(handle);
+    if (!mipmap) return CUDA_ERROR_INVALID_HANDLE;
+    if (out == nullptr || level >= mipmap->levels.size()) return CUDA_ERROR_INVALID_VALUE;
+    *out = mipmap->handles[level];
+    return CUDA_SUCCESS;
+  });
+}
+CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle) {
+  return with_context([&](State& s, Context& current) {
+    const auto mipmap = s.mipmaps.remove(handle);
+    if (!mipmap) return CUDA_ERROR_INVALID_HANDLE;
+    for (const CUarray level : mipmap->handles) s.arrays.remove(level);
+    const auto context = mipmap->context.lock();
+    if (!context) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    s.scheduler.wait(*context);
+    free_device(s, *context, mipmap->base);
     return outcome(current);
   });
 }

@@ -238,6 +238,8 @@ CUresult cuDeviceGetExecAffinitySupport(int* supported, CUexecAffinityType, CUde
 CUresult cuDeviceGetByPCIBusId(CUdevice* device, const char* bus_id) {
   return with_state([&](State&) {
     if (device == nullptr || bus_id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (std::string_view(bus_id).find(':') == std::string_view::npos)
+      return CUDA_ERROR_INVALID_VALUE;  // no bus id at all
     if (std::string_view(bus_id) != kPciBusId) return CUDA_ERROR_INVALID_DEVICE;
     *device = 0;
     return CUDA_SUCCESS;

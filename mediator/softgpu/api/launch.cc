@@ -283,6 +283,33 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfun
   });
 }
 
+// This GPU has no clusters (CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH is 0): one block is one.
+CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction f, const CUlaunchConfig* config) {
+  return with_occupancy(f, [&](State& s, const Function& function) {
+    if (clusters == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < config->numAttrs; ++i) {
+      if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
+      const auto& size = config->attrs[i].value.clusterDim;
+      if (size.x == 0 || size.y == 0 || size.z == 0 || config->gridDimX % size.x != 0 ||
+          config->gridDimY % size.y != 0 || config->gridDimZ % size.z != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+      if (size.x != 1 || size.y != 1 || size.z != 1) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    }
+    const uint32_t threads = config->blockDimX * config->blockDimY * config->blockDimZ;
+    if (threads == 0 || threads > kMaxBlockThreads) return CUDA_ERROR_INVALID_VALUE;
+    *clusters =
+        static_cast<int>(occupancy(s, function, threads, config->sharedMemBytes) * s.runner.sms());
+    return CUDA_SUCCESS;
+  });
+}
+CUresult cuOccupancyMaxPotentialClusterSize(int* size, CUfunction f, const CUlaunchConfig* config) {
+  return with_occupancy(f, [&](State&, const Function&) {
+    if (size == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *size = 1;
+    return CUDA_SUCCESS;
+  });
+}
+
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction f, int block_size,
                                                      size_t dynamic_shared) {
   return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, f, block_size, dynamic_shared,

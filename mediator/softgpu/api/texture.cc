@@ -2,6 +2,7 @@
 // The driver API's texture and surface objects. A handle is what exec::TextureTable gave: kernels
 // and the API use the same one.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "mediator/softgpu/memory/texture_limits.h"
@@ -43,6 +44,56 @@ bool texel_format(CUarray_format format, exec::TexelFormat& out) {
   return false;
 }
 
+exec::TextureLevel level_of(const Array& array) {
+  exec::TextureLevel to;
+  to.base = array.base;
+  to.row_bytes = array.row_bytes();
+  to.slice_bytes = array.slice_bytes();
+  to.width = static_cast<uint32_t>(array.width);
+  to.height = static_cast<uint32_t>(array.height);
+  to.depth = static_cast<uint32_t>(array.depth);
+  return to;
+}
+
+// Texels of a view's format, of 1, 2 or 4 channels: the enumerators count them three by three.
+bool view_format(int format, exec::TextureDescriptor& d) {
+  constexpr exec::TexelFormat kFormats[] = {exec::TexelFormat::kU8,  exec::TexelFormat::kS8,
+                                            exec::TexelFormat::kU16, exec::TexelFormat::kS16,
+                                            exec::TexelFormat::kU32, exec::TexelFormat::kS32,
+                                            exec::TexelFormat::kF16, exec::TexelFormat::kF32};
+  const uint32_t texel = d.texel_bytes();
+  d.format = kFormats[(format - 1) / 3];
+  d.channels = static_cast<uint8_t>(1 << (format - 1) % 3);
+  return d.texel_bytes() == texel;
+}
+
+// Narrows the descriptor to a view of its array.
+CUresult look_through(const CUDA_RESOURCE_VIEW_DESC& view, exec::TextureDescriptor& d) {
+  const int format = static_cast<int>(view.format);
+  if (format < 0 || format > CU_RES_VIEW_FORMAT_UNSIGNED_BC7) return CUDA_ERROR_INVALID_VALUE;
+  if (format >= CU_RES_VIEW_FORMAT_UNSIGNED_BC1) return CUDA_ERROR_NOT_SUPPORTED;
+  if (format != CU_RES_VIEW_FORMAT_NONE && !view_format(format, d)) return CUDA_ERROR_INVALID_VALUE;
+  const uint32_t layers = d.layered ? d.depth : 1;
+  if (view.firstMipmapLevel > view.lastMipmapLevel || view.lastMipmapLevel > d.smaller.size() ||
+      view.firstLayer > view.lastLayer || view.lastLayer >= layers)
+    return CUDA_ERROR_INVALID_VALUE;
+  std::vector<exec::TextureLevel> levels;
+  for (unsigned k = view.firstMipmapLevel; k <= view.lastMipmapLevel; ++k) {
+    exec::TextureLevel level = d.level(k);
+    if (d.layered) {
+      level.base += view.firstLayer * level.slice_bytes;
+      level.depth = view.lastLayer - view.firstLayer + 1;
+    }
+    levels.push_back(level);
+  }
+  if (view.width != levels[0].width || view.height > levels[0].height ||
+      view.depth > levels[0].depth || (d.cube && levels[0].depth % 6 != 0))
+    return CUDA_ERROR_INVALID_VALUE;
+  static_cast<exec::TextureLevel&>(d) = levels[0];
+  d.smaller.assign(levels.begin() + 1, levels.end());
+  return CUDA_SUCCESS;
+}
+
 constexpr size_t kPitchAlign = 32, kAddressAlign = 512;
 
 // The resource's memory into the descriptor.
@@ -52,20 +103,26 @@ CUresult describe(State& s, Context& context, const CUDA_RESOURCE_DESC& resource
   unsigned channels = 0;
   CUarray_format format = CU_AD_FORMAT_FLOAT;
   switch (resource.resType) {
-    case CU_RESOURCE_TYPE_ARRAY: {
-      const auto array = s.arrays.find(resource.res.array.hArray);
-      if (!array || array->context.lock().get() != &context) return CUDA_ERROR_INVALID_HANDLE;
-      if (d.surface && (array->descriptor.Flags & CUDA_ARRAY3D_SURFACE_LDST) == 0)
+    case CU_RESOURCE_TYPE_ARRAY:
+    case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY: {
+      std::vector<std::shared_ptr<Array>> levels;
+      if (resource.resType == CU_RESOURCE_TYPE_ARRAY) {
+        const auto array = s.arrays.find(resource.res.array.hArray);
+        if (array) levels = {array};
+      } else if (const auto mipmap = s.mipmaps.find(resource.res.mipmap.hMipmappedArray)) {
+        levels = mipmap->levels;
+      }
+      if (levels.empty() || levels[0]->context.lock().get() != &context)
+        return CUDA_ERROR_INVALID_HANDLE;
+      const CUDA_ARRAY3D_DESCRIPTOR& array = levels[0]->descriptor;
+      if (d.surface && (array.Flags & CUDA_ARRAY3D_SURFACE_LDST) == 0)
         return CUDA_ERROR_INVALID_VALUE;
-      format = array->descriptor.Format;
-      channels = array->descriptor.NumChannels;
-      d.base = array->base;
-      d.row_bytes = array->row_bytes();
-      d.slice_bytes = array->slice_bytes();
-      d.width = static_cast<uint32_t>(array->width);
-      d.height = static_cast<uint32_t>(array->height);
-      d.depth = static_cast<uint32_t>(array->depth);
-      d.layered = (array->descriptor.Flags & CUDA_ARRAY3D_LAYERED) != 0;
+      format = array.Format;
+      channels = array.NumChannels;
+      static_cast<exec::TextureLevel&>(d) = level_of(*levels[0]);
+      for (size_t k = 1; k < levels.size(); ++k) d.smaller.push_back(level_of(*levels[k]));
+      d.layered = is_layered(array);
+      d.cube = is_cube(array);
       break;
     }
     case CU_RESOURCE_TYPE_LINEAR:
@@ -95,7 +152,7 @@ CUresult describe(State& s, Context& context, const CUDA_RESOURCE_DESC& resource
       break;
     }
     default:
-      return CUDA_ERROR_NOT_SUPPORTED;  // mipmapped arrays
+      return CUDA_ERROR_INVALID_VALUE;
   }
   if (!texel_format(format, d.format)) return CUDA_ERROR_INVALID_VALUE;
   d.channels = static_cast<uint8_t>(channels);
@@ -104,10 +161,12 @@ CUresult describe(State& s, Context& context, const CUDA_RESOURCE_DESC& resource
 
 CUresult remember(State& s, Context& context, const exec::TextureDescriptor& d,
                   const CUDA_RESOURCE_DESC& resource, const CUDA_TEXTURE_DESC& texture,
-                  unsigned long long* out) {
+                  const CUDA_RESOURCE_VIEW_DESC* view, unsigned long long* out) {
   const uint64_t handle = context.map.textures().add(d);
   std::lock_guard lock(s.mutex);
-  s.textures[handle] = {current().context, resource, texture, d.surface};
+  TextureObject& made = s.textures[handle];
+  made = {current().context, resource, texture, std::nullopt, d.surface};
+  if (view != nullptr) made.view = *view;
   *out = handle;
   return CUDA_SUCCESS;
 }
@@ -149,13 +208,18 @@ CUresult cuTexObjectCreate(CUtexObject* object, const CUDA_RESOURCE_DESC* resour
   return with_context([&](State& s, Context& context) -> CUresult {
     if (object == nullptr || resource == nullptr || texture == nullptr)
       return CUDA_ERROR_INVALID_VALUE;
-    // Views, sRGB, mipmaps and anisotropy are not here.
+    // Filters are as wide in each direction whatever maxAnisotropy is.
     constexpr unsigned kKnown = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES |
-                                CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION;
-    if (view != nullptr || (texture->flags & ~kKnown) != 0 || texture->maxAnisotropy > 1)
-      return CUDA_ERROR_NOT_SUPPORTED;
+                                CU_TRSF_SRGB | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION |
+                                CU_TRSF_SEAMLESS_CUBEMAP;
+    if ((texture->flags & ~kKnown) != 0) return CUDA_ERROR_NOT_SUPPORTED;
     exec::TextureDescriptor d;
     if (const CUresult r = describe(s, context, *resource, d); r != CUDA_SUCCESS) return r;
+    if (view != nullptr) {
+      if (d.linear_memory || resource->resType == CU_RESOURCE_TYPE_PITCH2D)
+        return CUDA_ERROR_INVALID_VALUE;
+      if (const CUresult r = look_through(*view, d); r != CUDA_SUCCESS) return r;
+    }
     d.normalised = (texture->flags & CU_TRSF_NORMALIZED_COORDINATES) != 0;
     d.as_integer = (texture->flags & CU_TRSF_READ_AS_INTEGER) != 0;
     d.filter = texture->filterMode == CU_TR_FILTER_MODE_LINEAR;
@@ -169,7 +233,20 @@ CUresult cuTexObjectCreate(CUtexObject* object, const CUDA_RESOURCE_DESC* resour
       d.address[k] = static_cast<exec::AddressMode>(mode);
     }
     std::copy_n(texture->borderColor, 4, d.border.begin());
-    return remember(s, context, d, *resource, *texture, object);
+    d.mip_filter = texture->mipmapFilterMode == CU_TR_FILTER_MODE_LINEAR;
+    d.mip_bias = texture->mipmapLevelBias;
+    d.mip_min = std::isnan(texture->minMipmapLevelClamp) ? 0 : texture->minMipmapLevelClamp;
+    d.mip_max = texture->maxMipmapLevelClamp;
+    d.seamless = d.cube && (texture->flags & CU_TRSF_SEAMLESS_CUBEMAP) != 0;
+    d.srgb =
+        (texture->flags & CU_TRSF_SRGB) != 0 && d.format == exec::TexelFormat::kU8 && !d.as_integer;
+    if (d.cube) {  // faces end at their edges
+      d.normalised = true;
+      d.address.fill(exec::AddressMode::kClamp);
+    }
+    // Of normalised coordinates only (CUDA Driver API, cuTexObjectCreate).
+    if (!d.smaller.empty() && !d.normalised) return CUDA_ERROR_INVALID_VALUE;
+    return remember(s, context, d, *resource, *texture, view, object);
   });
 }
 
@@ -180,7 +257,7 @@ CUresult cuSurfObjectCreate(CUsurfObject* object, const CUDA_RESOURCE_DESC* reso
     exec::TextureDescriptor d;
     d.surface = true;
     if (const CUresult r = describe(s, context, *resource, d); r != CUDA_SUCCESS) return r;
-    return remember(s, context, d, *resource, {}, object);
+    return remember(s, context, d, *resource, {}, nullptr, object);
   });
 }
 
@@ -195,10 +272,12 @@ CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* out, CUtexObject object) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return look_up(object, false, [out](const TextureObject& t) { *out = t.texture; });
 }
-// No object has a view.
-// No texture here was made with a view, and asking for it then is documented to be an error.
-CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC*, CUtexObject) {
-  return CUDA_ERROR_INVALID_VALUE;
+// Of a texture that was made without a view, NVIDIA's driver succeeds, too.
+CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC* out, CUtexObject object) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return look_up(object, false, [out](const TextureObject& t) {
+    *out = t.view.value_or(CUDA_RESOURCE_VIEW_DESC{});
+  });
 }
 CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC* out, CUsurfObject object) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -9,7 +9,7 @@
 namespace sluice::softgpu {
 
 inline constexpr size_t kMax1d = 131072, kMax2dWidth = 131072, kMax2dHeight = 65536, kMax3d = 16384,
-                        kMaxLayers = 2048;
+                        kMaxLayers = 2048, kMaxCube = 32768, kMaxCubeFaces = 2046 * 6;
 inline constexpr size_t kMaxLinearTexels = size_t{1} << 28, kMaxPitchWidth = 131072,
                         kMaxPitchHeight = 65000;
 

@@ -31,6 +31,7 @@ enum class HandleType : uint64_t {
   kResourceDesc = 0xc9,
   kGreenContext = 0xca,
   kGreenView = 0xcb,  // a CUcontext that stands for a green context
+  kMipmap = 0xcc,
   kLink = 0xcf,
 };
 

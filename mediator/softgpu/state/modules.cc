@@ -83,12 +83,12 @@ Result<Code> load_code(const void* image) {
   }
   auto module = ptx::Module::parse(bytes);
   if (!module) {
-    const bool is_ptx = std::strstr(bytes, ".version") != nullptr;
+    const bool is_ptx = !chosen.empty() || std::strstr(bytes, ".version") != nullptr;
     return Error{is_ptx ? CUDA_ERROR_INVALID_PTX : CUDA_ERROR_INVALID_IMAGE,
                  module.error().message};
   }
   if (module->version() == ptx::Module::Version{}) {
-    return Error{CUDA_ERROR_INVALID_IMAGE,
+    return Error{chosen.empty() ? CUDA_ERROR_INVALID_IMAGE : CUDA_ERROR_INVALID_PTX,
                  "neither PTX (no .version directive) nor a known binary"};
   }
   if (module->version() > kNewestPtx) {

@@ -253,6 +253,7 @@ void destroy_context(State& s, const std::shared_ptr<Context>& context) {
   s.streams.remove_if(is_its);
   s.events.remove_if(is_its);
   s.arrays.remove_if(is_its);
+  s.mipmaps.remove_if(is_its);
   for (;;) {
     uint64_t base;
     {

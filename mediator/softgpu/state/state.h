@@ -73,6 +73,7 @@ struct State {
   HandleTable<Library, CUlibrary, HandleType::kLibrary> libraries;
   HandleTable<Kernel, CUkernel, HandleType::kKernel> kernels;
   HandleTable<Array, CUarray, HandleType::kArray> arrays;
+  HandleTable<Mipmap, CUmipmappedArray, HandleType::kMipmap> mipmaps;
   HandleTable<GreenContext, CUgreenCtx, HandleType::kGreenContext> greens;
   HandleTable<GreenContext, CUcontext, HandleType::kGreenView> green_views;
   HandleTable<ResourceDesc, CUdevResourceDesc, HandleType::kResourceDesc> resource_descs;

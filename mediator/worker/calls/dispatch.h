@@ -164,13 +164,6 @@ struct HostArg<void*, Address> : HostArgBase {
   void* session_arg() { return driver_arg(); }
 };
 
-template <class T>
-struct HostArg<T*, Null> : HostArgBase {
-  bool read(ArgReader&) { return true; }
-  T* driver_arg() { return nullptr; }
-  T* session_arg() { return nullptr; }
-};
-
 template <>
 struct HostArg<const char*, CStr> : HostArgBase {
   std::string text;
@@ -203,6 +196,15 @@ struct HostArg<const T*, InStruct> : HostArgBase {
   bool read(ArgReader& in) { return in.get(value); }
   const T* driver_arg() { return &value; }
   const T* session_arg() { return &value; }
+};
+
+template <class T>
+struct HostArg<const T*, InStructOrNull> : HostArgBase {
+  bool wanted = false;
+  T value{};
+  bool read(ArgReader& in) { return get_flag(in, wanted) && in.get(value); }
+  const T* driver_arg() { return wanted ? &value : nullptr; }
+  const T* session_arg() { return driver_arg(); }
 };
 
 template <class P, int N>

@@ -26,6 +26,7 @@ struct GenericCalls {
   using StreamHandle = calls::WireHandle<SLUICE_HANDLE_STREAM>;
   using EventHandle = calls::WireHandle<SLUICE_HANDLE_EVENT>;
   using ArrayHandle = calls::WireHandle<SLUICE_HANDLE_ARRAY>;
+  using MipmapHandle = calls::WireHandle<SLUICE_HANDLE_MIPMAP>;
 
   WorkerSession& s;
   const Call& call;
@@ -92,6 +93,10 @@ struct GenericCalls {
   // arrays, textures, surfaces (calls/arrays.cc)
   CUresult cuArray3DCreate_v2(ArrayHandle* out, const CUDA_ARRAY3D_DESCRIPTOR* descriptor);
   CUresult cuArrayDestroy(ArrayHandle array);
+  CUresult cuMipmappedArrayCreate(MipmapHandle* out, const CUDA_ARRAY3D_DESCRIPTOR* descriptor,
+                                  unsigned levels);
+  CUresult cuMipmappedArrayGetLevel(ArrayHandle* out, MipmapHandle array, unsigned level);
+  CUresult cuMipmappedArrayDestroy(MipmapHandle array);
   CUresult cuTexObjectCreate(CUtexObject* object, const CUDA_RESOURCE_DESC* resource,
                              const CUDA_TEXTURE_DESC* texture, const CUDA_RESOURCE_VIEW_DESC* view);
   CUresult cuTexObjectDestroy(CUtexObject object);
@@ -121,12 +126,15 @@ struct GenericCalls {
   std::shared_ptr<MemoryObject> memory(CUmemGenericAllocationHandle guest_handle);
   CUresult granularity(int device, size_t* unit);
   std::shared_ptr<FunctionObject> function(FunctionHandle handle);
+  CUresult make_array(sluice_handle_kind kind, const CUDA_ARRAY3D_DESCRIPTOR& descriptor,
+                      unsigned levels, uint64_t* handle);
+  CUresult end_array(sluice_handle_kind kind, uint64_t handle);
   std::vector<std::shared_ptr<ArrayObject>> unused_arrays(ContextObject& context);
   void destroy_arrays(const std::vector<std::shared_ptr<ArrayObject>>& arrays);
   CUresult resource(const CUDA_RESOURCE_DESC& guest, bool surface, CUDA_RESOURCE_DESC* to,
                     std::shared_ptr<ArrayObject>* array);
   CUresult make_texture(unsigned long long* out, const CUDA_RESOURCE_DESC& guest,
-                        const CUDA_TEXTURE_DESC* texture);
+                        const CUDA_TEXTURE_DESC* texture, const CUDA_RESOURCE_VIEW_DESC* view);
   CUresult destroy_texture(unsigned long long object, bool surface);
 };
 

@@ -4,6 +4,7 @@
 
 #include "mediator/base/clock.h"
 #include "mediator/worker/calls/custom_calls.h"
+#include "mediator/worker/streams/recycled.h"
 
 namespace sluice::worker {
 
@@ -18,7 +19,63 @@ bool known_flags(uint64_t guest_flags) {
          side(1) == side(2);
 }
 
+// What the driver would say of a launch; nothing is queued.
+CUresult ask_for_clusters(const gpu::DriverApi& api, CUfunction function, const sluice_clusters& c,
+                          int* to) {
+  CUlaunchAttribute attribute{};
+  CUlaunchConfig config{};
+  config.gridDimX = c.grid[0];
+  config.gridDimY = c.grid[1];
+  config.gridDimZ = c.grid[2];
+  config.blockDimX = c.block[0];
+  config.blockDimY = c.block[1];
+  config.blockDimZ = c.block[2];
+  config.sharedMemBytes = c.dynamic_shared_bytes;
+  config.attrs = &attribute;
+  if (SLUICE_LAUNCHED_CLUSTER_DIM(c.flags, 0) != 0) {
+    attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    attribute.value.clusterDim = {SLUICE_LAUNCHED_CLUSTER_DIM(c.flags, 0),
+                                  SLUICE_LAUNCHED_CLUSTER_DIM(c.flags, 1),
+                                  SLUICE_LAUNCHED_CLUSTER_DIM(c.flags, 2)};
+    config.numAttrs = 1;
+  }
+  return c.what == SLUICE_CLUSTERS_SIZE
+             ? api.cuOccupancyMaxPotentialClusterSize(to, function, &config)
+             : api.cuOccupancyMaxActiveClusters(to, function, &config);
+}
+
 }  // namespace
+
+void handle_clusters(WorkerSession& s, const Call& call, const sluice_clusters& c,
+                     std::span<const std::byte>) {
+  std::shared_ptr<FunctionObject> function;
+  {
+    std::lock_guard lock(s.mutex);
+    function = s.handles.find<FunctionObject>(SLUICE_HANDLE_FUNCTION, c.function);
+  }
+  if (!function) return s.answer(call, CUDA_ERROR_INVALID_HANDLE);
+  const ContextObject& context = *function->module->context;
+  if (function->module->context != call.context || context.closed)
+    return s.answer(call, CUDA_ERROR_INVALID_CONTEXT);
+  uint64_t threads = 1;
+  for (int i = 0; i < 3; ++i) {
+    if (c.grid[i] == 0 || c.block[i] == 0 ||
+        c.grid[i] > static_cast<uint32_t>(context.max_grid[i]) ||
+        c.block[i] > static_cast<uint32_t>(context.max_block[i]))
+      return s.answer(call, CUDA_ERROR_INVALID_VALUE);
+    threads *= c.block[i];
+  }
+  if (threads > static_cast<uint64_t>(context.max_threads_per_block) || !known_flags(c.flags) ||
+      (c.flags & SLUICE_LAUNCHED_COOPERATIVE) != 0 || c.dynamic_shared_bytes > kMaxDynamicShared ||
+      c.what > SLUICE_CLUSTERS_SIZE)
+    return s.answer(call, CUDA_ERROR_INVALID_VALUE);
+  CUresult r = make_current(s.api, context.cu);
+  int number = 0;
+  if (r == CUDA_SUCCESS) r = ask_for_clusters(s.api, function->original, c, &number);
+  if (r != CUDA_SUCCESS) return s.answer(call, r);
+  const int32_t reply[2] = {number, 0};
+  s.answer(call, CUDA_SUCCESS, std::as_bytes(std::span(reply)));
+}
 
 void handle_launch(WorkerSession& s, const Call& call, const sluice_launch& l,
                    std::span<const std::byte> params) {
@@ -54,7 +111,7 @@ void handle_launch(WorkerSession& s, const Call& call, const sluice_launch& l,
   asked.flags = l.flags;
   asked.params.assign(params.begin(), params.end());
   asked.ready_ns = monotonic_ns();
-  auto work = std::make_shared<LaunchWork>(std::move(asked));
+  auto work = std::allocate_shared<LaunchWork>(Recycled<LaunchWork>(), std::move(asked));
   work->queued_bytes = &s.queued_bytes;
   s.queued_bytes += work->request.params.size();
   s.charge_local(*stream, work->request.function->local_bytes, &work->local);

@@ -211,13 +211,27 @@ struct MemoryObject : HandleObject {
   int guest_handle_types = 0;  // as asked for; only reported back
 };
 
+// An array, a mipmapped array, or a level of one.
 struct ArrayObject : HandleObject {
   CUarray cu = nullptr;
+  CUmipmappedArray mipmap = nullptr;  // a mipmapped array: has no `cu`
   std::shared_ptr<ContextObject> context;
-  uint64_t row_bytes = 0, height = 1, depth = 1;  // depth: slices or layers
+  uint64_t texel_bytes = 0;
+  uint64_t width = 1, height = 1, depth = 1;  // texels; depth: slices, layers or faces
   uint64_t charged = 0;
-  bool surface = false;           // surface objects may name it
-  std::atomic<uint32_t> uses{0};  // texture and surface objects, and queued copies, that name it
+  bool layered = false;
+  bool surface = false;             // surface objects may name it
+  std::vector<uint64_t> levels;     // of a mipmapped one: handles, 0 until asked for; session lock
+  std::shared_ptr<ArrayObject> of;  // of a level: the mipmapped array, whose memory it is
+
+  uint64_t row_bytes() const { return width * texel_bytes; }
+  void begin_use() { (of ? *of : *this).uses_.fetch_add(1); }
+  void end_use() { (of ? *of : *this).uses_.fetch_sub(1); }
+  bool in_use() const { return uses_.load() != 0; }
+
+ private:
+  // Texture and surface objects, and queued copies, that name it or one of its levels.
+  std::atomic<uint32_t> uses_{0};
 };
 
 // --- what streams queue ---

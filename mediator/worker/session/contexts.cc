@@ -186,12 +186,13 @@ void forget_handles(WorkerSession& s, ContextObject* c, ContextRemains* remains)
     names.push_back({SLUICE_HANDLE_STREAM, h});
     s.engine.remove_stream(static_cast<StreamObject&>(*o).id);
   });
-  s.handles.for_each(SLUICE_HANDLE_ARRAY, [&](uint64_t h, const auto& o) {
-    const auto& array = static_cast<ArrayObject&>(*o);
-    if (array.context.get() != c) return;
-    names.push_back({SLUICE_HANDLE_ARRAY, h});
-    remains->charged += array.charged;
-  });
+  for (const auto kind : {SLUICE_HANDLE_ARRAY, SLUICE_HANDLE_MIPMAP})
+    s.handles.for_each(kind, [&](uint64_t h, const auto& o) {
+      const auto& array = static_cast<ArrayObject&>(*o);
+      if (array.context.get() != c) return;
+      names.push_back({kind, h});
+      remains->charged += array.charged;
+    });
   for (auto [kind, handle] : names) {
     if (kind == SLUICE_HANDLE_MODULE) s.memory.allocations.remove_owner(handle);
     remains->dead.push_back(s.handles.remove(kind, handle));

@@ -24,4 +24,24 @@ __global__ void reverse(int* p, int n) {
   __syncthreads();
   p[threadIdx.x] = room[n - 1 - threadIdx.x];
 }
+__global__ void fetch_level(cudaTextureObject_t t, float x, float y, float level, float* out) {
+  *out = tex2DLod<float>(t, x, y, level);
+}
+__global__ void fetch_gradient(cudaTextureObject_t t, float x, float y, float dx, float dy,
+                               float* out) {
+  *out = tex2DGrad<float>(t, x, y, make_float2(dx, 0), make_float2(0, dy));
+}
+__global__ void fetch_cube(cudaTextureObject_t t, float x, float y, float z, float* out) {
+  *out = texCubemap<float>(t, x, y, z);
+}
+__global__ void fetch_cube_layer(cudaTextureObject_t t, float x, float y, float z, int layer,
+                                 float* out) {
+  *out = texCubemapLayered<float>(t, x, y, z, layer);
+}
+__global__ void fetch_bits(cudaTextureObject_t t, float x, float y, unsigned* out) {
+  *out = tex2D<unsigned>(t, x, y);
+}
+__global__ void store_faces(cudaSurfaceObject_t s, float value) {
+  surfCubemapwrite(value + blockIdx.x, s, threadIdx.x * 4, threadIdx.y, blockIdx.x);
+}
 }

@@ -174,7 +174,8 @@ TEST_F(ExecForms, AnAbsentInstructionCostsOnlyTheKernelsThatReachIt) {
   const std::string entries =
       ".visible .entry itself() { .global .u32 own; wgmma.fence.sync.aligned; ret; }\n"
       ".visible .entry cube() { .reg .f32 %f<8>; .reg .u64 %rd;\n"
-      "  tex.cube.v4.f32.f32 {%f0, %f1, %f2, %f3}, [%rd, {%f4, %f5, %f6, %f7}]; ret; }\n"
+      "  tex.grad.cube.v4.f32.f32 {%f0, %f1, %f2, %f3}, [%rd, {%f4, %f5, %f6, %f7}],\n"
+      "    {%f0, %f0, %f0, %f0}, {%f0, %f0, %f0, %f0}; ret; }\n"
       ".visible .entry vector() { .reg .v4 .f32 %v; mov.v4.f32 %v, %v; ret; }\n"
       ".visible .entry callers_caller() { call.uni calls_it; ret; }\n"
       ".visible .entry pointer() { .reg .u64 %rd<2>; ld.global.u64 %rd0, [table];\n"

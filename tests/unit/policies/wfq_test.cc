@@ -222,20 +222,24 @@ TEST(Wfq, SameEventsSameActions) {
   EXPECT_EQ(runs[0], runs[1]);
 }
 
-// A short job goes before others that are owed as much, once the holder had a hand-over's length
-// ...
+// A short job goes before others that are owed as much, at once if it is worth two hand-overs (200
+// us each is the guess), else once the holder had a hand-over's length ...
 TEST(Wfq, AShortLaunchGoesFirst) {
-  WholeDriver d("wfq");
-  for (VgpuId v = 0; v < 3; ++v) d.add(v);
-  d.arrive(0);
-  d.arrive(1);
-  d.pass(100'000);
-  d.call([&] { d.policy->on_launch_queued(d.now, launch_of(1, 2, kMs), d.out); });
-  d.arrive(2);
-  EXPECT_EQ(d.evicted, kNoVgpu);
-  d.pass(100'000);  // 200 us is the guess at a hand-over
-  EXPECT_EQ(d.evicted, 0u);
-  EXPECT_EQ(d.out.back().next, 2u);
+  for (const uint64_t work_ns : {kMs, uint64_t{300'000}}) {
+    WholeDriver d("wfq");
+    for (VgpuId v = 0; v < 3; ++v) d.add(v);
+    d.arrive(0);
+    d.arrive(1);
+    d.pass(100'000);
+    d.call([&] { d.policy->on_launch_queued(d.now, launch_of(1, 2, work_ns), d.out); });
+    d.arrive(2);
+    if (work_ns < kMs) {
+      EXPECT_EQ(d.evicted, kNoVgpu);
+      d.pass(100'000);
+    }
+    EXPECT_EQ(d.evicted, 0u);
+    EXPECT_EQ(d.out.back().next, 2u);
+  }
 }
 
 // ... but only as often as handover_loss pays for: then it waits for the least quantum.

@@ -35,8 +35,34 @@ class WorkerArrays : public WorkerProcess {
     r.res.array.hArray = reinterpret_cast<CUarray>(handle);
     return r;
   }
-  Answer texture(const CUDA_RESOURCE_DESC& r, const CUDA_TEXTURE_DESC& t = {}) {
-    return generic(kOpcode_cuTexObjectCreate, {raw<uint8_t>(1), raw(r), raw(t)}, context);
+  Answer texture(const CUDA_RESOURCE_DESC& r, const CUDA_TEXTURE_DESC& t = {},
+                 const CUDA_RESOURCE_VIEW_DESC* view = nullptr) {
+    const CUDA_RESOURCE_VIEW_DESC none{};
+    return generic(kOpcode_cuTexObjectCreate,
+                   {raw<uint8_t>(1), raw(r), raw(t), raw<uint8_t>(view != nullptr),
+                    raw(view != nullptr ? *view : none)},
+                   context);
+  }
+  Answer create_mipmap(const CUDA_ARRAY3D_DESCRIPTOR& d, unsigned levels) {
+    return generic(kOpcode_cuMipmappedArrayCreate, {raw<uint8_t>(1), raw(d), raw(levels)}, context);
+  }
+  Answer level(uint64_t mipmap, unsigned k) {
+    return generic(kOpcode_cuMipmappedArrayGetLevel, {raw<uint8_t>(1), raw(mipmap), raw(k)},
+                   context);
+  }
+  int destroy_mipmap(uint64_t mipmap) {
+    return generic(kOpcode_cuMipmappedArrayDestroy, {raw(mipmap)}, context).status;
+  }
+  static CUDA_RESOURCE_DESC of_mipmap(uint64_t handle) {
+    CUDA_RESOURCE_DESC r{};
+    r.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
+    r.res.mipmap.hMipmappedArray = reinterpret_cast<CUmipmappedArray>(handle);
+    return r;
+  }
+  static CUDA_TEXTURE_DESC normalized() {
+    CUDA_TEXTURE_DESC t{};
+    t.flags = CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_READ_AS_INTEGER;
+    return t;
   }
   Answer surface(const CUDA_RESOURCE_DESC& r) {
     return generic(kOpcode_cuSurfObjectCreate, {raw<uint8_t>(1), raw(r)}, context);
@@ -78,7 +104,8 @@ TEST_F(WorkerArrays, DescriptionsAreCheckedAndCharged) {
   d.NumChannels = 3, refused(kInvalid);
   d.NumChannels = 0x40000001, refused(kInvalid);
   d.Format = static_cast<CUarray_format>(0x77), refused(kInvalid);
-  d.Flags = 4, refused(CUDA_ERROR_NOT_SUPPORTED);  // a cube map
+  d.Flags = CUDA_ARRAY3D_CUBEMAP, refused(kInvalid);  // it is not square
+  d.Flags = 0x40, refused(CUDA_ERROR_NOT_SUPPORTED);  // sparse
   d.Flags = ~0u, refused(CUDA_ERROR_NOT_SUPPORTED);
   d.Width = d.Height = d.Depth = 1u << 20, refused(CUDA_ERROR_OUT_OF_MEMORY);
   d.Width = d.Height = 2048, refused(CUDA_ERROR_OUT_OF_MEMORY);  // 16 MiB
@@ -111,7 +138,7 @@ TEST_F(WorkerArrays, ObjectsNameOnlyWhatIsTheSessions) {
     EXPECT_EQ(surface(odd).status, kInvalid);
   }
   odd = of_array(array), odd.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
-  EXPECT_EQ(texture(odd).status, CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(texture(odd).status, kBadHandle) << "an array is no mipmapped one";
   CUDA_TEXTURE_DESC t{};
   t.addressMode[2] = static_cast<CUaddress_mode>(4);
   EXPECT_EQ(texture(of_array(array), t).status, kInvalid);
@@ -173,6 +200,103 @@ TEST_F(WorkerArrays, AnArrayInUseIsKept) {
   EXPECT_EQ(free_memory(), with_array);
   EXPECT_EQ(end_surface(u), CUDA_SUCCESS);
   EXPECT_EQ(free_memory(), before);
+}
+
+TEST_F(WorkerArrays, MipmappedArraysAreCheckedAndCharged) {
+  start_with(8u << 20);
+  const uint64_t before = free_memory();
+  auto d = kPlain;
+  d.Width = 0;
+  EXPECT_EQ(create_mipmap(d, 3).status, kInvalid);
+  d = kPlain, d.Flags = ~0u;
+  EXPECT_EQ(create_mipmap(d, 3).status, CUDA_ERROR_NOT_SUPPORTED);
+  d = kPlain, d.Width = d.Height = d.Depth = 1u << 20;
+  EXPECT_EQ(create_mipmap(d, ~0u).status, CUDA_ERROR_OUT_OF_MEMORY);
+  d = kPlain, d.Width = d.Height = 1280;  // 6.25 MiB, and a third more in all levels
+  EXPECT_EQ(create_mipmap(d, ~0u).status, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(free_memory(), before);
+  const uint64_t mipmap = create_mipmap(kPlain, ~0u).as<uint64_t>();
+  ASSERT_EQ(SLUICE_HANDLE_KIND(mipmap), static_cast<uint32_t>(SLUICE_HANDLE_MIPMAP));
+  EXPECT_LT(free_memory(), before);
+  const uint64_t first = level(mipmap, 0).as<uint64_t>(), last = level(mipmap, 4).as<uint64_t>();
+  EXPECT_EQ(level(mipmap, 0).as<uint64_t>(), first) << "the same each time";
+  EXPECT_NE(last, first);
+  EXPECT_EQ(level(mipmap, 5).status, kInvalid);
+  EXPECT_EQ(level(mipmap, ~0u).status, kInvalid);
+  EXPECT_EQ(level(first, 0).status, kBadHandle) << "a handle of another kind";
+  EXPECT_EQ(level(mipmap ^ 2, 0).status, kBadHandle);
+  EXPECT_EQ(destroy(first), kBadHandle) << "a level is its array's";
+  EXPECT_EQ(destroy(mipmap), kBadHandle);
+  EXPECT_EQ(destroy_mipmap(first), kBadHandle);
+  // A level is copied like an array of its size, and no further.
+  auto c = whole(first);
+  EXPECT_EQ(copy(c), CUDA_SUCCESS);
+  c = whole(last);
+  EXPECT_EQ(copy(c), kInvalid);
+  c.width = 4, c.height = 1;
+  EXPECT_EQ(copy(c), CUDA_SUCCESS);
+  EXPECT_EQ(destroy_mipmap(mipmap), CUDA_SUCCESS);
+  EXPECT_EQ(destroy_mipmap(mipmap), kBadHandle);
+  EXPECT_EQ(copy(whole(first)), kBadHandle) << "levels end with it";
+  EXPECT_EQ(free_memory(), before);
+}
+
+TEST_F(WorkerArrays, AMipmappedArrayInUseIsKept) {
+  start_with();
+  const uint64_t before = free_memory();
+  const uint64_t mipmap = create_mipmap(kPlain, 2).as<uint64_t>();
+  const uint64_t with_array = free_memory();
+  const uint64_t second = level(mipmap, 1).as<uint64_t>();
+  const uint64_t t = texture(of_mipmap(mipmap), normalized()).as<uint64_t>();
+  const uint64_t u = surface(of_array(second)).as<uint64_t>();
+  ASSERT_NE(t, 0u);
+  ASSERT_NE(u, 0u);
+  EXPECT_EQ(destroy_mipmap(mipmap), CUDA_SUCCESS);
+  EXPECT_EQ(texture(of_mipmap(mipmap), normalized()).status, kBadHandle);
+  EXPECT_EQ(free_memory(), with_array);
+  EXPECT_EQ(end_texture(t), CUDA_SUCCESS);
+  EXPECT_EQ(free_memory(), with_array) << "a surface names one of its levels";
+  EXPECT_EQ(end_surface(u), CUDA_SUCCESS);
+  EXPECT_EQ(free_memory(), before);
+}
+
+TEST_F(WorkerArrays, ViewsStayInside) {
+  start_with();
+  auto layered = kPlain;
+  layered.Depth = 3, layered.Flags = CUDA_ARRAY3D_LAYERED;
+  const uint64_t array = create(layered).as<uint64_t>();
+  const uint64_t mipmap = create_mipmap(kPlain, 3).as<uint64_t>();
+  CUDA_RESOURCE_VIEW_DESC view{};
+  const auto of_layers = [&](int status) {
+    EXPECT_EQ(texture(of_array(array), normalized(), &view).status, status);
+    view = {};
+    view.width = 16, view.height = 8;
+  };
+  const auto of_levels = [&](int status) {
+    EXPECT_EQ(texture(of_mipmap(mipmap), normalized(), &view).status, status);
+    view = {};
+    view.width = 16, view.height = 8;
+  };
+  view.width = 16, view.height = 8;
+  of_levels(CUDA_SUCCESS);
+  view.lastLayer = 2, of_layers(CUDA_SUCCESS);
+  view.lastLayer = 3, of_layers(kInvalid);
+  view.firstLayer = 2, view.lastLayer = 1, of_layers(kInvalid);
+  view.firstLayer = view.lastLayer = ~0u, of_layers(kInvalid);
+  view.lastMipmapLevel = 1, of_layers(kInvalid);
+  view.lastMipmapLevel = 3, of_levels(kInvalid);
+  view.firstMipmapLevel = 2, view.lastMipmapLevel = 1, of_levels(kInvalid);
+  view.firstMipmapLevel = view.lastMipmapLevel = ~0u, of_levels(kInvalid);
+  view.width = kBeyond, of_levels(kInvalid);
+  view.height = kBeyond, of_levels(kInvalid);
+  view.depth = kBeyond, of_levels(kInvalid);
+  view.format = static_cast<CUresourceViewFormat>(-1), of_levels(kInvalid);
+  view.format = static_cast<CUresourceViewFormat>(0x23), of_levels(kInvalid);
+  const uint64_t memory = alloc(4096).as<uint64_t>();
+  CUDA_RESOURCE_DESC linear{};
+  linear.resType = CU_RESOURCE_TYPE_LINEAR;
+  linear.res.linear = {memory, CU_AD_FORMAT_UNSIGNED_INT32, 1, 4096};
+  EXPECT_EQ(texture(linear, {}, &view).status, kInvalid) << "memory has no views";
 }
 
 TEST_F(WorkerArrays, BoxesStayInside) {

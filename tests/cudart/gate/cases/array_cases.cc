@@ -190,9 +190,9 @@ TEST_F(ArrayCases, TexturesReportTheirDescriptions) {
   EXPECT_EQ(of.res.array.array, array_);
   OK(cudaGetTextureObjectTextureDesc(&how, texture));
   EXPECT_EQ(how.addressMode[0], 1);
-  char view[256];
-  REFUSED(
-      cudaGetTextureObjectResourceViewDesc(reinterpret_cast<cudaResourceViewDesc*>(view), texture));
+  cudaResourceViewDesc view = {};
+  OK(cudaGetTextureObjectResourceViewDesc(&view, texture));  // of no view
+  REFUSED(cudaGetTextureObjectResourceViewDesc(nullptr, texture));
   REFUSED(cudaGetTextureObjectResourceDesc(nullptr, texture));
   REFUSED(cudaGetTextureObjectTextureDesc(nullptr, texture));
   OK(cudaDestroyTextureObject(texture));

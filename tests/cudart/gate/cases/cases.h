@@ -37,6 +37,8 @@ bool is_offered(const Call& call, cudaError_t answer);
 
 // Kernels and variables of kernels.cu.
 extern char host_add, host_sum_up, host_store, host_reverse;
+extern char host_fetch_level, host_fetch_gradient, host_fetch_cube, host_fetch_cube_layer;
+extern char host_fetch_bits, host_store_faces;
 extern int host_weights[4], host_total;
 
 class Cases : public testing::Test {

@@ -87,7 +87,7 @@ TEST_F(PoolCases, PoolsOfTheDevice) {
   OK(cudaMemPoolDestroy(mine));
   ANSWERS(cudaErrorInvalidValue, cudaDeviceGetDefaultMemPool(nullptr, 0));
   ANSWERS(cudaErrorInvalidDevice, cudaDeviceGetDefaultMemPool(&current, 1000));
-  ANSWERS(cudaErrorInvalidDevice, cudaDeviceGetMemPool(&current, 1000));
+  ANSWERS(cudaErrorInvalidValue, cudaDeviceGetMemPool(&current, 1000));  // a value, here
   REFUSED(cudaDeviceSetMemPool(1000, standard));
   REFUSED(cudaDeviceSetMemPool(0, nullptr));
   OK(cudaDeviceGetMemPool(&current, 0));

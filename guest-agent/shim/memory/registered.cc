@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "guest-agent/shim/memory/registered.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "guest-agent/shim/memory/pinned.h"
+#include "guest-agent/shim/state/api.h"
+
+namespace sluice::guest {
+
+namespace {
+
+// A registered range that has a device address.
+struct Mapped {
+  uint64_t bytes = 0;
+  void* allocation = nullptr;  // of pinned_memory(), `allocated` bytes
+  uint64_t allocated = 0;
+  uint64_t window = 0;  // where it lies there: at a page
+};
+struct MappedRanges {
+  std::mutex mutex;                // held while pages are changed
+  std::map<uint64_t, Mapped> all;  // by the program's address
+};
+MappedRanges& mapped_ranges() {
+  static auto* it = new MappedRanges;
+  return *it;
+}
+
+uint64_t page_bytes() {
+  static const auto bytes = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+// A line of /proc/self/maps, as far as it matters.
+struct Mapping {
+  unsigned long begin = 0, end = 0, offset = 0, inode = 0;
+  char rights[5] = {}, device[16] = {};
+  std::string name;
+};
+
+// Calls use(mapping) for what lies in [base, base + bytes), in order; false: there is a hole, it
+// cannot be read, or `use` said so.
+template <class Use>
+bool each_mapping(uint64_t base, uint64_t bytes, Use&& use) {
+  FILE* file = std::fopen("/proc/self/maps", "re");
+  if (file == nullptr) return false;
+  uint64_t at = base;
+  const uint64_t end = base + bytes;
+  char line[4608];
+  bool good = true;
+  while (good && at < end && std::fgets(line, sizeof line, file) != nullptr) {
+    Mapping m;
+    int name_at = 0;
+    if (std::sscanf(line, "%lx-%lx %4s %lx %15s %lu %n", &m.begin, &m.end, m.rights, &m.offset,
+                    m.device, &m.inode, &name_at) < 6)
+      break;
+    if (m.end <= at) continue;
+    if (m.begin > at) break;
+    m.name = line + name_at;
+    good = use(m);
+    at = m.end;
+  }
+  std::fclose(file);
+  return good && at >= end;
+}
+
+// Memory that may be copied and mapped anew without anybody's seeing it but the program.
+bool is_private_memory(uint64_t base, uint64_t bytes) {
+  return each_mapping(base, bytes, [](const Mapping& m) {
+    return std::strcmp(m.rights, "rw-p") == 0 && m.name.rfind("[stack", 0) != 0;
+  });
+}
+
+// Whether our mapping of the region is still there: a program may have freed its memory before it
+// unregisters it, and something else may lie there now.
+bool is_still_mapped(uint64_t base, const Mapped& range) {
+  Mapping window;
+  if (!each_mapping(range.window, range.bytes, [&](const Mapping& m) {
+        if (window.end == 0) window = m;
+        return true;
+      }))
+    return false;
+  const uint64_t first = window.offset + (range.window - window.begin);
+  return each_mapping(base, range.bytes, [&](const Mapping& m) {
+    return std::strcmp(m.rights, "rw-s") == 0 && m.inode == window.inode &&
+           std::strcmp(m.device, window.device) == 0 && m.offset - m.begin == first - base;
+  });
+}
+
+CUresult refuse(const char* why) {
+  return static_cast<CUresult>(not_supported("a device address of registered memory", why));
+}
+
+// With the lock held.
+CUresult map_range(const Entered& e, uint64_t base, uint64_t bytes, unsigned flags) {
+  const uint64_t page = page_bytes();
+  if (base % page != 0 || bytes % page != 0) return refuse("it has to be whole pages");
+  if (!is_private_memory(base, bytes))
+    return refuse("it has to be private memory that can be read and written");
+  Mapped range;
+  range.bytes = bytes;
+  range.allocated = bytes + page;  // small allocations do not begin at a page
+  CUresult r = pinned_memory().allocate(*e.link, e.context, range.allocated, &range.allocation);
+  if (r != CUDA_SUCCESS) return r;
+  range.window = (reinterpret_cast<uint64_t>(range.allocation) + page - 1) / page * page;
+  std::memcpy(reinterpret_cast<void*>(range.window), reinterpret_cast<void*>(base), bytes);
+  if (!e.link->channel().map_again(reinterpret_cast<void*>(base),
+                                   e.link->offset_of(reinterpret_cast<void*>(range.window)),
+                                   bytes)) {
+    pinned_memory().release(*e.link, e.context, range.allocation, range.allocated);
+    return refuse("the system does not map it anew");
+  }
+  Range device;
+  device.base = range.window;
+  device.bytes = bytes;
+  device.kind = MemoryKind::kPinned;
+  device.context = e.context;
+  device.flags = flags;
+  device.static_global = true;  // nothing to free by this address
+  state().pointers.add(device);
+  mapped_ranges().all[base] = range;
+  return CUDA_SUCCESS;
+}
+
+// With the lock held.
+std::optional<CUdeviceptr> find_mapped(uint64_t address) {
+  auto it = mapped_ranges().all.upper_bound(address);
+  if (it == mapped_ranges().all.begin()) return std::nullopt;
+  --it;
+  if (address - it->first >= it->second.bytes) return std::nullopt;
+  return it->second.window + (address - it->first);
+}
+
+void unmap_range(const Entered& e, uint64_t base, uint64_t context) {
+  std::lock_guard lock(mapped_ranges().mutex);
+  const auto it = mapped_ranges().all.find(base);
+  if (it == mapped_ranges().all.end()) return;
+  const Mapped range = it->second;
+  if (context != 0) {  // what is queued may read and write it
+    sluice_synchronize body{};
+    body.what = SLUICE_SYNC_CONTEXT;
+    e.link->defer(e.link->call(SLUICE_CALL_SYNCHRONIZE, context, body));
+  }
+  if (is_still_mapped(base, range) &&
+      !e.link->channel().map_private(reinterpret_cast<void*>(base), range.bytes))
+    return;  // no memory for a copy: it stays as it is
+  state().pointers.remove(range.window);
+  mapped_ranges().all.erase(it);
+  pinned_memory().release(*e.link, context, range.allocation, range.allocated);
+}
+
+}  // namespace
+
+CUresult device_address_of_registered(const Entered& e, uint64_t address, CUdeviceptr* to) {
+  const auto range = state().pointers.find(address);
+  if (!range || range->kind != MemoryKind::kRegistered) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(mapped_ranges().mutex);
+  auto known = find_mapped(address);
+  if (!known) {
+    if (const CUresult r = map_range(e, range->base, range->bytes, range->flags); r != CUDA_SUCCESS)
+      return r;
+    known = find_mapped(address);
+  }
+  *to = *known;
+  return CUDA_SUCCESS;
+}
+
+std::optional<CUdeviceptr> known_device_address(uint64_t address) {
+  std::lock_guard lock(mapped_ranges().mutex);
+  return find_mapped(address);
+}
+
+}  // namespace sluice::guest
+
+using namespace sluice::guest;
+
+CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int flags) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  constexpr unsigned kKnown = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+                              CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
+  if (p == nullptr || bytesize == 0 || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0)
+    return static_cast<CUresult>(not_supported("cuMemHostRegister", "memory of other devices"));
+  Range range;
+  range.base = reinterpret_cast<uint64_t>(p);
+  range.bytes = bytesize;
+  if (bytesize > UINT64_MAX - range.base) return CUDA_ERROR_INVALID_VALUE;
+  if (state().pointers.overlaps(range.base, bytesize))
+    return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  range.kind = MemoryKind::kRegistered;
+  range.context = e.context;
+  range.flags = flags;
+  state().pointers.add(range);
+  if ((flags & CU_MEMHOSTREGISTER_DEVICEMAP) == 0) return CUDA_SUCCESS;
+  CUdeviceptr device = 0;
+  const CUresult r = device_address_of_registered(e, range.base, &device);
+  if (r != CUDA_SUCCESS) state().pointers.take(range.base, MemoryKind::kRegistered);
+  return r;
+}
+
+CUresult cuMemHostUnregister(void* p) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  const auto base = reinterpret_cast<uint64_t>(p);
+  const auto range = state().pointers.take(base, MemoryKind::kRegistered);
+  if (!range) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  unmap_range(e, base, state().context(range->context) ? range->context : 0);
+  return CUDA_SUCCESS;
+}
