@@ -164,7 +164,14 @@ class Run:
 def report(path):
     """Table and pictures of a run, beside its JSON."""
     data = results.load(path)
-    text = results.table(data["rows"])
+    lines = [f"# gpu-bench on a {data['gpu']}", "",
+             f"`scripts/gpu-bench --device {data['device']} --seconds {data['seconds']:g}`, one "
+             f"run of {data['took_s']} s; wrong results: {len(data['wrong'])}.",
+             "`scripts/gpu-bench --list` says what the ways are.", "", results.table(data["rows"])]
+    if data["skipped"]:
+        lines += ["Left out for want of time or means:", ""]
+        lines += [f"- {text}" for text in data["skipped"]]
+    text = "\n".join(lines) + "\n"
     path.with_suffix(".md").write_text(text)
     drawn = plots.draw(data, path.parent, path.stem)
     return text, drawn

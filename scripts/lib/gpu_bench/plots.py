@@ -24,6 +24,15 @@ class Svg:
         self.parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0.5):.1f}" '
                           f'height="{max(height, 0):.1f}" fill="{colour}"/>')
 
+    def steps(self, x, y, step, heights, colour):
+        """An area of steps upon a line."""
+        path, before = f"M{x:.1f},{y:.1f}", 0.0
+        for k, tall in enumerate([*heights, 0.0]):
+            if abs(tall - before) > 0.2 or tall == 0.0 != before:
+                path += f"H{x + k * step:.1f}V{y - tall:.1f}"
+                before = tall
+        self.parts.append(f'<path d="{path}Z" fill="{colour}"/>')
+
     def save(self, path):
         path.write_text(f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width}" '
                         f'height="{self.height}" font-family="sans-serif">'
@@ -140,10 +149,8 @@ def _one_visit(svg, t, way, left, top, width):
             svg.text(x + 2, y + 9, event["event"], size=8, colour=colour)
     for name, y, colour in (("a", top + 54, COLOURS[0]), ("b", top + 84, COLOURS[1])):
         most = max(max(t["blocks"][n]) for n in ("a", "b")) or 1
-        for k, blocks in enumerate(t["blocks"][name]):
-            tall = 24 * blocks / most
-            if tall > 0.2:
-                svg.box(left + width * k / bins, y + 26 - tall, width / bins, tall, colour)
+        svg.steps(left, y + 26, width / bins, [24 * blocks / most for blocks in t["blocks"][name]],
+                  colour)
         svg.line(left, y + 26, left + width, y + 26)
     step = 10 ** math.floor(math.log10((end - begin) / 1e3 / 4))
     tick = math.ceil((begin - t["call_ns"]) / 1e3 / step) * step

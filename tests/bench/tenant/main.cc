@@ -72,6 +72,9 @@ std::string quoted(const std::string& text) {
 struct Times {
   std::vector<double> us;
   std::int64_t first_ns = 0, last_begin_ns = 0, last_end_ns = 0;
+  // Units that were queued when time was over, and how long they took from then.
+  std::size_t left = 0;
+  std::int64_t left_ns = 0;
 
   void add(std::int64_t begin, std::int64_t end) {
     if (us.empty()) first_ns = begin;
@@ -88,14 +91,15 @@ struct Times {
     const auto at = [&](std::size_t percent) {
       return sorted[std::min(sorted.size() - 1, sorted.size() * percent / 100)];
     };
-    char text[320];
+    char text[400];
     std::snprintf(text, sizeof text,
                   "{\"launches\":%zu,\"mean_us\":%.2f,\"min_us\":%.2f,\"p50_us\":%.2f,"
                   "\"p90_us\":%.2f,\"p99_us\":%.2f,\"max_us\":%.2f,\"took_us\":%.1f,"
-                  "\"last_begin_ns\":%lld,\"last_end_ns\":%lld}",
+                  "\"last_begin_ns\":%lld,\"last_end_ns\":%lld,\"left\":%zu,\"left_us\":%.1f}",
                   us.size(), sum / static_cast<double>(us.size()), sorted[0], at(50), at(90),
                   at(99), sorted.back(), static_cast<double>(last_end_ns - first_ns) / 1e3,
-                  static_cast<long long>(last_begin_ns), static_cast<long long>(last_end_ns));
+                  static_cast<long long>(last_begin_ns), static_cast<long long>(last_end_ns), left,
+                  static_cast<double>(left_ns) / 1e3);
     return text;
   }
 };
@@ -200,13 +204,17 @@ class Tenant {
     for (;;) {
       SLUICE_SUITE_CALL(cuEventSynchronize(waits.front().second.get()));
       const std::int64_t now = now_ns();
-      if (now > end && !times.us.empty()) break;
+      if (now > end && !times.us.empty()) {
+        times.left = waits.size();
+        break;
+      }
       times.add(waits.front().first, now);
       spare.push_back(std::move(waits.front().second));
       waits.pop_front();
       add();
     }
     wait();
+    times.left_ns = now_ns() - end;
     return times;
   }
 

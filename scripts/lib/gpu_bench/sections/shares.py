@@ -36,10 +36,12 @@ def run(host, bench):
         load([(a, "work", f"work {blocks[0]} {size['steps']}"),
               (b, "work", f"work {blocks[1]} {size['steps']}")])
         how = host.waits() if pattern == "wait" else pattern
-        answers = together([(a, "work", how), (b, "work", how)], 2 * bench.seconds)
+        answers = together([(a, "work", how), (b, "work", how)],
+                           3 * bench.seconds)
         parts = [r["launches"] * part * size["heavy_us"] / max(1, r["took_us"])
                  for r, part in zip(answers, (of_a, of_b))]
-        found[label] = {"a": parts[0], "b": parts[1], "ratio": ratio}
+        found[label] = {"a": parts[0], "b": parts[1], "ratio": ratio,
+                        "left_us": [r["left_us"] for r in answers]}
         bench.wrong += check([(a, "work"), (b, "work")])
         for t in (a, b):
             t.ask("drop", "work")
