@@ -18,6 +18,7 @@
 
 #include "guest-agent/agent/agent.h"
 #include "guest-agent/agent/doctor.h"
+#include "guest-agent/agent/kernels.h"
 #include "guest-agent/agent/vgpu_device.h"
 #include "mediator/base/unix_socket.h"
 
@@ -33,6 +34,7 @@ const char* const kUsage =
                     [--version]
        sluice-agent --help
        sluice-agent status|doctor [--socket PATH] [--json]
+       sluice-agent kernels [--json] PROGRAM [ARGUMENT...]
 
 Owns the vGPU of this virtual machine (a PCI device 1af4:1110) and hands its slots to
 programs that use the CUDA driver. Runs in the foreground; needs root.
@@ -47,6 +49,8 @@ status            whether programs reach the GPU: device, agent, libraries, driv
                   may ask. --socket: otherwise SLUICE_SOCKET, or the default
 doctor            the same, runs a small kernel, and says what to do about what is wrong; both exit
                   0 if all is right, 1 if not
+kernels           runs PROGRAM and says which of its kernels can be evicted, which not, why, and
+                  what to do; exits with PROGRAM's status
   --json          for scripts
 exit status: 0 ended by SIGTERM; 3 no vGPU device; 4 the host refuses, with its reason; 5 no IOMMU
 or no vfio-pci, where sysfs does not do; 6 the device is in use; 1 anything else
@@ -112,11 +116,29 @@ int examine_for(const std::string& command, int argc, char** argv) {
   return all_right(findings) ? 0 : 1;
 }
 
+// `kernels`: arguments from the third on.
+int kernels_for(int argc, char** argv) {
+  int first = 2;
+  const bool json = argc > first && std::strcmp(argv[first], "--json") == 0;
+  first += json;
+  if (argc <= first || argv[first][0] == '-') {
+    std::fputs(kUsage, stderr);
+    return 1;
+  }
+  const auto found = run_for_kernels({argv + first, argv + argc});
+  if (!found) return fail(found.error(), 1);
+  if (found->status == 126 || found->status == 127)
+    std::fprintf(stderr, "sluice-agent: %s: not started, or not found\n", argv[first]);
+  std::fputs((json ? as_json(found->kernels) : as_text(found->kernels)).c_str(), stdout);
+  return found->status;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc > 1 && (std::strcmp(argv[1], "status") == 0 || std::strcmp(argv[1], "doctor") == 0))
     return examine_for(argv[1], argc, argv);
+  if (argc > 1 && std::strcmp(argv[1], "kernels") == 0) return kernels_for(argc, argv);
   std::string device_address, socket = kAgentSocket;
   std::optional<Transport> transport;
   bool check = false;

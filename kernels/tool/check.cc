@@ -3,9 +3,15 @@
 // random, on the interpreter, from the same memory; then the memories are compared.
 #include <algorithm>
 #include <boost/json.hpp>
+#include <cctype>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <random>
+#include <sstream>
+#include <utility>
 
 #include "kernels/tool/commands.h"
 #include "kernels/tool/eviction_run.h"
@@ -13,6 +19,8 @@
 namespace sluice::tool {
 
 namespace {
+
+constexpr std::uint64_t kMostBufferBytes = std::uint64_t{1} << 30;
 
 // One parameter: what --args says, or what its size suggests.
 //   8 bytes: a buffer of numbers; 4 bytes: the number of threads of the grid; structures, which are
@@ -29,7 +37,8 @@ class Arguments {
       const exec::ParamInfo& p = entry.params[k];
       std::string word = k < options_.arguments.size() ? options_.arguments[k] : "auto";
       if (word == "auto" && p.bytes >= 16 && p.bytes % 8 == 0) {
-        const std::uint64_t address = buffer("buffer", random), n = threads_of_launch();
+        const std::uint64_t address = buffer("buffer", options_.buffer_bytes, random),
+                            n = threads_of_launch();
         std::memcpy(block.data() + p.offset, &address, 8);
         for (std::uint32_t at = 8; at < p.bytes; at += 8)
           std::memcpy(block.data() + p.offset + at, &n, 8);
@@ -37,15 +46,8 @@ class Arguments {
       }
       if (word == "auto")
         word = p.bytes == 8 ? "buffer" : p.bytes == 4 ? std::to_string(threads_of_launch()) : "1";
-      if (word == "buffer" || word == "zeros" || word == "floats") {
-        if (p.bytes != 8)
-          return Error{0, "argument " + std::to_string(k + 1) + " has no room for a pointer"};
-        const std::uint64_t address = buffer(word, random);
-        std::memcpy(block.data() + p.offset, &address, 8);
-        continue;
-      }
-      if (auto set = number(word, block.data() + p.offset, p.bytes); !set)
-        return std::move(set).error();
+      if (auto set = put(word, block.data() + p.offset, p.bytes, random); !set)
+        return Error{0, "argument " + std::to_string(k + 1) + ": " + set.error().message};
     }
     return block;
   }
@@ -56,8 +58,63 @@ class Arguments {
     return volume(launch_.grid) * volume(launch_.block);
   }
 
-  std::uint64_t buffer(const std::string& kind, std::mt19937_64& random) {
-    const std::size_t b = run_.add_buffer(options_.buffer_bytes);
+  // A parameter; "a+b+c": the members of a structure, each where its size aligns it.
+  Result<void> put(const std::string& word, std::byte* to, std::uint32_t bytes,
+                   std::mt19937_64& random) {
+    if (word.find('+') == word.npos || word.starts_with("file:"))
+      return put_one(word, to, bytes, random);
+    std::uint32_t at = 0;
+    std::istringstream members(word);
+    for (std::string member; std::getline(members, member, '+');) {
+      const std::uint32_t size = size_of(&member);
+      at = (at + size - 1) / size * size;
+      if (at + size > bytes) return Error{0, "more members than its " + std::to_string(bytes)};
+      if (auto set = put_one(member, to + at, size, random); !set) return set;
+      at += size;
+    }
+    return {};
+  }
+  // Of a structure's member, by its last letter, which goes.
+  static std::uint32_t size_of(std::string* member) {
+    if (member->empty() || !std::isdigit(static_cast<unsigned char>(member->front())))
+      return !member->empty() && member->front() == '-' ? 4 : 8;
+    for (const auto& [letter, size] : {std::pair{'c', 1u}, {'s', 2u}, {'l', 8u}}) {
+      if (member->back() != letter || member->starts_with("0x")) continue;
+      member->pop_back();
+      return size;
+    }
+    return 4;
+  }
+
+  Result<void> put_one(const std::string& word, std::byte* to, std::uint32_t bytes,
+                       std::mt19937_64& random) {
+    const std::string kind = word.substr(0, word.find(':'));
+    if (kind != "buffer" && kind != "zeros" && kind != "floats" && kind != "file")
+      return number(word, to, bytes);
+    if (bytes != 8) return Error{0, "there is no room for a pointer"};
+    const std::string rest = word.size() > kind.size() ? word.substr(kind.size() + 1) : "";
+    std::uint64_t address = 0;
+    if (kind == "file") {
+      std::ifstream file(rest, std::ios::binary);
+      const std::string contents{std::istreambuf_iterator<char>(file), {}};
+      if (contents.empty()) return Error{0, rest + " cannot be read, or is empty"};
+      const std::size_t b = run_.add_buffer(contents.size());
+      std::memcpy(run_.data(b), contents.data(), contents.size());
+      address = run_.address(b);
+    } else {
+      char* end = nullptr;
+      const std::uint64_t size =
+          rest.empty() ? options_.buffer_bytes : std::strtoull(rest.c_str(), &end, 0);
+      if ((end != nullptr && *end != '\0') || size == 0 || size > kMostBufferBytes)
+        return Error{0, "not a size: " + rest};
+      address = buffer(kind, size, random);
+    }
+    std::memcpy(to, &address, 8);
+    return {};
+  }
+
+  std::uint64_t buffer(const std::string& kind, std::uint64_t bytes, std::mt19937_64& random) {
+    const std::size_t b = run_.add_buffer(bytes);
     if (kind == "buffer") {
       // Small integers: they serve as data and as indices.
       for (std::size_t i = 0; i + 4 <= run_.bytes(b); i += 4) {

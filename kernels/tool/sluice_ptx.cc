@@ -54,7 +54,8 @@ int main(int argc, char** argv) {
                            ->expected(1, 3);
   check_command
       ->add_option("--args", check_options.arguments,
-                   "One word per parameter: a number, buffer, zeros, floats, or auto")
+                   "One word per parameter: a number, buffer[:BYTES], zeros[:BYTES], "
+                   "floats[:BYTES], file:PATH, auto, or a structure's members joined by +")
       ->delimiter(',');
   check_command->add_option("--buffer-bytes", check_options.buffer_bytes, "Size of each buffer")
       ->check(CLI::Range(std::uint64_t{16}, std::uint64_t{1} << 30));

@@ -277,7 +277,7 @@ Result<void> show(AdminClient& client, const std::string& name, bool as_json) {
               number(progress, "remaining_ms"), text(*l, "all"), text(*l, "opaque"),
               count(*l, "opaque") == 0
                   ? ""
-                  : ": not evictable; SLUICE_LOG=stderr in the guest says which and why",
+                  : ": not evictable; in the guest sluice-agent kernels PROGRAM says which and why",
               text(*l, "kernels_known"), text(*l, "kernels_with_evict_cost")));
         }
         const json::value* sessions = field(v, "session_list");

@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,6 +34,14 @@ std::string tag_of(const std::string& path) {
   char text[20];
   std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
   return text;
+}
+
+// Records name processes by the numbers of the host's first pid namespace, whose file the kernel
+// has given one number for ever.
+bool in_first_pid_namespace(int proc) {
+  constexpr ino_t kFirst = 0xeffffffc;
+  struct stat ns {};
+  return ::fstatat(proc, "self/ns/pid", &ns, 0) == 0 && ns.st_ino == kFirst;
 }
 
 bool absolute(const std::string& path) { return !path.empty() && path[0] == '/'; }
@@ -114,6 +123,10 @@ Result<void> Spawner::set_up() {
 void Spawner::start_switch_recorder() {
   if ((setup_.header.flag & spawner_protocol::kSwitchLog) == 0) {
     no_switch_log_ = "not asked for";
+    return;
+  }
+  if (!in_first_pid_namespace(proc_.get())) {
+    no_switch_log_ = "sluiced is in a pid namespace of its own; the log has the host's numbers";
     return;
   }
   auto recorder = SwitchRecorder::start(gpu::system_driver_device());

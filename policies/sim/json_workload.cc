@@ -135,6 +135,7 @@ Kernel kernel(const json::value& v, const std::string& where) {
   k.alone_cv = r.number("alone_cv", 0, 0, 10);
   k.evictable = r.flag("evictable", true);
   k.form_factor = r.number("form_factor", 1, 0.1, 100);
+  k.bandwidth = r.number("bandwidth", 0, 0, 100);
   k.drain_ns = r.time("drain_us", 0, kUs);
   k.save_ns = r.time("save_us", 0, kUs);
   k.restore_ns = r.time("restore_us", 0, kUs);

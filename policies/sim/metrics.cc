@@ -140,6 +140,7 @@ Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& 
          .got_of_owed = v.due_sm_ns > 0 ? static_cast<double>(v.sm_ns) / v.due_sm_ns : 1,
          .got_of_owed_window =
              got_of_owed_window(v, static_cast<double>(w.share_window_ns) / 100 * w.gpu.sm_count),
+         .slowdown = v.worked_sm_ns > 0 ? 1 + v.slowed_sm_ns / v.worked_sm_ns : 1,
          .figures = v.figures});
   }
   if (!r.has_reference)

@@ -37,6 +37,9 @@ struct VgpuMetrics {
   // window: the least of 1 - (rise of its lag above 0) / (due in that window), of windows in which
   // 1 % of the GPU or more was due.
   double owed_ms = 0, got_of_owed = 1, got_of_owed_window = 1;
+  // Of its launches that use memory bandwidth: their time over that with the same SMs and nobody
+  // else using memory; 1 if it has none.
+  double slowdown = 1;
   ShareFigures figures;
 };
 

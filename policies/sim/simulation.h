@@ -75,7 +75,9 @@ struct VgpuResult {
       0;  // in space: times that SMs were added to its set or taken from it (in one instant: one)
   uint64_t longest_wait_ns = 0;  // with work and without any SM
   uint64_t kept_sm_ns = 0;       // held while it paused, others waited and nobody worked
-  ShareFigures figures;          // as the policy counted them
+  // Of its launches that use memory bandwidth: work done, and what others kept it from.
+  double worked_sm_ns = 0, slowed_sm_ns = 0;
+  ShareFigures figures;  // as the policy counted them
   // Over the intervals in which it and at least one other had work (whatever their priorities):
   uint64_t contended_ns = 0;
   double got_sm_ns = 0;      // of the SM-time that those with work held there

@@ -21,9 +21,43 @@ void Simulation::set_speed(uint32_t program, uint64_t speed) {
   }
   if (speed) h.evicted = false;
   h.speed = speed;
+  if (uses_bandwidth_) share_bandwidth();
+  if (w_.kernels[h.kernel].bandwidth <= 0) set_rate(program, speed);
+}
+
+void Simulation::set_rate(uint32_t program, uint64_t rate) {
+  Head& h = programs_[program].head;
+  settle(h);
+  h.rate = rate;
   ++h.version;
-  if (speed)
-    push(now_ns_ + (h.remaining + speed - 1) / speed, EventKind::kFinish, program, h.version);
+  if (rate) push(now_ns_ + (h.remaining + rate - 1) / rate, EventKind::kFinish, program, h.version);
+}
+
+// Memory bandwidth is divided by what each launch would use (a roofline). One that would use b > 1
+// of it alone was measured so limited, and is as fast on a b-th of its SMs; of one that would use
+// b < 1, that part of the time is stretched.
+void Simulation::share_bandwidth() {
+  const auto demand = [&](const Head& h) {
+    return w_.kernels[h.kernel].bandwidth * static_cast<double>(h.speed) /
+           static_cast<double>(h.width);
+  };
+  const auto rate = [](const Head& h, double b, double of_all) {
+    const double all = std::max(of_all, 1.0);
+    const double slow = b >= 1 ? all : 1 - b + b * all;
+    return static_cast<uint64_t>(static_cast<double>(h.speed) * std::max(b, 1.0) / slow);
+  };
+  double all = 0;
+  for (const ProgramState& p : programs_)
+    if (p.head.present && p.head.speed) all += demand(p.head);
+  for (uint32_t i = 0; i < programs_.size(); ++i) {
+    Head& h = programs_[i].head;
+    const double b = h.present ? w_.kernels[h.kernel].bandwidth : 0;
+    if (b <= 0) continue;
+    settle(h);
+    h.own_rate = std::max<uint64_t>(rate(h, b, demand(h)), h.speed > 0);
+    const uint64_t now = std::min(std::max<uint64_t>(rate(h, b, all), h.speed > 0), h.own_rate);
+    if (now != h.rate) set_rate(i, now);
+  }
 }
 
 // Task time in the form that runs, on SMs as they are (a task is no faster on more of them).
@@ -83,7 +117,7 @@ void Simulation::finish(uint32_t program) {
   ProgramState& ps = programs_[program];
   Head& h = ps.head;
   settle(h);
-  if (h.remaining) return set_speed(program, h.speed);  // cannot be: the event is at its ceiling
+  if (h.remaining) return set_rate(program, h.rate);  // cannot be: the event is at its ceiling
   const Launch done = view(h);
   const VgpuId v = h.info.vgpu;
   ProgramResult& result = out_.programs[program];
@@ -98,7 +132,8 @@ void Simulation::finish(uint32_t program) {
   report_usage();
   const bool run_ends = ps.head_is_last;
   h.present = false;
-  h.speed = 0;
+  h.speed = h.rate = h.own_rate = 0;
+  if (uses_bandwidth_) share_bandwidth();
   ++h.version;
   h.holds = 0;
   std::erase(vgpus_[v].heads, program);
@@ -381,7 +416,7 @@ void Simulation::seen(uint32_t id) {
     settle(l);
     any = true;
     const Kernel& k = w_.kernels[l.kernel];
-    ends_ns = std::max(ends_ns, (l.remaining + l.speed - 1) / l.speed);
+    ends_ns = std::max(ends_ns, (l.remaining + l.rate - 1) / l.rate);
     if (l.opaque) {
       waits = true;
       return;

@@ -60,7 +60,9 @@ class Simulation {
     uint64_t work = 0, remaining = 0;  // in 1/kUnit SM-ns
     uint64_t width = 0;                // in 1/kUnit SM
     double tasks_per_work = 0;
-    uint64_t speed = 0;
+    uint64_t speed = 0;     // of the SMs that it has
+    uint64_t rate = 0;      // of its progress: less where memory is contended
+    uint64_t own_rate = 0;  // the same if nobody else used memory
     uint64_t settled_ns = 0, queued_ns = 0;
     uint64_t version = 0;
     bool started = false;
@@ -187,10 +189,19 @@ class Simulation {
   void release(uint32_t hold, LeftReason why);
   void reassign(VgpuId v);
   void set_speed(uint32_t program, uint64_t speed);
+  void set_rate(uint32_t program, uint64_t rate);
+  void share_bandwidth();
+  void count_slowdown(const Head& h) {
+    const auto dt = static_cast<double>(now_ns_ - h.settled_ns) / kUnit;
+    VgpuResult& v = out_.vgpus[h.info.vgpu];
+    v.worked_sm_ns += dt * static_cast<double>(h.rate);
+    v.slowed_sm_ns += dt * static_cast<double>(h.own_rate - h.rate);
+  }
   // Here, as they are asked for each holder at each event.
   void settle(Head& h) {
     if (!h.present) return;
-    const uint64_t done = (now_ns_ - h.settled_ns) * h.speed;
+    const uint64_t done = (now_ns_ - h.settled_ns) * h.rate;
+    if (h.own_rate) count_slowdown(h);
     h.remaining -= std::min(done, h.remaining);
     h.settled_ns = now_ns_;
   }
@@ -252,6 +263,8 @@ class Simulation {
   uint64_t slice_version_ = 0;
   uint32_t finite_left_ = 0, replay_left_ = 0;
   bool any_finite_ = false;
+  const bool uses_bandwidth_ = std::any_of(w_.kernels.begin(), w_.kernels.end(),
+                                           [](const Kernel& k) { return k.bandwidth > 0; });
 };
 
 }  // namespace sluice::policy::sim

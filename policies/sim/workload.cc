@@ -63,6 +63,7 @@ std::string check_workload(const Workload& w) {
     if (k.tasks == 0 || k.blocks_per_sm == 0) return me + ": tasks and blocks per SM must not be 0";
     if (k.width_sms > kMaxSms) return me + ": width out of range";
     if (!(k.alone_cv >= 0 && k.alone_cv <= 10)) return me + ": variation must be 0 to 10";
+    if (!(k.bandwidth >= 0 && k.bandwidth <= 100)) return me + ": bandwidth must be 0 to 100";
     if (!(k.form_factor >= 0.1 && k.form_factor <= 100))
       return me + ": form factor must be 0.1 to 100";
   }

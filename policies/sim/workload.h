@@ -57,7 +57,10 @@ struct Kernel {
   // Time from one place where it can leave to the next: a task, or a chunk of tasks. 0: the task
   // time that follows from the rest, alone_ns * width * blocks_per_sm / tasks (at most alone_ns).
   uint64_t task_ns = 0;
-  double alone_cv = 0;     // variation of the work from launch to launch (log-normal)
+  double alone_cv = 0;  // variation of the work from launch to launch (log-normal)
+  // Memory bandwidth that it would use alone on its width if there were enough, over what there is:
+  // below 1 it is bound by its SMs, above by memory. 0: none, and nothing slows it.
+  double bandwidth = 0;
   bool evictable = true;   // false: opaque, leaves by ending
   double form_factor = 1;  // evictable form's time over the original's
   // Drain: 0: each resident block's rest is uniform in (0, task_ns), and the SMs leave with the

@@ -76,6 +76,7 @@ class WfqSlices final : public Policy {
     if (clock_[v].backlogged()) return;
     clock_.turn_busy(v);
     note_gap(now_ns, v);
+    own_[v].came_ns = now_ns;
     own_[v].place = static_cast<uint32_t>(busy_.size());
     busy_.push_back(v);
     const bool was_pausing = pausing_;
@@ -103,6 +104,7 @@ class WfqSlices final : public Policy {
     if (!clock_[v].backlogged()) return;
     clock_.turn_idle(v);
     own_[v].waited_ns = now_ns;
+    own_[v].busy_ns = now_ns - own_[v].came_ns;
     note_burst(v);
     if (visits(v)) note_visit(now_ns, v);
     const uint32_t place = own_[v].place;
@@ -165,9 +167,11 @@ class WfqSlices final : public Policy {
     uint64_t slice_ns = kUnset;
     uint64_t used_at_ns = 0;  // when it was last seen to use the GPU
     uint64_t wanted_ns = 0;   // in the round that begins
-    uint64_t waited_ns = 0;   // when it turned idle last; 0: never
-    double left_ns = 0;       // of the turn that it has been given while they have them one by one
-    double lead_ns = 0;       // lead_of() when the last round began
+    uint64_t came_ns = 0,
+             busy_ns = 0;    // when it turned busy last; for how long it was the last time
+    uint64_t waited_ns = 0;  // when it turned idle last; 0: never
+    double left_ns = 0;      // of the turn that it has been given while they have them one by one
+    double lead_ns = 0;      // lead_of() when the last round began
     double order = 0;
     double used_ns = 0;        // since burst_ns was taken last, ...
     uint32_t bursts = 0;       // ... in which it turned idle so often
@@ -267,8 +271,18 @@ class WfqSlices final : public Policy {
 
   // Its work is mostly over soon after it has come.
   bool visits(VgpuId v) const {
-    return own_[v].burst_ns > 0 &&
-           own_[v].burst_ns < static_cast<double>(mean_slice_ns()) / kVisitsPerSlice;
+    const auto slice_ns = static_cast<double>(mean_slice_ns());
+    if (own_[v].burst_ns > 0) return own_[v].burst_ns < slice_ns / kVisitsPerSlice;
+    // Not measured yet: it was over within a slice of another's, of which it waited a part.
+    return config_.machine.slices_are_free_alone && own_[v].busy_ns > 0 &&
+           static_cast<double>(own_[v].busy_ns) < kLonger * slice_ns + kSoon * handover_ns_;
+  }
+  // It visits, and would not use half of what it is entitled to if it never waited: nobody has to
+  // be gated for it.
+  bool asks_little(VgpuId v, double weights) const {
+    const Own& o = own_[v];
+    return config_.machine.slices_are_free_alone && visits(v) && o.gap_ns > 0 &&
+           o.burst_ns / (o.burst_ns + o.gap_ns) < clock_[v].share.weight / weights / 2;
   }
   // Who came for a short while, by latency class: the last, and the last that was another.
   struct Visits {
@@ -476,9 +490,14 @@ class WfqSlices final : public Policy {
   // A round by the hardware. Returns how long it takes.
   double all_in_turn(uint64_t now_ns, double round) {
     VgpuId last = kNoVgpu;  // the one that is owed most, for its weight
-    const bool several_stay =
-        std::count_if(top_.begin(), top_.end(), [&](VgpuId v) { return !visits(v); }) > 1;
-    double least = 0, ends_ns = 0;
+    const auto stay = std::count_if(top_.begin(), top_.end(), [&](VgpuId v) { return !visits(v); });
+    const bool several_stay = stay > 1;
+    double least = 0, ends_ns = 0, weights = 0;
+    for (const VgpuId v : top_) weights += clock_[v].share.weight;
+    const bool some_ask_little =
+        stay == 1 && busy_.size() > 1 && std::all_of(top_.begin(), top_.end(), [&](VgpuId v) {
+          return !visits(v) || asks_little(v, weights);
+        });
     for (const VgpuId v : top_) {
       const double lead_ns =
           pauses(now_ns, v) || rest_.size() < 2 ? own_[v].lead_ns : lead_among_rest(v);
@@ -489,6 +508,10 @@ class WfqSlices final : public Policy {
       own_[v].left_ns = 0;
       // Alone, the hardware has nobody to switch to; a long slice would only make a newcomer wait.
       own_[v].wanted_ns = busy_.size() == 1 ? mean_slice_ns() : slice_for(v, lead_ns);
+      if (some_ask_little) {
+        gate(now_ns, v, false);
+        own_[v].wanted_ns = visits(v) ? slice_for(v, 0) : mean_slice_ns();
+      }
       if (!several_stay) own_[v].wanted_ns = std::min(own_[v].wanted_ns, awaits(now_ns, v));
       const double turns = lead_ns / clock_[v].share.weight;
       if (last == kNoVgpu || turns < least) last = v, least = turns;

@@ -67,6 +67,36 @@ with tempfile.TemporaryDirectory() as folder:
     one = run("check", shapes, "--kernel", "reverse", "--grid", "3,2", "--block", "32", "--args",
               "buffer,96", "--shared", "4096").stdout
     assert one.startswith("reverse: plain: same"), one
+    # Buffers of a size, of a file's contents, and in structures.
+    (folder / "numbers").write_bytes(bytes(range(256)) * 16)
+    copies = folder / "copies.ptx"
+    copies.write_text(""".version 8.0
+.target sm_70
+.address_size 64
+.visible .entry copies(.param .align 8 .b8 all[24], .param .u64 from)
+{
+  .reg .pred %p; .reg .b32 %r<4>; .reg .b64 %d<6>;
+  ld.param.u64 %d1, [all]; ld.param.u32 %r1, [all+8]; ld.param.u64 %d2, [all+16];
+  ld.param.u64 %d3, [from];
+  mov.u32 %r2, %ctaid.x;
+  setp.ge.u32 %p, %r2, %r1;
+  @%p bra done;
+  mul.wide.u32 %d4, %r2, 4;
+  add.u64 %d5, %d3, %d4; add.u64 %d5, %d5, %d2; ld.global.u32 %r3, [%d5];
+  add.u64 %d5, %d1, %d4; st.global.u32 [%d5], %r3;
+done:
+  ret;
+}
+""")
+    right = "zeros:512+100+4l,file:" + str(folder / "numbers")
+    text = run("check", copies, "--grid", "128", "--block", "1", "--args", right).stdout
+    assert text.startswith("copies: plain: same"), text
+    for wrong, why in ((right.replace("512", "300"), "outside"),  # it writes 400 bytes
+                       (right.replace("numbers", "no such file"), "cannot be read"),
+                       (right.replace("512", "5x"), "not a size"),
+                       (right.replace("4l", "4l+7"), "more members")):
+        text = run("check", copies, "--grid", "128", "--block", "1", "--args", wrong).stdout
+        assert text.startswith("copies: plain: not checked") and why in text, text
     assert "cannot be run here" in run("check", module, "--kernel", "index_forms").stdout
     run("check", module, "--kernel", "no_such", status=1)
     run("check", module, "--grid", "0", status=2)

@@ -425,5 +425,61 @@ TEST(Simulation, OutcomesDependOnTheSeedAlone) {
   EXPECT_NE(end(1), end(2));
 }
 
+// ---- memory bandwidth -------------------------------------------------------------------------
+// Two vGPUs with half of four SMs each, from the start on; a kernel of 8 ms alone on all.
+Outcome on_halves(double bandwidth_a, double bandwidth_b) {
+  Workload w = one_each({{.name = "a", .alone_ns = 8 * kMs, .bandwidth = bandwidth_a},
+                         {.name = "b", .alone_ns = 8 * kMs, .bandwidth = bandwidth_b}});
+  Scripted p;
+  p.arrival = [](uint64_t, VgpuId v, Actions& out) {
+    out.push_back(Action::run(v, v == 0 ? SmRange{0, 2} : SmRange{2, 4}));
+  };
+  const Outcome r = simulate(w, p, {});
+  EXPECT_EQ(r.violations, 0u) << r.violation;
+  return r;
+}
+double ended_ms(const Outcome& r, size_t program) {
+  return static_cast<double>(r.programs[program].runs.at(0).ended_ns) / kMs;
+}
+
+TEST(SimulationBandwidth, WhoIsBoundByMemoryIsAsFastOnFewerSms) {
+  const Outcome r = on_halves(2, 0);
+  EXPECT_NEAR(ended_ms(r, 0), 8, 0.001);   // half of the SMs use all of the memory
+  EXPECT_NEAR(ended_ms(r, 1), 16, 0.001);  // uses none
+  EXPECT_NEAR(r.vgpus[0].slowed_sm_ns, 0, 1);
+}
+
+TEST(SimulationBandwidth, NeighboursSlowEachOther) {
+  // Each would use all of it: half the speed of alone on the same SMs.
+  const Outcome r = on_halves(2, 2);
+  EXPECT_NEAR(ended_ms(r, 0), 16, 0.001);
+  EXPECT_NEAR(ended_ms(r, 1), 16, 0.001);
+  for (const VgpuResult& v : r.vgpus) EXPECT_NEAR(v.slowed_sm_ns / v.worked_sm_ns, 1, 0.001);
+  // One that uses half of it alone, on half of the SMs a quarter, beside one that would use all:
+  // 1.25 in all stretches half of its time by a quarter. Until the other ends, at 10 ms.
+  const Outcome mixed = on_halves(2, 0.5);
+  EXPECT_NEAR(ended_ms(mixed, 0), 10, 0.01);  // rates are whole 1/1024 SMs
+  EXPECT_NEAR(ended_ms(mixed, 1), 10 + (16 - 10 / 1.125), 0.01);
+}
+
+TEST(SimulationBandwidth, AWorkloadThatFitsIsNotSlowed) {
+  const Outcome r = on_halves(1, 1);
+  EXPECT_NEAR(ended_ms(r, 0), 16, 0.001);
+  EXPECT_NEAR(r.vgpus[0].slowed_sm_ns + r.vgpus[1].slowed_sm_ns, 0, 1);
+}
+
+// Given whole, nobody meets a neighbour: times are as without.
+TEST(SimulationBandwidth, TurnsOnTheWholeGpuMeetNobody) {
+  for (const double bandwidth : {0.0, 0.7, 3.0}) {
+    Workload w = one_each({{.alone_ns = 5 * kMs, .bandwidth = bandwidth},
+                           {.alone_ns = 5 * kMs, .bandwidth = bandwidth}});
+    w.gpu.spatial = false;
+    const auto policy = find_policy("fcfs")->make(engine_config(w));
+    const Outcome r = simulate(w, *policy, {});
+    EXPECT_NEAR(static_cast<double>(r.end_ns) / kMs, 10, 0.001) << bandwidth;
+    EXPECT_NEAR(r.vgpus[0].slowed_sm_ns, 0, 1);
+  }
+}
+
 }  // namespace
 }  // namespace sluice::policy::sim

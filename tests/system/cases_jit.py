@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that compile their kernels at run time, with libsluice-jit.so in front (sluice-run)."""
+import json
 import os
 import pathlib
 import subprocess
@@ -46,6 +47,21 @@ class Jit(WithSluiced):
         p = self.run_program("nvrtc", support.BUILD / "tests/jit/libnvrtc.so.13", jit="off")
         self.assertEqual(p.returncode, 4, p.stdout)
         self.assertIn("cuModuleLoadData: 209", p.stdout)  # no binary for this GPU
+        self.assert_all_free("a")
+
+    def test_the_agent_says_which_kernels_are_opaque_and_what_to_do(self):
+        library = support.BUILD / "tests/jit/libnvrtc.so.13"
+        for jit, evictable in (("on", True), ("off", False)):
+            env = {**self.sluiced.client_env("a"), "SLUICE_JIT": jit}
+            env["LD_PRELOAD"] = str(support.BUILD / "guest-agent/jit/libsluice-jit.so")
+            p = subprocess.run(
+                [support.BUILD / "guest-agent/agent/sluice-agent", "kernels", "--json",
+                 support.BUILD / "tests/system/jit-program", "nvrtc", library], env=env,
+                stdout=subprocess.PIPE, text=True, timeout=support.TIMEOUT_S)
+            self.assertEqual(p.returncode, 0 if evictable else 4, p.stdout)
+            kernel, = json.loads(p.stdout)["kernels"]
+            self.assertEqual((kernel["name"], kernel["evictable"]), ("scale", evictable))
+            self.assertEqual("sluice-run" in kernel["mend"], not evictable, kernel)
         self.assert_all_free("a")
 
     def test_nvidias_compilers(self):

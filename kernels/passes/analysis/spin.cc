@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "kernels/passes/analysis/lower_index.h"
 #include "kernels/passes/analysis/standstill.h"
@@ -24,6 +25,8 @@ namespace {
 constexpr std::size_t kMostPolls = 16;
 // Blocks that are visited to tell loops apart that begin at one place.
 constexpr std::uint64_t kMostVisits = 1'000'000;
+// Instructions of a loop around a counter in which its values are followed, each perhaps as often.
+constexpr std::size_t kLongestCounting = 1000;
 
 bool reads_others(const Statement& s, bool ordered_loop) {
   const std::string_view base = base_opcode(s.opcode);
@@ -146,9 +149,12 @@ class Finder {
       return out_;
     }
     outermost_ = &levels->front();
-    std::uint64_t budget = kMostVisits;
+    std::uint64_t budget = kMostVisits, budget_past = kMostVisits;
     for (const ptx::LoopLevel& level : *levels) {
+      outer_ = &level == outermost_;
       look(level);
+      for (const ptx::LoopLevel& way : ways_past_branches(budget_past)) look(way, true);
+      outer_ = false;
       for (const ptx::LoopLevel& way : ptx::ways_round(cfg_, level, budget)) look(way);
     }
     return out_;
@@ -168,7 +174,11 @@ class Finder {
   Result<ptx::Divergence> depending(std::vector<std::uint32_t> from) const;
   template <typename Found>
   void for_each_exit(const std::vector<std::uint32_t>& from, const Found& found);
-  void look(const ptx::LoopLevel& level);
+  std::vector<ptx::LoopLevel> ways_past_branches(std::uint64_t& budget) const;
+  bool ends_by_part_of(std::uint32_t i, std::uint32_t loop) const;
+  void keep_only_exits_of_waits(std::vector<std::uint32_t>* exits) const;
+  // `past`: of a way past a branch, which waits only where all its ends depend on what it polls.
+  void look(const ptx::LoopLevel& level, bool past = false);
   void look_for_work();
 
   const ptx::Cfg& cfg_;
@@ -183,6 +193,7 @@ class Finder {
   std::unordered_map<std::string, std::vector<std::uint32_t>> tried_;  // swaps, by address
   const ptx::LoopLevel* outermost_ = nullptr;
   const ptx::LoopLevel* level_ = nullptr;
+  bool outer_ = false;  // the level is the outermost, or ways of it
   // Of the current level.
   std::vector<std::vector<std::uint32_t>> members_;  // blocks, by loop
   std::vector<std::uint32_t> sources_;
@@ -344,7 +355,119 @@ void Finder::look_for_work() {
   for_each_exit(counters, [&](std::uint32_t b) { out_.fetches_work |= counting_[loop_of(b)]; });
 }
 
-void Finder::look(const ptx::LoopLevel& level) {
+// Whether the loop's ends ask for some bits of what atomic `i` found only, or a remainder: others
+// may set those, however far it counts.
+bool Finder::ends_by_part_of(std::uint32_t i, std::uint32_t loop) const {
+  const auto instructions = ptx::instructions_of(cfg_, members_[loop]);
+  if (instructions.size() > kLongestCounting) return false;
+  std::unordered_set<std::uint32_t> whole, part;
+  ptx::for_each_register(registers_, statements_[i].operands[0], statements_[i],
+                         [&](std::uint32_t r) { whole.insert(r); });
+  for (std::size_t before = 0; before != whole.size() + part.size();) {
+    before = whole.size() + part.size();
+    for (const Statement* s : instructions) {
+      if (ptx::effect_of(*s) != ptx::Effect::kPure || s->operands.empty()) continue;
+      const std::string_view base = base_opcode(s->opcode);
+      const bool narrows = s->opcode.starts_with("cvt.u16.") || s->opcode.starts_with("cvt.s16.") ||
+                           s->opcode.starts_with("cvt.u8.");
+      const bool bits = base == "and" || base == "xor" || base == "rem" || base == "bfe" ||
+                        base == "lop3" || base == "prmt";
+      const bool takes_part = narrows || (bits && !has_modifier(s->opcode, "pred"));
+      bool of_whole = false, of_part = false;
+      for (std::size_t k = 1; k < s->operands.size(); ++k)
+        ptx::for_each_register(registers_, s->operands[k], *s, [&](std::uint32_t r) {
+          of_whole |= whole.count(r) != 0;
+          of_part |= part.count(r) != 0;
+        });
+      if (!of_whole && !of_part) continue;
+      ptx::for_each_register(registers_, s->operands[0], *s, [&](std::uint32_t r) {
+        (of_part || takes_part ? part : whole).insert(r);
+      });
+    }
+  }
+  bool by_part = false;
+  for (std::uint32_t b : members_[loop]) {
+    if (blocks_[b].terminator == ptx::kNoStatement) continue;
+    const Statement& s = statements_[blocks_[b].terminator];
+    const std::uint32_t guard =
+        s.guard.empty() ? ptx::RegisterTable::kNone : registers_.number(ptx::trimmed(s.guard), s);
+    for (std::uint32_t next : blocks_[b].successors) {
+      if (in_loop(next) && loop_of(next) == loop) continue;
+      if (whole.count(guard) != 0 && part.count(guard) == 0) return false;  // there it comes to
+      by_part |= part.count(guard) != 0;
+    }
+  }
+  return by_part;
+}
+
+// The turns of the level's loops that go through a poll and never take some branch one way:
+//
+//   for (;;) {
+//     if (state == 0) { if (poll) state = 1; }     turns that stay here wait,
+//     else { ...; if (++n == 10) break; }          though the loop's end is here
+//   }
+//
+// Each a loop of its own, where it is less than all of its loop.
+std::vector<ptx::LoopLevel> Finder::ways_past_branches(std::uint64_t& budget) const {
+  std::vector<ptx::LoopLevel> out;
+  for (std::uint32_t l = 0; l < polls_.size(); ++l) {
+    if (polls_[l].empty() || polls_[l].size() > kMostPolls) continue;
+    std::vector<bool> inside(blocks_.size());
+    for (std::uint32_t b : members_[l]) inside[b] = true;
+    for (std::uint32_t poll : polls_[l]) {
+      const std::uint32_t home = cfg_.block_of(poll);
+      for (std::uint32_t b : members_[l]) {
+        const auto& next = blocks_[b].successors;
+        if (std::count_if(next.begin(), next.end(), [&](auto s) { return inside[s]; }) < 2)
+          continue;
+        for (std::uint32_t never : next) {
+          if (!inside[never]) continue;
+          const std::uint64_t cost = 2 * members_[l].size() + blocks_.size();
+          if (budget < cost) return out;
+          budget -= cost;
+          // Blocks that lead from the poll, and those that lead to it, without that edge.
+          const auto reach = [&](bool forwards) {
+            std::vector<bool> seen(blocks_.size());
+            std::vector<std::uint32_t> work{home};
+            while (!work.empty()) {
+              const std::uint32_t at = work.back();
+              work.pop_back();
+              for (std::uint32_t to :
+                   forwards ? blocks_[at].successors : blocks_[at].predecessors) {
+                const bool taken = forwards ? at == b && to == never : to == b && at == never;
+                if (taken || !inside[to] || seen[to]) continue;
+                seen[to] = true;
+                work.push_back(to);
+              }
+            }
+            return seen;
+          };
+          const auto from = reach(true), to = reach(false);
+          if (!from[home]) continue;
+          ptx::LoopLevel way{level_->loop, std::vector<bool>(blocks_.size())};
+          std::size_t size = 0;
+          for (std::uint32_t m : members_[l])
+            if (from[m] && to[m]) way.in_loop[m] = true, ++size;
+          if (size < members_[l].size()) out.push_back(std::move(way));
+        }
+      }
+    }
+  }
+  return out;
+}
+
+// Without the exits of loops that have another one.
+void Finder::keep_only_exits_of_waits(std::vector<std::uint32_t>* exits) const {
+  std::vector<bool> ends_otherwise(blocks_.size());  // by loop
+  for (std::uint32_t b = 0; b < blocks_.size(); ++b) {
+    if (!in_loop(b) || std::find(exits->begin(), exits->end(), b) != exits->end()) continue;
+    for (std::uint32_t next : blocks_[b].successors)
+      if (!in_loop(next) || loop_of(next) != loop_of(b)) ends_otherwise[loop_of(b)] = true;
+  }
+  std::erase_if(*exits, [&](std::uint32_t b) { return ends_otherwise[loop_of(b)]; });
+}
+
+void Finder::look(const ptx::LoopLevel& level, bool past) {
   if (out_.spins == SpinLoops::kUnknown) return;
   level_ = &level;
   find_polls();
@@ -354,6 +477,7 @@ void Finder::look(const ptx::LoopLevel& level) {
   for_each_exit(sources_, [&](std::uint32_t b) {
     if (!polls_[loop_of(b)].empty()) exits.push_back(b);
   });
+  if (past) keep_only_exits_of_waits(&exits);
   // Of the values that a loop reads, those that its end depends on.
   const auto only_those_that_matter = [&](std::uint32_t b) {
     const std::vector<std::uint32_t>& all = polls_[loop_of(b)];
@@ -374,15 +498,16 @@ void Finder::look(const ptx::LoopLevel& level) {
     bool waits = false, for_lower = true, columns = false;
     for (std::uint32_t i : polled) {
       const Statement& s = statements_[i];
-      if (surely_advances(s, lower_, sums_) && !swaps_.changed_beside(i, members_[loop_of(b)]))
+      if (surely_advances(s, lower_, sums_) && !ends_by_part_of(i, loop_of(b)) &&
+          !swaps_.changed_beside(i, members_[loop_of(b)]))
         continue;
       waits = true;
       // A turn goes round once: in a loop of rounds it comes from higher blocks, too.
-      const bool turn = level_ == outermost_ &&
-                        swaps_.waits_for_turn(i, members_[loop_of(b)],
-                                              [&](std::string_view operand, const Statement& in) {
-                                                return lower_.names_own(operand, in);
-                                              });
+      const bool turn =
+          outer_ && swaps_.waits_for_turn(i, members_[loop_of(b)],
+                                          [&](std::string_view operand, const Statement& in) {
+                                            return lower_.names_own(operand, in);
+                                          });
       for_lower &= base_opcode(s.opcode) != "call" && only_reads(s, lower_) &&
                    s.operands.size() > 1 && (turn || lower_.names_lower(s.operands[1], s, columns));
     }

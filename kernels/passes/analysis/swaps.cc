@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "kernels/passes/analysis/standstill.h"
+#include "kernels/ptx/dominators.h"
 
 namespace sluice::passes {
 
@@ -92,7 +93,101 @@ bool Swaps::takes_token(std::uint32_t atom, const std::vector<std::uint32_t>& bl
     return other.operands.size() <= address ||
            compare(s, s.operands[1], other, other.operands[address]) != Places::kOther;
   };
-  return !follows(atom, puts_back);
+  return !follows(atom, puts_back) || may_keep(atom, puts_back);
+}
+
+std::unordered_set<std::uint32_t> Swaps::decided_by_others(std::uint32_t atom) const {
+  std::unordered_set<std::uint32_t> found;
+  std::vector<std::uint32_t> work;
+  const auto add_results = [&](const Statement& s) {
+    if (ptx::effect_of(s) == ptx::Effect::kNone || s.operands.empty()) return;
+    ptx::for_each_register(registers_, s.operands[0], s, [&](std::uint32_t r) {
+      if (found.insert(r).second) work.push_back(r);
+    });
+  };
+  const auto& statements = cfg_.function().statements;
+  for (std::uint32_t i = 0; i < statements.size(); ++i) {
+    const Statement& s = statements[i];
+    if (s.kind != StatementKind::kInstruction || i == atom) continue;
+    const std::string_view base = base_opcode(s.opcode);
+    const bool reads = (base == "ld" || base == "ldu" || base == "atom" || base == "suld" ||
+                        base == "tex" || base == "tld4") &&
+                       !block_internal(s);
+    const bool number = s.operands.size() == 2 && (s.operands[1].find("%ctaid") == 0 ||
+                                                   s.operands[1].find("%clusterid") == 0);
+    if (reads || number) add_results(s);
+  }
+  while (!work.empty()) {
+    const auto uses = uses_.find(work.back());
+    work.pop_back();
+    if (uses == uses_.end()) continue;
+    for (const Statement* s : uses->second)
+      if (s != &statements[atom]) add_results(*s);
+  }
+  return found;
+}
+
+bool Swaps::may_keep(std::uint32_t atom, const std::function<bool(std::uint32_t)>& what) const {
+  const std::vector<ptx::Block>& blocks = cfg_.blocks();
+  const auto has = [&](std::uint32_t begin, std::uint32_t end) {
+    for (std::uint32_t i = begin; i < end; ++i)
+      if (what(i)) return true;
+    return false;
+  };
+  const std::uint32_t home = cfg_.block_of(atom);
+  if (has(atom + 1, blocks[home].end)) return false;
+  left_ -= std::min<std::uint64_t>(left_, cfg_.function().statements.size());
+  // Blocks that put it back, and those from which one can be reached.
+  std::vector<bool> puts(blocks.size()), leads(blocks.size());
+  std::vector<std::uint32_t> work;
+  for (std::uint32_t b = 0; b < blocks.size(); ++b)
+    if (cfg_.reachable(b) && has(blocks[b].begin, blocks[b].end)) {
+      puts[b] = leads[b] = true;
+      work.push_back(b);
+    }
+  while (!work.empty()) {
+    const std::uint32_t b = work.back();
+    work.pop_back();
+    for (std::uint32_t before : blocks[b].predecessors)
+      if (!leads[before]) leads[before] = true, work.push_back(before);
+  }
+  auto others = decided_by_others(atom);
+  // What has been asked on every way to the swap is answered the same behind it.
+  if (const auto dominators = ptx::Dominators::build(cfg_)) {
+    for (std::uint32_t b = 0; b < blocks.size(); ++b) {
+      if (b == home || blocks[b].terminator == ptx::kNoStatement || !cfg_.reachable(b)) continue;
+      const Statement& s = cfg_.function().statements[blocks[b].terminator];
+      if (s.guard.empty() || !dominators->dominates(b, home)) continue;
+      const auto by = definitions_.find(number(s, s.guard));
+      if (by != definitions_.end() && by->second.size() == 1) others.erase(by->first);
+    }
+  }
+  const auto decides = [&](const ptx::Block& block) {
+    if (block.terminator == ptx::kNoStatement) return false;
+    const Statement& s = cfg_.function().statements[block.terminator];
+    bool out = !s.guard.empty() && others.count(number(s, s.guard)) != 0;
+    if (base_opcode(s.opcode) == "brx" && !s.operands.empty())
+      out |= others.count(number(s, s.operands[0])) != 0;
+    return out;
+  };
+  std::vector<bool> seen(blocks.size());
+  work.assign(1, home);
+  while (!work.empty()) {
+    const std::uint32_t b = work.back();
+    work.pop_back();
+    const ptx::Block& block = blocks[b];
+    bool any = false;
+    for (std::uint32_t next : block.successors) any |= leads[next];
+    const bool all = !any || decides(block);
+    for (std::uint32_t next : block.successors) {
+      if ((!all && !leads[next]) || seen[next]) continue;
+      seen[next] = true;
+      if (next == cfg_.exit()) return true;
+      // Another try, or done.
+      if (next != home && !puts[next]) work.push_back(next);
+    }
+  }
+  return false;
 }
 
 bool Swaps::looks_at(const Statement& swap) const {

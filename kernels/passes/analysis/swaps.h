@@ -25,7 +25,8 @@ class Swaps {
   Swaps(const ptx::Cfg& cfg, ptx::RegisterTable& registers, Sums& sums);
 
   // Whether statement `atom` (a swap in global memory in the loop `blocks`) waits for the same
-  // thing at the same place each turn, and nothing that can run behind it may put it back there.
+  // thing at the same place each turn, and nothing that can run behind it may put it back there,
+  // or the kernel may end without that where other blocks' data or the block's number decides so.
   // False where that is not known.
   bool takes_token(std::uint32_t atom, const std::vector<std::uint32_t>& blocks) const;
   // Whether the value that `load` reads only ever is what a compare-and-swap of the same place in
@@ -47,6 +48,12 @@ class Swaps {
   bool repeats_only_where(std::uint32_t load, const std::vector<std::uint32_t>& blocks,
                           const std::unordered_set<std::uint32_t>& failed,
                           const std::unordered_set<std::uint32_t>& passed) const;
+  // Whether the kernel may end behind `atom` and nothing that is `what` has run. At branches that
+  // neither data of other blocks nor the block's number decides, the way counts on which it runs:
+  // whoever takes a lock as thread 0 returns it as thread 0.
+  bool may_keep(std::uint32_t atom, const std::function<bool(std::uint32_t)>& what) const;
+  // The registers that such data and numbers get into, but for what `atom` itself has found.
+  std::unordered_set<std::uint32_t> decided_by_others(std::uint32_t atom) const;
   // Whether something is done with the value that a swap has found.
   bool looks_at(const ptx::Statement& swap) const;
   // Whether `what` is true of a statement that can run behind `statement`.

@@ -105,6 +105,7 @@ std::string as_json(const Report& r, uint64_t seed) {
                        {"owed_ms", number(v.owed_ms)},
                        {"got_of_owed", number(v.got_of_owed)},
                        {"got_of_owed_window", number(v.got_of_owed_window)},
+                       {"slowdown", number(v.slowdown)},
                        {"in_time", v.figures.in_time},
                        {"late", v.figures.late},
                        {"throttled", v.figures.throttled},

@@ -152,6 +152,84 @@ TEST(PtxWaits, TokensThatAreHandedOn) {
 }
 
 // What is on top of a stack may be asked, as long as only a swap that fails reads it again.
+// A loop whose end is elsewhere than what its turns wait for.
+TEST(PtxWaits, StatesThatWait) {
+  // state %r5, turns %r6: `end` says when it stays in its first state.
+  const auto machine = [](const std::string& poll, const std::string& turn) {
+    return tier(
+        "mov.u32 %r5, 0; mov.u32 %r6, 0;\n"
+        "L: setp.ne.u32 %p0, %r5, 0; @%p0 bra W;\n" +
+        poll +
+        "bra.uni N;\n"
+        "W: add.s32 %r6, %r6, 1; setp.eq.u32 %p2, %r6, 10; @%p2 bra E;\n"
+        "N: " +
+        turn + "bra.uni L;\nE: st.global.u32 [%rd1], %r6;");
+  };
+  const std::string flag =
+      "ld.volatile.global.u32 %r4, [%rd0]; setp.eq.u32 %p1, %r4, 0;\n"
+      "@%p1 bra N; mov.u32 %r5, 1;\n";
+  EXPECT_EQ(machine(flag, ""), "waits");
+  EXPECT_EQ(machine(flag, "add.s32 %r7, %r7, 1;"), "waits");
+  // What it asks for is the kernel's own.
+  EXPECT_EQ(machine("setp.eq.u32 %p1, %r0, 0; @%p1 bra N; mov.u32 %r5, 1;\n", ""), "plain");
+}
+
+// A counter that every look advances, with others' flag in it.
+TEST(PtxWaits, CountersWithFlags) {
+  const auto until = [](const std::string& part, const std::string& end,
+                        const std::string& declared = "") {
+    return tier(declared + "L: atom.global.add.u32 %r4, [%rd0], 65536;\n" + part + "setp." + end +
+                " %p0, %r5, %r0; @%p0 bra L;");
+  };
+  EXPECT_EQ(until("mov.u32 %r5, %r4;", "lt.u32"), "plain");
+  EXPECT_EQ(until("shr.u32 %r5, %r4, 16;", "lt.u32"), "plain");
+  EXPECT_EQ(until("and.b32 %r5, %r4, 65535;", "ne.u32"), "waits");
+  EXPECT_EQ(until("cvt.u16.u32 %h, %r4; cvt.u32.u16 %r5, %h;", "ne.u32", ".reg .b16 %h;"), "waits");
+  EXPECT_EQ(until("rem.u32 %r6, %r4, 3; add.u32 %r5, %r6, 1;", "ne.u32"), "waits");
+  // Asked for something else than the end.
+  EXPECT_EQ(tier("L: atom.global.add.u32 %r4, [%rd0], 1; setp.ge.u32 %p0, %r4, %r0; @%p0 bra E;\n"
+                 "and.b32 %r5, %r4, 1; setp.eq.u32 %p1, %r5, 0; @%p1 bra L;\n"
+                 "st.global.u32 [%rd1], %r4; bra.uni L;\nE:"),
+            "plain");
+}
+
+// Who takes a lock and ends without returning it leaves that to a block that comes later.
+TEST(PtxWaits, LocksThatAreNotAlwaysReturned) {
+  const std::string take =
+      "L: atom.global.cas.b32 %r4, [%rd0], 0, 1; setp.ne.u32 %p0, %r4, 0; @%p0 bra L;\n";
+  const std::string give = "atom.global.exch.b32 %r5, [%rd0], 0;\n";
+  EXPECT_EQ(tier(take + give), "plain");
+  const auto only_if = [&](const std::string& condition) {
+    return tier(take + condition + "@%p1 bra E;\n" + give + "E:");
+  };
+  EXPECT_EQ(only_if("ld.global.u32 %r6, [%rd1]; add.s32 %r7, %r6, 1; setp.gt.u32 %p1, %r7, %r0;"),
+            "waits");
+  EXPECT_EQ(only_if("and.b32 %r6, %r1, 1; setp.eq.u32 %p1, %r6, 0;"), "waits");
+  // The same was asked before it was taken.
+  EXPECT_EQ(tier("ld.global.u32 %r6, [%rd1]; setp.gt.u32 %p1, %r6, %r0; @%p1 bra E;\n" + take +
+                 "@%p1 bra E;\n" + give + "E:"),
+            "plain");
+  // With a guard it is tried, at least.
+  EXPECT_EQ(tier(take + "setp.eq.u32 %p1, %r2, 0;\n@%p1 " + give), "plain");
+  // By one thread of each block: taken and returned by the same one.
+  EXPECT_EQ(tier("setp.ne.u32 %p1, %r2, 0; @%p1 bra M;\n" + take + "M: bar.sync 0; @%p1 bra E;\n" +
+                 give + "E:"),
+            "plain");
+  // Either way it is returned, in a loop over data as well.
+  EXPECT_EQ(tier(take +
+                 "R: ld.global.u32 %r6, [%rd1]; add.s64 %rd1, %rd1, 4;\n"
+                 "setp.eq.u32 %p1, %r6, 0; @%p1 bra R;\n"
+                 "setp.gt.u32 %p2, %r6, 9; @%p2 bra M;\n" +
+                 give + "bra E;\nM: st.global.u32 [%rd0], 0;\nE:"),
+            "plain");
+  // Tried until it is done: ends only behind what it has done.
+  EXPECT_EQ(
+      tier("mov.u32 %r6, 0;\n"
+           "L: atom.global.cas.b32 %r4, [%rd0], 0, 1; setp.ne.u32 %p0, %r4, 0; @%p0 bra M;\n" +
+           give + "mov.u32 %r6, 1;\nM: setp.eq.u32 %p1, %r6, 0; @%p1 bra L;"),
+      "plain");
+}
+
 TEST(PtxWaits, RetriesThatMayGiveUp) {
   const std::string swap = "add.u32 %r5, %r4, 1; atom.global.cas.b32 %r6, [%rd0], %r4, %r5;";
   const std::string look = "L: ld.volatile.global.u32 %r4, [%rd0]; setp.eq.u32 %p0, %r4, 0;";

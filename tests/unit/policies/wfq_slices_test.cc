@@ -143,6 +143,34 @@ TEST(WfqSlices, TurnsByGatesEndWithThoseThatHaveThem) {
   EXPECT_GT(d.tenants[heavy].used_ns, kSecond / 4);
 }
 
+// A visitor has its class's latency from its first visit on, whenever its use is told, costs who
+// stays nothing but its visits, and gates nobody.
+TEST(WfqSlices, VisitorsAreKnownBeforeTheirUseIsTold) {
+  struct {
+    LatencyClass latency;
+    uint64_t most_ns;
+    double least_kept;
+  } const cases[] = {{LatencyClass::kLow, 300 * kUs, 0.77},
+                     {LatencyClass::kNormal, 1'300 * kUs, 0.79},
+                     {LatencyClass::kBatch, 5'500 * kUs, 0.89}};
+  for (const auto& c : cases)
+    for (const uint64_t lag_ns : {uint64_t{0}, 10 * kMs})
+      for (const uint64_t gap_ns : {uint64_t{0}, 20 * kUs}) {
+        SCOPED_TRACE(static_cast<int>(c.latency));
+        SliceDriver d("wfq", free_alone());
+        d.lag_ns = lag_ns;
+        d.sets_stop = true;
+        const auto heavy = d.add(1, 5 * kMs, gap_ns),
+                   light = d.add(1, 100 * kUs, 2 * kMs, 0, c.latency);
+        d.run(kSecond);
+        EXPECT_LE(d.tenants[light].longest_wait_ns, c.most_ns);
+        const uint64_t actions = d.slice_actions, used_ns = d.tenants[heavy].used_ns;
+        d.run(kSecond);
+        EXPECT_GT(static_cast<double>(d.tenants[heavy].used_ns - used_ns), c.least_kept * 1e9);
+        EXPECT_LT(d.slice_actions - actions, 100u) << "each stops whoever runs";
+      }
+}
+
 TEST(WfqSlices, WhoIsAloneForGoodHasLongSlices) {
   SliceDriver d("wfq", free_alone());
   const auto heavy = d.add(1, 5 * kMs, 0);
