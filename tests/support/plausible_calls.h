@@ -281,8 +281,10 @@ class PlausibleCalls {
     static A make(PlausibleCalls& p, int, bool) { return reinterpret_cast<A>(p.address()); }
   };
   template <class A>
-  struct Make<A, calls::Null> {
-    static A make(PlausibleCalls&, int, bool) { return nullptr; }
+  struct Make<A, calls::InStructOrNull> {
+    static A make(PlausibleCalls& p, int i, bool good) {
+      return p.chance(2) ? nullptr : Make<A, calls::InStruct>::make(p, i, good);
+    }
   };
   template <class A>
   struct Out {
