@@ -13,7 +13,6 @@ constexpr uint64_t kAlignMask = SLUICE_RECORD_ALIGN - 1;
 // Consumed room goes back once it is this part of the ring: often enough that a producer does not
 // wait for it, seldom enough that the producer's cache line with `tail` stays its own.
 constexpr uint32_t kReleaseFraction = 8;
-constexpr uint32_t kLineBytes = 64;
 
 RingMemory ring_at(void* region, uint64_t indices, uint64_t data, uint32_t bytes) {
   auto* base = static_cast<std::byte*>(region);
@@ -170,7 +169,10 @@ Pop RingConsumer::pop(RecordBuffer& out) {
   while (!broken_) {
     if (head_seen_ == tail_) {
       if (!look_at_head()) break;
-      if (head_seen_ == tail_) return Pop::kEmpty;
+      if (head_seen_ == tail_) {
+        release();
+        return Pop::kEmpty;
+      }
     }
     const uint32_t at = static_cast<uint32_t>(tail_ & (memory_.bytes - 1));
     const uint32_t to_end = memory_.bytes - at;
@@ -204,12 +206,6 @@ Pop RingConsumer::pop(RecordBuffer& out) {
     out.bytes_ = bytes;
     tail_ += bytes;
     if (tail_ - released_ >= memory_.bytes / kReleaseFraction) release();
-    // The next one, which the producer's processor has in its cache, comes while this one is used.
-    if (head_seen_ != tail_) {
-      const std::byte* next = memory_.data + (tail_ & (memory_.bytes - 1));
-      __builtin_prefetch(next);
-      __builtin_prefetch(next + kLineBytes);
-    }
     return Pop::kRecord;
   }
   return Pop::kBroken;

@@ -173,7 +173,7 @@ class RecordBuffer {
 
 enum class Pop {
   kRecord,  // a record was copied
-  kEmpty,   // nothing there; all but a small part of the ring has been given back
+  kEmpty,   // nothing there; everything consumed has been given back to the producer
   kBroken   // the peer broke a rule; broken_reason() says which
 };
 
@@ -182,7 +182,7 @@ class RingConsumer {
   RingConsumer() = default;
   RingConsumer(RingMemory memory, Bell bell, bool fresh = true);
 
-  // The next record, fillers skipped. Room is given back in batches, the last of it by arm().
+  // The next record, fillers skipped. Room is given back in batches and whenever the ring is empty.
   Pop pop(RecordBuffer& out);
   // Whether something is there, without taking it. Cheap enough to spin on. True when broken, too,
   // so that a waiter comes back and sees it.

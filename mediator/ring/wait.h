@@ -22,8 +22,8 @@ namespace sluice {
 // (Offering the processor with sched_yield is not enough there: measured,
 // docs/notes/2026-11-22-benchmarks.md.) It shows: what was waited for in vain comes as soon as we
 // sleep. Then the spinner stands aside and sleeps at once, and only tries a short spin now and then
-// to see whether the peer has moved. It is no longer in the way where a sleep outlasts the
-// budget: work that takes a little more than that each time looks the same at first.
+// to see whether the peer has moved. It is no longer in the way where a sleep lasts: work that
+// takes a little more than the budget each time looks the same at first.
 class Spinner {
  public:
   // `budget_us` 0: never spin. On machines of one or two processors the peer probably needs this
@@ -86,7 +86,7 @@ class Spinner {
   // what ended it, the next spin is a full one again; if it came as soon as we slept, see above.
   void slept(uint64_t ns) {
     found_after(ns);
-    if (stood_aside_ && ns >= std::max(budget_ns_, kAtOnceNs)) {
+    if (stood_aside_ && ns >= kAtOnceNs) {
       aside_ = 0;
       stand_aside_ = kFirstAside;
     }

@@ -4,7 +4,6 @@
 
 #include "mediator/base/clock.h"
 #include "mediator/worker/calls/custom_calls.h"
-#include "mediator/worker/streams/recycled.h"
 
 namespace sluice::worker {
 
@@ -111,7 +110,7 @@ void handle_launch(WorkerSession& s, const Call& call, const sluice_launch& l,
   asked.flags = l.flags;
   asked.params.assign(params.begin(), params.end());
   asked.ready_ns = monotonic_ns();
-  auto work = std::allocate_shared<LaunchWork>(Recycled<LaunchWork>(), std::move(asked));
+  auto work = std::make_shared<LaunchWork>(std::move(asked));
   work->queued_bytes = &s.queued_bytes;
   s.queued_bytes += work->request.params.size();
   s.charge_local(*stream, work->request.function->local_bytes, &work->local);

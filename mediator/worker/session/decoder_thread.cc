@@ -19,9 +19,6 @@ namespace {
 // the engine: an event query costs some 0.1 us, on a real GPU up to 1 us.
 constexpr uint32_t kRecordsPerPoll = 16;
 constexpr uint32_t kRingPollsPerPoll = 8;
-// Who waits for an end asks for nothing meanwhile. Only where there are processors to spare: a spin
-// of so many polls offers its own seldom.
-constexpr uint32_t kRingPollsNearEnd = 1;
 // What the shortest sleep and waking from it add on a virtual machine, where a timer is slow.
 constexpr uint64_t kSleepCostNs = 80'000;
 }  // namespace
@@ -74,8 +71,7 @@ bool WorkerSession::spin(Spinner& records, Spinner& ends, Spinner& gates) {
   uint32_t polls = 0;
   const auto poll_ring = [&] {
     if (submit_.readable()) return true;
-    const bool near = Spinner::may_spin_for_long() && end_is_near_.load(std::memory_order_relaxed);
-    if (++polls % (near ? kRingPollsNearEnd : kRingPollsPerPoll) == 0) poll_engine();
+    if (++polls % kRingPollsPerPoll == 0) poll_engine();
     return false;
   };
   // What it has just decoded may wait for the gate: sluiced has been rung, and answers by the word.
