@@ -164,7 +164,6 @@ TEST(Refusals, NameTheInstructionAndTheLine) {
         "%r4}, {%r1, %r2}, {%f1, %f2, %f3, %f4};",
         "cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1, "
         "{%r2}], [%r3];",
-        "tex.grad.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f1, %f2}], {%f1, %f2}, {%f3, %f4};",
         "sust.p.2d.v4.b32.trap [%rd1, {%r1, %r2}], {%r1, %r2, %r3, %r4};",
         "fma.rn.oob.f16 %h1, %h2, %h3, %h4;", "cvt.rs.f16x2.f32 %r1, %f1, %f2, %r2;",
         "cvt.rn.satfinite.tf32.f32 %r1, %f1;",
