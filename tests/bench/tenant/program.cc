@@ -140,12 +140,19 @@ void launch(CUfunction f, std::uint32_t blocks, std::uint32_t threads, CUstream 
   SLUICE_SUITE_CALL(cuLaunchKernel(f, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, nullptr));
 }
 
+// Filled when this returns. A fill in the legacy stream may end later than its call, and a tenant's
+// stream does not wait for that one: what a launch had counted would be set to 0.
+void fill_now(CUdeviceptr to, std::uint32_t value, std::size_t words) {
+  SLUICE_SUITE_CALL(cuMemsetD32(to, value, words));
+  SLUICE_SUITE_CALL(cuStreamSynchronize(nullptr));
+}
+
 // How often each block has run so far, compared with what was queued.
 class Counts {
  public:
   explicit Counts(std::uint32_t blocks)
       : expected_(blocks), buffer_(suite::make_device_buffer(std::size_t{blocks} * 4)) {
-    SLUICE_SUITE_CALL(cuMemsetD32(buffer_.get(), 0, blocks));
+    fill_now(buffer_.get(), 0, blocks);
   }
   CUdeviceptr address() const { return buffer_.get(); }
   void queued(std::uint32_t first, std::uint32_t count) {
@@ -310,7 +317,7 @@ class HeldOut : public TenantProgram {
     a_ = filled(elements(kernel.a), 1);
     b_ = filled(elements(kernel.b) + kernel.b_fixed, 2);
     out_ = suite::make_device_buffer(out_elements_ * 4);
-    SLUICE_SUITE_CALL(cuMemsetD32(out_.get(), 0x7fc0dead, out_elements_));
+    fill_now(out_.get(), 0x7fc0dead, out_elements_);
   }
 
   void queue(CUstream stream) override {
