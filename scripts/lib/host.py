@@ -13,6 +13,19 @@ class HostError(Exception):
     pass
 
 
+def driver_folder(work):
+    """A folder in which libcuda.so.1 is NVIDIA's: programs were linked with the guest's."""
+    known = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True).stdout
+    paths = [line.split("=> ")[1] for line in known.splitlines()
+             if line.strip().startswith("libcuda.so.1 ") and "x86-64" in line]
+    if not paths:
+        raise HostError("there is no libcuda.so.1 of NVIDIA's driver")
+    folder = work / "driver"
+    folder.mkdir()
+    (folder / "libcuda.so.1").symlink_to(paths[0])
+    return folder
+
+
 class Built:
     """Where the host's programs are in a meson build folder."""
 

@@ -36,8 +36,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/lib"))
-from gpu_bench.ways import EVICTION, Mps, driver_folder  # noqa: E402
-from host import Sluiced  # noqa: E402
+from gpu_bench.ways import EVICTION, Mps  # noqa: E402
+from host import Sluiced, driver_folder  # noqa: E402
 
 MODES = {"default": "",
          "eviction": "[scheduler]\n" + EVICTION,

@@ -30,14 +30,13 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/lib"))
-from host import Sluiced  # noqa: E402
+from host import Sluiced, driver_folder  # noqa: E402
 
 OF_THE_GUEST = (ROOT / "tests/cudart/of_the_guest.txt").read_text().split()
 
 TIMEOUT_S = 120
 AT_ONCE = 20  # cases in one process
 STATES = {"[       OK ": "passed", "[  FAILED  ": "failed", "[  SKIPPED ": "skipped"}
-SYSTEM_LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 
 
 def cases_of(program, env):
@@ -108,9 +107,10 @@ class Ways:
         soft.mkdir()
         (soft / "libcuda.so.1").symlink_to(a.build / "mediator/softgpu/libsluice-softcuda.so")
         if a.device == "nvidia":
-            self.runs["native"] = self.libraries([cudart, SYSTEM_LIBRARIES])
+            driver = str(driver_folder(work))
+            self.runs["native"] = self.libraries([cudart, driver])
             if a.nvidia_runtime:
-                self.runs["nvidia"] = self.libraries([a.nvidia_runtime, SYSTEM_LIBRARIES])
+                self.runs["nvidia"] = self.libraries([a.nvidia_runtime, driver])
             self.channel("channel", a, work, cudart, "nvidia")
         self.runs["software"] = self.libraries([cudart, str(soft)])
         self.channel("soft-channel", a, work, cudart, "soft")
