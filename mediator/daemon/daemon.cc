@@ -415,6 +415,7 @@ Result<VgpuServer*> Daemon::create(const CreateRequest& r,
   VgpuSpec spec;
   spec.name = r.name;
   spec.owner = r.owner;
+  spec.mode = r.mode;
   spec.share = r.limits;
   spec.share.weight = r.weight ? r.weight : config_.weight;
   spec.share.priority = r.priority;

@@ -33,6 +33,7 @@ struct VgpuSpec {
   std::string socket;         // QEMU's
   std::string local_socket;   // local programs'
   std::string owner;          // who removes it: "libvirt:UUID" of its domain, or empty
+  std::string mode;           // "strict", "shared": what its host must be; empty: either
   ChannelGeometry geometry;
   ListenOptions socket_options;  // of `socket`
   unsigned local_socket_mode = 0660;
