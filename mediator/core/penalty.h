@@ -31,8 +31,9 @@
 // An offence while no other vGPU has a session, nor had one in the last kAlone, costs nobody
 // anything: it is counted, and adds no debt. Nor does the back-off hold then.
 //
-// Pure: no clock, time is an argument (ns, must not go back). Owned by a Vgpu, so deleting the vGPU
-// forgets it and a guest's reboot does not. One thread. No errors.
+// Pure: no clock, time is an argument (ns, must not go back). Owned by a vGPU; a guest's reboot
+// does not change it, and a vGPU that is made anew for the same owner takes it over (Daemon). One
+// thread. No errors.
 #pragma once
 
 #include <cstdint>

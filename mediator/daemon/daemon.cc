@@ -415,6 +415,7 @@ Result<VgpuServer*> Daemon::create(const CreateRequest& r,
   VgpuSpec spec;
   spec.name = r.name;
   spec.owner = r.owner;
+  spec.mode = r.mode;
   spec.share = r.limits;
   spec.share.weight = r.weight ? r.weight : config_.weight;
   spec.share.priority = r.priority;
@@ -457,8 +458,21 @@ Result<VgpuServer*> Daemon::create(const CreateRequest& r,
   }
   log::info("vgpu {}: created, weight {}, socket {}", r.name, spec.share.weight, spec.socket);
   VgpuServer* made = (vgpus_[r.name] = std::move(*vgpu)).get();
+  if (const auto owed = debts_.find(r.name); owed != debts_.end() && owed->second.owner == r.owner)
+    made->take_over_debts(owed->second.faults, owed->second.stalls);
   if (!beat_timer_.pending()) beat();
   return made;
+}
+
+// A tenant may start its domain or its pod again as often as it likes.
+void Daemon::remember_debts(const VgpuServer& vgpu) {
+  const uint64_t now = monotonic_ns();
+  std::erase_if(debts_, [&](const auto& d) {
+    return d.second.faults.debt_ns(now) == 0 && d.second.stalls.debt_ns(now) == 0;
+  });
+  const std::string& owner = vgpu.spec().owner;
+  if (owner.empty() || debts_.size() >= limits::kMaxVgpus) return;
+  debts_.insert_or_assign(vgpu.spec().name, Debts{owner, vgpu.penalty(), vgpu.stall_budget()});
 }
 
 Result<void> Daemon::remove(const std::string& name, std::function<void()> done) {
@@ -466,6 +480,7 @@ Result<void> Daemon::remove(const std::string& name, std::function<void()> done)
   if (!vgpu) return Error{ENOENT, "there is no vGPU '" + name + "'"};
   if (vgpu->closing()) return Error{EBUSY, "vGPU '" + name + "' is being deleted already"};
   vgpu->close("the vGPU was deleted", [this, name, done = std::move(done)] {
+    if (const VgpuServer* gone = find(name)) remember_debts(*gone);
     vgpus_.erase(name);
     log::info("vgpu {}: deleted", name);
     keep();

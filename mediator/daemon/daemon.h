@@ -99,6 +99,7 @@ class Daemon {
   Result<void> restore_vgpu(io::FdStore::Parcel parcel);
   void keep();
   bool is_kept(const VgpuServer& vgpu) const;
+  void remember_debts(const VgpuServer& vgpu);
 
   boost::asio::io_context& io_;
   Config config_;
@@ -113,6 +114,14 @@ class Daemon {
   std::unique_ptr<SessionServices> services_;
   RpcDispatcher dispatcher_;
   std::map<std::string, std::unique_ptr<VgpuServer>> vgpus_;
+  // What deleted vGPUs owe, by name, until it is forgiven: one that is made anew for the same owner
+  // takes it over. Of those that somebody made by hand, nothing.
+  struct Debts {
+    std::string owner;
+    core::Penalty faults;
+    core::StallBudget stalls;
+  };
+  std::map<std::string, Debts> debts_;
   std::map<std::string, Group> groups_;
   std::unique_ptr<GroupFile> group_file_;
   io::FdStore store_;

@@ -20,6 +20,7 @@ std::string text_of(const Daemon& d, const VgpuServer& v) {
                             .memory_bytes = s.memory_bytes,
                             .socket = s.socket,
                             .owner = s.owner,
+                            .mode = s.mode,
                             .region_bytes = s.geometry.region_bytes,
                             .slots = s.geometry.slots,
                             .paused = v.paused(),
@@ -68,6 +69,7 @@ Result<void> Daemon::restore_vgpu(io::FdStore::Parcel parcel) {
   r.region_bytes = kept->region_bytes;
   r.slots = kept->slots;
   r.owner = kept->owner;
+  r.mode = kept->mode;  // where the host has changed since, it is not kept
   auto vgpu = create(r, std::move(*connection));
   if (!vgpu) return vgpu.error();
   if (kept->paused) (*vgpu)->set_paused(true);

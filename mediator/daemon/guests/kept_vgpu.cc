@@ -74,6 +74,7 @@ std::string kept_text(const KeptVgpu& v) {
                                       {"memory_bytes", v.memory_bytes},
                                       {"socket", v.socket},
                                       {"owner", v.owner},
+                                      {"mode", v.mode},
                                       {"region_bytes", v.region_bytes},
                                       {"slots", v.slots},
                                       {"paused", v.paused ? 1 : 0},
@@ -97,6 +98,7 @@ Result<KeptVgpu> read_kept_vgpu(const std::string& text) {
   v.memory_bytes = r.number("memory_bytes", UINT64_MAX);
   v.socket = r.text("socket");
   v.owner = r.text("owner");
+  v.mode = r.text("mode");
   v.region_bytes = r.number("region_bytes", limits::kMaxRegionBytes);
   v.slots = r.number32("slots", SLUICE_MAX_SLOTS);
   v.paused = r.number("paused", 1) != 0;

@@ -21,6 +21,7 @@ struct KeptVgpu {
   uint64_t memory_bytes = 0;
   std::string socket;
   std::string owner;
+  std::string mode;  // that it insists on; empty: none
   uint64_t region_bytes = 0;
   uint32_t slots = 0;
   bool paused = false;

@@ -33,6 +33,7 @@ struct VgpuSpec {
   std::string socket;         // QEMU's
   std::string local_socket;   // local programs'
   std::string owner;          // who removes it: "libvirt:UUID" of its domain, or empty
+  std::string mode;           // "strict", "shared": what its host must be; empty: either
   ChannelGeometry geometry;
   ListenOptions socket_options;  // of `socket`
   unsigned local_socket_mode = 0660;
@@ -88,6 +89,11 @@ class VgpuServer final : private io::IvshmemServer::Owner,
   const core::Penalty& penalty() const { return penalty_; }
   // What its contexts and modules have.
   const core::StallBudget& stall_budget() const { return stall_budget_; }
+  // Before it has a session: what an earlier vGPU of the same owner still owes.
+  void take_over_debts(const core::Penalty& faults, const core::StallBudget& stalls) {
+    penalty_ = faults;
+    stall_budget_ = stalls;
+  }
   size_t waiting_programs() const { return waiting_.size(); }
   // For how long programs that ask now would wait for the back-off; 0: not at all.
   uint64_t back_off_ns() const;

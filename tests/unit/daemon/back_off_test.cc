@@ -9,6 +9,7 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "mediator/base/clock.h"
 #include "mediator/softgpu/shared/shared_gpu.h"
 #include "tests/support/test_daemon.h"
 
@@ -118,6 +119,29 @@ TEST_F(BackOffTest, TheOperatorResetsItByDeletingTheVgpu) {
   create("a");
   joined();
   EXPECT_EQ(penalty().faults(), 0u);
+}
+
+// Or it would be reset by whoever may shut a domain off and start it.
+TEST_F(BackOffTest, WhatAnOwnersVgpuOwesStaysWhenItIsMadeAnew) {
+  const auto make_again = [&](const std::string& owner) {
+    bool gone = false;
+    ASSERT_TRUE(daemon_->remove("a", [&] { gone = true; }).ok());
+    ASSERT_TRUE(run_until([&] { return gone; }));
+    Daemon::CreateRequest r;
+    r.name = "a";
+    r.owner = owner;
+    ASSERT_TRUE(daemon_->create(r).ok());
+  };
+  auto neighbour = joined("b");
+  make_again("libvirt:1");
+  offend();
+  make_again("libvirt:1");
+  auto next = asks();
+  expect_waiting(*next);
+  next->close();
+  make_again("libvirt:2");
+  EXPECT_EQ(penalty().debt_ns(monotonic_ns()), 0u) << "another's";
+  joined();
 }
 
 TEST_F(BackOffTest, AloneNobodyWaits) {

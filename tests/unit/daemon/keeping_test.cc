@@ -291,6 +291,7 @@ TEST_F(KeepingTest, WhatCannotBeReadIsLeftOutAndForgotten) {
                                               .memory_bytes = 0,
                                               .socket = config_.runtime_dir + "/vgpu/good.sock",
                                               .owner = {},
+                                              .mode = {},
                                               .region_bytes = config_.region_bytes,
                                               .slots = 4,
                                               .paused = false,
@@ -311,6 +312,38 @@ TEST_F(KeepingTest, WhatCannotBeReadIsLeftOutAndForgotten) {
   EXPECT_EQ(daemon_->vgpus().size(), 1u);
   EXPECT_NE(daemon_->find("good"), nullptr);
   EXPECT_TRUE(run_until([&] { return systemd_.names() == Names{"vgpu.good"}; }));
+}
+
+// Its owner wants no other tenant's fault to reach it. A restart is no way around that.
+TEST_F(KeepingTest, WhoInsistsOnAModeIsNotTakenIntoTheOther) {
+  start_kept();
+  Daemon::CreateRequest r;
+  r.name = "a";
+  r.mode = config_.mode_name();
+  ASSERT_TRUE(daemon_->create(r).ok());
+  ASSERT_TRUE(is_stored());
+  const std::string other = r.mode == "strict" ? "shared" : "strict";
+  io::FdStore earlier = systemd_.store();
+  ASSERT_TRUE(earlier
+                  .put("vgpu.b",
+                       kept_text(KeptVgpu{.name = "b",
+                                          .share = {},
+                                          .group = {},
+                                          .memory_bytes = 0,
+                                          .socket = config_.runtime_dir + "/vgpu/b.sock",
+                                          .owner = {},
+                                          .mode = other,
+                                          .region_bytes = config_.region_bytes,
+                                          .slots = 4,
+                                          .paused = false,
+                                          .life = 0}),
+                       {})
+                  .ok());
+  restart();
+  ASSERT_NE(daemon_->find("a"), nullptr);
+  EXPECT_EQ(daemon_->find("a")->spec().mode, r.mode) << "after the next restart, too";
+  EXPECT_EQ(daemon_->find("b"), nullptr);
+  EXPECT_TRUE(is_stored()) << "and b is forgotten";
 }
 
 TEST(FdStore, WithoutSystemdNothingIsKeptAndNothingFails) {
