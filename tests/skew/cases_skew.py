@@ -117,9 +117,9 @@ class Skew(support.WithSluiced):
             self.assert_all_free(n)
 
     def test_2_textures(self):
-        p = subprocess.run([self.guest_build / "tests/system" / CASES], env=self.sluiced.client_env("a"),
-                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                           timeout=support.TIMEOUT_S)
+        p = subprocess.run([self.guest_build / "tests/system" / CASES],
+                           env=self.sluiced.client_env("a"), stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT, text=True, timeout=support.TIMEOUT_S)
         self.assertEqual(p.returncode, 0,
                          f"{p.stdout}\n--- sluiced:\n{self.sluiced.log()[-3000:]}")
 
@@ -158,6 +158,16 @@ class OlderHost(Skew):
     @classmethod
     def builds(cls):
         cls.host_build, cls.guest_build = cls.older.build, support.BUILD
+
+    def test_2_textures(self):
+        """What the older worker does not know: an error and the program's end. Workers since
+        answer that such a call is not supported."""
+        p = subprocess.run([self.guest_build / "tests/system" / CASES],
+                           env=self.sluiced.client_env("a"), stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT, text=True, timeout=support.TIMEOUT_S)
+        self.assertNotEqual(p.returncode, 0)
+        self.assertIn("unknown opcode", p.stdout + self.sluiced.log())
+        self.assert_all_free("a")
 
     def deb(self, out):
         subprocess.run([support.ROOT / "scripts/build-packages", support.BUILD, out,

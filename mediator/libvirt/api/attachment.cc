@@ -266,6 +266,7 @@ Result<Change> reserve_room(Text xml, uint64_t window_bytes, Iommu iommu) {
   pugi::xml_document doc;
   if (auto loaded = load(xml, doc); !loaded) return loaded.error();
   pugi::xml_node domain = doc.document_element();
+  if (auto can = can_name_vgpu(domain.child("name").text().get()); !can) return can.error();
   if (!is_q35(domain))
     return Error{EINVAL,
                  "live attaching needs a PCI Express root port, which only machine='q35' in <type> "

@@ -44,8 +44,8 @@ void decode_custom(WorkerSession& s, const Call& call, Bytes body) {
   }
 }
 
-// cuTexObjectCreate of a libcuda from before a texture could have a view: without the flag that
-// says whether there is one.
+// cuTexObjectCreate of a libcuda from before a texture could have a view, which was its last
+// argument: none is sent as zeros.
 constexpr uint16_t kTextureWithoutView = 0x0b2;
 
 void decode_generic(WorkerSession& s, Call call, Bytes body) {
@@ -53,7 +53,7 @@ void decode_generic(WorkerSession& s, Call call, Bytes body) {
   if (call.opcode == kTextureWithoutView) {
     call.opcode = calls::kOpcode_cuTexObjectCreate;
     longer.assign(body.begin(), body.end());
-    longer.push_back(std::byte{0});
+    longer.resize(body.size() + 1 + sizeof(CUDA_RESOURCE_VIEW_DESC));
     body = longer;
   }
   const calls::Status when = calls::call_status(call.opcode);

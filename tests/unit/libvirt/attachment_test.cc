@@ -17,6 +17,11 @@ std::string domain(const std::string& inside, const std::string& devices = "",
          "</devices><qemu:commandline><qemu:arg value='-x'/></qemu:commandline></domain>";
 }
 
+std::string named(const std::string& name) {
+  std::string xml = domain("");
+  return xml.replace(xml.find("vm1"), 3, name);
+}
+
 Attachment settings() { return {{{"weight", "300"}, {"memory", "8G"}}, "/run/sluice/vgpu", 4}; }
 
 TEST(Attachment, AddsWhatADomainNeeds) {
@@ -206,6 +211,8 @@ TEST(Attachment, RefusalsSayWhatToDo) {
       {attach_vgpu("<network/>", settings()), "no <domain>"},
       {detach_vgpu(domain("")), "no vGPU"},
       {reserve_room(domain("", "", "pc-i440fx-7.2"), 1), "machine='q35'"},
+      {reserve_room(named("my vm"), 1), "'virsh domrename'"},
+      {attach_vgpu(named("my vm"), settings()), "'virsh domrename'"},
       {reserve_room(reserve_room(domain(""), 1u << 28)->xml, 1), "has room"},
   };
   auto no_port = attach_live(domain(""), settings());
