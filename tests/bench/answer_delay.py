@@ -4,15 +4,16 @@
 
     tests/bench/answer_delay.py --build build [--seconds 15] [--burners 16] [--out FILE.json]
 
-As root, and alone: it starves everybody else. `burners` processes keep the processors busy, two programs of two vGPUs work, and one of
-four hostile clients attacks. Beside sluiced there is an echo process with the same priority, which
-does nothing but answer. Both are asked in turn, every 20 ms each, by a process in real time. What
-the echo waits is the machine's; what sluiced waits beyond that is its own:
+As root, and alone: it starves everybody else. `burners` processes keep the processors busy, two
+programs of two vGPUs work, and one of four hostile clients attacks. Beside sluiced there is an echo
+process with the same priority, which does nothing but answer. Both are asked in turn, every 20 ms
+each, by a process in real time. What the echo waits is the machine's; what sluiced waits beyond
+that is its own:
 
     own = sluiced's answer less the echo's, at P99 and at most
 
-once at the ordinary priority, once with `nice = -10`, once with `real_time` as well. `busiest` is the
-longest call of sluiced's loop in processor time.
+once at the ordinary priority, once with `nice = -10`, once with `real_time` as well. `busiest` is
+the longest call of sluiced's loop in processor time.
 """
 import argparse
 import json
