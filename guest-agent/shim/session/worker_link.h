@@ -79,14 +79,24 @@ class WorkerLink {
   CUresult post(uint16_t opcode, uint64_t context, size_t bytes, Write&& write) {
     return post(opcode, context, bytes, write, effect_of(opcode));
   }
+  // `mark`, if there is one, then tells what has ended when this has: the link's to read.
   template <class Body>
-  CUresult post(uint16_t opcode, uint64_t context, const Body& body) {
+  CUresult post(uint16_t opcode, uint64_t context, const Body& body,
+                KnownIdle::Mark* mark = nullptr) {
     Traced traced(opcode, body);
-    return traced.end(
-        post(
-            opcode, context, sizeof body,
-            [&](std::byte* to) { std::memcpy(to, &body, sizeof body); }, effect_of(opcode, body)),
-        true);
+    const auto write = [&](std::byte* to) { std::memcpy(to, &body, sizeof body); };
+    return traced.end(submit(opcode, SLUICE_RECORD_NO_REPLY, context, 0, sizeof body, write,
+                             effect_of(opcode, body), mark),
+                      true);
+  }
+  KnownIdle::Mark mark_of(const KnownIdle::Mark& mark) {
+    std::lock_guard lock(submit_mutex_);
+    return mark;
+  }
+  // What `mark` stands for has ended without an error, if it is still what was `seen` before.
+  void ended(const KnownIdle::Mark& mark, const KnownIdle::Mark& seen) {
+    std::lock_guard lock(submit_mutex_);
+    if (mark == seen) known_idle_.ended(mark);
   }
 
   // Queues a call whose answer wait(pending) collects. If this fails there is nothing to wait for.
@@ -150,6 +160,12 @@ class WorkerLink {
 
   // Whether all that was queued in the context is known to have ended, but for early copies.
   bool idle(uint64_t context);
+  // The same with early copies, in a living session: then the guest itself has the answer to who
+  // asks or waits for a stream, an event or the context.
+  bool all_ended(uint64_t context) {
+    return early_.load(std::memory_order_relaxed) == 0 && dead() == CUDA_SUCCESS &&
+           !channel_->ended() && idle(context);
+  }
   // An early copy: one in the legacy stream, from memory that has been read, whose call returns at
   // once. What follows it in its stream needs nothing; whatever else is submitted waits for its
   // end, so that no other stream meets the memory before. `done` as above; idle(context) holds.
