@@ -102,6 +102,7 @@ class Driver {
     const auto stream_create = load<decltype(&::cuStreamCreate)>("cuStreamCreate");
     const auto alloc = load<decltype(&::cuMemAlloc_v2)>("cuMemAlloc_v2");
     const auto alloc_host = load<decltype(&::cuMemHostAlloc)>("cuMemHostAlloc");
+    const auto wait_for_all = load<decltype(&::cuCtxSynchronize)>("cuCtxSynchronize");
     load(synchronize_, "cuStreamSynchronize");
     load(priority_, "cuStreamGetPriority");
     load(launch_, "cuLaunchKernel");
@@ -133,7 +134,8 @@ class Driver {
     check(fill32_(count_, 0, 1), "cuMemsetD32");
     check(alloc_host(&pinned_, kLarge, 0), "cuMemHostAlloc");
     std::memset(pinned_, 0x21, kLarge);
-    wait();
+    // The fills are in a stream that ours does not wait for.
+    check(wait_for_all(), "cuCtxSynchronize");
   }
   // Drivers have threads of their own: nothing is unloaded, the end of the process gives it back.
 

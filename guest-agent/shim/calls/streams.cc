@@ -30,7 +30,9 @@ CUresult sync_call(const Entered& e, uint16_t opcode, sluice_sync_what what, uin
   sluice_synchronize body{};
   body.what = what;
   body.handle = handle;
-  return e.link->with_deferred(e.link->call(opcode, e.context, body));
+  return e.link->with_deferred(opcode == SLUICE_CALL_SYNCHRONIZE
+                                   ? e.link->synchronize(e.context, body)
+                                   : e.link->call(opcode, e.context, body));
 }
 
 // A stream may be of another context than the thread's.

@@ -44,7 +44,9 @@ struct Pending {
   CUresult status = CUDA_SUCCESS;
   std::vector<std::byte> body;  // what followed the completion's header, with its padding
   std::condition_variable wake;
-  KnownIdle::Mark mark;  // what is known to have ended if it succeeds
+  KnownIdle::Mark mark;    // what is known to have ended if it succeeds
+  uint32_t end_word = 0;   // what the GPU may write at its end (abi/end_word.h); 0: nothing
+  bool word_seen = false;  // the waiter's
 
   // The reply as a struct; false: it is shorter.
   template <class T>
@@ -136,6 +138,9 @@ class WorkerLink {
     Pending pending;
     return call(opcode, context, body, pending);
   }
+
+  // Waits for a stream, a context or an event. The GPU's word may end it before the answer comes.
+  CUresult synchronize(uint64_t context, sluice_synchronize body);
 
   // Queues a call whose answer nobody waits for by itself: `done` runs on whichever thread takes it
   // out of the ring (also when the session ends), with the call's id. It must not call the session.
@@ -253,9 +258,12 @@ class WorkerLink {
   void cancel_detached(uint64_t id, CUresult status);
   uint64_t take_entry(std::unique_lock<std::mutex>& lock, Pending* pending, Done done);
   void wait_until_locked(std::unique_lock<std::mutex>& lock, std::condition_variable& wake,
-                         const std::function<bool()>& ready);
-  void lead(bool may_sleep);  // one step of the leader's work, without a lock
-  void sleep_for_completion(uint64_t began_ns);
+                         const std::function<bool()>& ready, Pending* own = nullptr);
+  // One step of the leader's work, without a lock. `own`: what it waits for, where a word may tell.
+  void lead(bool may_sleep, Pending* own = nullptr);
+  void sleep_for_completion(uint64_t began_ns, Pending* own);
+  bool see_word(Pending* own) const;
+  bool end_by_word(Pending& pending);
   bool sleep(uint64_t longest_ns);
   bool take_completions();  // leader; true: there was something
   void complete(const RecordBuffer& record);
@@ -288,6 +296,8 @@ class WorkerLink {
   std::vector<Entry> entries_;
   std::vector<uint32_t> free_entries_;
   uint64_t sequence_ = 0;
+  uint32_t* end_word_ = nullptr;  // shared, the GPU's to write; null: there is none
+  std::atomic<uint32_t> last_end_word_{0};
   RingConsumer completions_;  // this and below: the leader's
   RecordBuffer buffer_;
   Spinner spinner_;
