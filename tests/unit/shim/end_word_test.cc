@@ -84,11 +84,12 @@ TEST(EndWord, OthersWordsEndNoWait) {
     set_up();
     const CUdeviceptr at = queue_work();
     for (uint32_t forged : {0u, 77u, ~0u}) {
-      worker.put_end_word(forged);
-      OK(cuMemsetD8Async(at, 0, 1, nullptr));
-      const uint64_t before = worker.records();
       OK(cuCtxSynchronize());
-      EXPECT_EQ(worker.records(), before + 1);
+      worker.put_end_word(forged);
+      const uint64_t before = worker.records();
+      OK(cuMemsetD8Async(at, 0, 1, nullptr));
+      OK(cuCtxSynchronize());
+      EXPECT_EQ(worker.records(), before + 2);
     }
   });
 }
