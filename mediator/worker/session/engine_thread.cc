@@ -41,6 +41,7 @@ void WorkerSession::publish_counters() {
   publish(h.evictions, c.evictions);
   publish(h.relaunches, c.relaunches);
   publish(h.opaque_launches, c.opaque);
+  publish(h.whole_launches, streams.planner().whole());
   publish(h.narrowed, c.narrowed);
   publish(h.grown, c.grown);
   publish(h.green_launches, streams.confinement().green.launches);

@@ -373,6 +373,7 @@ TEST_F(WorkerProcess, MachineCodeIsOpaque) {
   b->grant();
   EXPECT_EQ(sync().status, CUDA_SUCCESS);
   EXPECT_EQ(b->report->header.opaque_launches, 1u);
+  EXPECT_EQ(b->report->header.whole_launches, 0u) << "machine code has no clones";
   EXPECT_EQ(words(d, kN * 4)[kN - 1], advance(0, 1, kRounds));
 }
 
