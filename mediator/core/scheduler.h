@@ -113,6 +113,7 @@ struct ReportSnapshot {
   uint64_t guest_launches_done = 0;
   uint64_t guest_evictions = 0;
   uint64_t guest_opaque = 0;
+  uint64_t guest_whole = 0;
   uint64_t guest_narrowed = 0;
   uint64_t guest_grown = 0;
   uint64_t guest_green_launches = 0;
@@ -224,7 +225,8 @@ struct VgpuStats {
   uint64_t guest_launches = 0;
   uint64_t guest_launches_done = 0;
   uint64_t guest_relaunched = 0;  // physical launches that ended before their logical one
-  uint64_t guest_opaque = 0;      // launches that could not be evicted
+  uint64_t guest_opaque = 0;      // launches that could not be evicted, ...
+  uint64_t guest_whole = 0;       // ... and of these, those whose kernel could be
   // In space.
   uint64_t guest_narrowed = 0;  // live: changes of SMs under which launches stayed where they were
   uint64_t guest_grown = 0;     // live: second grids of launches on SMs that were gained
