@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A hostile virtual machine (fake_machine.py) beside a victim: it is reset, lets go of its device or
-hangs up at any moment of its programs' lives, rings all bells as fast as it can, and rewrites every
-word of the shared memory at random while its programs work. No worker may die of a mistake of its
-own, nothing may be left, and the vGPU serves the next machine."""
+"""A hostile virtual machine (fake_machine.py) beside a victim: it is reset, lets go of its device
+or hangs up at any moment of its programs' lives, rings all bells as fast as it can, and rewrites
+every word of the shared memory at random while its programs work. No worker may die of a mistake of
+its own, nothing may be left, and the vGPU serves the next machine."""
 import contextlib
 import os
 import random
@@ -145,7 +145,8 @@ class AdversaryMachine(WithVictim):
         """Random words at random places, the headers and the rings' ends more often."""
         r, region = self.random, machine.region
         while not (over.is_set() or machine.over.is_set()):
-            slot = fake_machine.SLOTS + r.randrange(min(4, machine.slots)) * fake_machine.SLOT_STRIDE
+            slot = r.randrange(min(4, machine.slots)) * fake_machine.SLOT_STRIDE
+            slot += fake_machine.SLOTS
             for _ in range(r.choice((1, 1, 4, 64, 1000))):
                 where = r.randrange(10)
                 if where < 2:
