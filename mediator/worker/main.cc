@@ -166,7 +166,8 @@ int main() {
   const char* sandbox = std::getenv("SLUICE_WORKER_SANDBOX");
   if (!sandbox || std::strcmp(sandbox, "off") != 0) {
     const bool as_nvidia = nvidia || (sandbox && std::strcmp(sandbox, "nvidia") == 0);
-    if (auto r = enter_sandbox(as_nvidia); !r) return fail("sandbox", r.error());
+    const bool mps = nvidia && std::getenv("CUDA_MPS_PIPE_DIRECTORY");
+    if (auto r = enter_sandbox(as_nvidia, mps); !r) return fail("sandbox", r.error());
   }
   say_ready(wp::kControlFd, 0, "");
   session.run();

@@ -2,6 +2,7 @@
 """What the system tests share: one build, a sluiced per test class, programs, the guest image."""
 import contextlib
 import json
+import os
 import pathlib
 import shutil
 import signal
@@ -143,7 +144,7 @@ class AdminMonitor(threading.Thread):
 
     `answers` counts, `slowest_s` is the longest wait, `silent` says why it gave up. A sluiced whose
     loop is blocked answers nothing: that is a failure after `patience_s`, long enough for a busy
-    machine.
+    machine. It asks in real time where it may, so that a wait is sluiced's and not its own.
     """
 
     def __init__(self, path, patience_s=30):
@@ -153,6 +154,8 @@ class AdminMonitor(threading.Thread):
         self._stop_asked = threading.Event()
 
     def run(self):
+        with contextlib.suppress(OSError):  # of this thread
+            os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(2))
         try:
             with socket.socket(socket.AF_UNIX) as s:
                 s.settimeout(self.patience_s)
