@@ -4,30 +4,36 @@
 run, and can their launches be evicted?
 
 usage: jit_clients.py --build DIR [--device soft|nvidia] [--clients NAME,..] [--ways NAME,..]
-                      [--limit S] [--out FILE.json]
+                      [--limit S] [--out FILE.json] [--logs DIR]
 
 Each client checks its own results. Ways:
 
     native       NVIDIA's driver, the compilers as they are
     native-jit   NVIDIA's driver, machine code that carries its PTX
     off, on      through the channel, by sluice-run with SLUICE_JIT=off and on
-    rival        on, beside another vGPU's kernel without end
+    rival        on, beside another vGPU's kernels without end: evicted every few ms
 
 A client whose package is not installed is skipped. Printed: how many pieces of machine code got
-their PTX, launches, how many of them were opaque, evictions.
+their PTX, launches, how many of them were opaque, how many of these have clones but were there at
+once, evictions; and for each kernel its launches, its grids and its tier or the reason why it is
+opaque. `--logs`: the guest's calls and log of each run, in files.
 """
 import argparse
+import collections
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/lib"))
+from gpu_bench.ways import EVICTION  # noqa: E402
 from host import Sluiced  # noqa: E402
 
+SHORT_TURNS = "quantum_max_us = 2000\n"  # so that a rival evicts often
 WAYS = ("native", "native-jit", "off", "on", "rival")
 
 # NVRTC and nvJitLink as programs use them that bind them by themselves.
@@ -125,20 +131,26 @@ if not torch.allclose(b.cpu(), torch.softmax(a, 1), atol=1e-6): sys.exit("wrong"
 ''',
     "jiterator": TORCH + r'''
 f = torch.cuda.jiterator._create_jit_fn("template <typename T> T f(T x, T y) { return 2*x+y; }")
-x = torch.arange(1 << 20, device="cuda", dtype=torch.float32)
+n = 1 << 23
+x = torch.arange(n, device="cuda", dtype=torch.float32)
 for _ in range(20): y = f(x, x)
-if not torch.equal(y.cpu(), 3 * torch.arange(1 << 20, dtype=torch.float32)): sys.exit("wrong")
+if not torch.equal(y.cpu(), 3 * torch.arange(n, dtype=torch.float32)): sys.exit("wrong")
 ''',
     "inductor": TORCH + r'''
 @torch.compile
-def f(x, y): return torch.sin(x) * y + torch.sum(x * y)
-x = torch.linspace(0, 1, 1 << 16); y = torch.linspace(1, 2, 1 << 16)
-for _ in range(20): z = f(x.cuda(), y.cuda())
-if not torch.allclose(z.cpu(), torch.sin(x) * y + torch.sum(x * y), rtol=1e-4): sys.exit("wrong")
+def f(x, y): return torch.sin(x) * y + torch.sum(x * y, 1, keepdim=True)
+x = torch.linspace(0, 1, 1 << 23).view(-1, 512); y = x + 1
+a, b = x.cuda(), y.cuda()
+for _ in range(20): z = f(a, b)
+if not torch.allclose(z.cpu(), torch.sin(x) * y + torch.sum(x * y, 1, keepdim=True), rtol=1e-4):
+    sys.exit("wrong")
 ''',
     "numba": r'''
 import sys
-try: from numba import cuda; import numpy as np
+try:
+    import numpy as np
+    if not hasattr(np, "row_stack"): np.row_stack = np.vstack  # numba-cuda 0.30 with NumPy 2.5
+    from numba import cuda
 except ImportError: sys.exit(77)
 @cuda.jit
 def scale(x, f):
@@ -159,9 +171,15 @@ d = Device(); d.set_current(); s = d.create_stream()
 major, minor = d.compute_capability
 code = Program("extern \"C\" __global__ void set(int* x) { x[blockIdx.x] = blockIdx.x; }",
                code_type="c++", options=ProgramOptions(arch=f"sm_{major}{minor}")).compile("cubin")
-buffer = d.allocate(4096 * 4, stream=s); s.sync()
-for _ in range(20): launch(s, LaunchConfig(grid=4096, block=1), code.get_kernel("set"), buffer)
+n = 1 << 16
+buffer = d.allocate(n * 4, stream=s); s.sync()
+for _ in range(20): launch(s, LaunchConfig(grid=n, block=1), code.get_kernel("set"), buffer)
 s.sync()
+import ctypes
+host = (ctypes.c_int * n)()
+r = ctypes.CDLL("libcuda.so.1").cuMemcpyDtoH_v2(
+    host, ctypes.c_void_p(int(buffer.handle)), ctypes.c_size_t(4 * n))
+if r or any(host[i] != i for i in range(n)): sys.exit(f"wrong ({r})")
 ''',
     "cupy": r'''
 import sys
@@ -178,18 +196,37 @@ import sys
 try: import jax, jax.numpy as jnp
 except ImportError: sys.exit(77)
 if jax.default_backend() != "gpu": sys.exit(77)
-f = jax.jit(lambda x: jnp.sum(jnp.sin(x) ** 2 + jnp.cos(x) ** 2))
-for _ in range(20): z = f(jnp.linspace(0, 9, 1 << 20))
-if abs(float(z) - (1 << 20)) > 64: sys.exit("wrong")
+n = 1 << 23
+f = jax.jit(lambda x: (jnp.sum(jnp.sin(x) ** 2 + jnp.cos(x) ** 2), jnp.sqrt(x) * x + 1))
+x = jnp.linspace(0, 9, n)
+for _ in range(20): z, y = f(x)
+if abs(float(z) - n) > 512: sys.exit("wrong")
+if not jnp.allclose(y, x ** 1.5 + 1, rtol=1e-5): sys.exit("wrong")
 ''',
 }
+
+
+def kernels_of(log):
+    """What became of each kernel that was launched, from the guest's log. Launches and grids are
+    there with SLUICE_TRACE=calls only."""
+    grids, said = collections.defaultdict(collections.Counter), {}
+    for line in log.splitlines():
+        if m := re.match(r"sluice\[\d+\]: launch\((.+?), (\d+), (\d+), (\d+), "
+                         r"(\d+), (\d+), (\d+)\)", line):
+            grid, block = "x".join(m.groups()[1:4]), "x".join(m.groups()[4:7])
+            grids[m[1]][f"{grid} of {block}"] += 1
+        elif m := re.match(r"sluice\[\d+\]: kernel (\S+): (.*)", line):
+            said.setdefault(m[1], [])
+            if m[2][:160] not in said[m[1]]:
+                said[m[1]].append(m[2][:160])
+    return {name: {"launches": dict(shapes), "said": said.get(name, [])}
+            for name, shapes in grids.items()}
 
 
 class Ways:
     def __init__(self, a, work):
         self.a, self.work = a, work
         self.sluiced = None
-        self.attached = {}  # machine code with PTX so far, by way
         self.folder = work / "guest"
         self.folder.mkdir()
         for stem, where in (("libcudart.so.13", "cudart"), ("libcudart.so.12", "cudart/twelve"),
@@ -208,6 +245,8 @@ class Ways:
         env["SLUICE_JIT"] = "off" if way == "off" else "on"
         env["SLUICE_GUEST_LIBDIR"] = str(self.folder)
         env["SLUICE_LOG"] = str(self.work / f"log-{way}")
+        if self.a.logs:
+            env["SLUICE_TRACE"] = "calls"
         for name, path in caches.items():
             os.makedirs(path, exist_ok=True)
             env[name] = path
@@ -215,7 +254,8 @@ class Ways:
 
     def launches(self):
         v = self.sluiced.stats()["vgpus"]["a"]
-        return {k: v[k] for k in ("launches_done", "opaque_launches", "evictions")}
+        return {k: v.get(k, 0)
+                for k in ("launches_done", "opaque_launches", "whole_launches", "evictions")}
 
     def run(self, client, way):
         script = self.work / f"client_{client}.py"  # not the name of what it imports
@@ -241,10 +281,14 @@ class Ways:
                 rival.kill()
                 rival.wait()
         log = pathlib.Path(self.environment(way)["SLUICE_LOG"])
-        attached = log.read_text().count("keeps its PTX") if log.exists() else 0
+        lines = log.read_text() if log.exists() else ""
+        log.unlink(missing_ok=True)
+        if self.a.logs:
+            self.a.logs.mkdir(parents=True, exist_ok=True)
+            (self.a.logs / f"{client}-{way}.log").write_text(lines[:400_000] + lines[-400_000:]
+                                                             if len(lines) > 800_000 else lines)
         row = {"client": client, "way": way, "status": status,
-               "attached": attached - self.attached.get(way, 0)}
-        self.attached[way] = attached
+               "attached": lines.count("keeps its PTX"), "kernels": kernels_of(lines)}
         if channel:
             row.update({k: v - before[k] for k, v in self.launches().items()})
         if status not in (0, 77):
@@ -260,13 +304,15 @@ def main():
     p.add_argument("--ways", default=",".join(WAYS))
     p.add_argument("--limit", type=float, default=300)
     p.add_argument("--out", type=pathlib.Path)
+    p.add_argument("--logs", type=pathlib.Path)
     a = p.parse_args()
     rows = []
     with tempfile.TemporaryDirectory(prefix="sluice-jit.", ignore_cleanup_errors=True) as work:
         work = pathlib.Path(work)
         work.chmod(0o711)
         ways = Ways(a, work)
-        ways.sluiced = Sluiced(a.build, work / "sluiced", device=a.device)
+        ways.sluiced = Sluiced(a.build, work / "sluiced", device=a.device,
+                               extra="[scheduler]\n" + EVICTION + SHORT_TURNS)
         try:
             ways.sluiced.start()
             for name in ("a", "b"):
@@ -277,15 +323,13 @@ def main():
                         continue
                     row = ways.run(client, way)
                     rows.append(row)
-                    print(json.dumps(row), flush=True)
+                    print(json.dumps({k: v for k, v in row.items() if k != "kernels"}), flush=True)
+                    for kernel, what in row["kernels"].items():
+                        print(f"    {kernel[:60]}: {what['launches']} {'; '.join(what['said'])}")
                     if a.out:
                         a.out.write_text(json.dumps(rows, indent=1) + "\n")
                     if row["status"] == 77:
                         break
-            log = work / "log-on"
-            if log.exists():
-                print("".join(x for x in log.read_text().splitlines(True)
-                              if "no clones" in x or "opaque" in x)[-3000:])
         finally:
             ways.sluiced.stop()
 
