@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "kernels/tool/eviction_run.h"
+#include "tests/support/rounds.h"
 
 namespace sluice::tool {
 
@@ -55,7 +56,7 @@ TEST_P(Hazards, EvictedAtRandomLeavesTheSame) {
   const auto expected = (*run)->contents();
   EXPECT_TRUE(expected != before) << "the kernel shows nothing";
   std::uint32_t evictions = 0;
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+  for (std::uint64_t seed = 1; seed <= rounds<std::uint64_t>(60); ++seed) {
     (*run)->restore(before);
     EvictionOptions options;
     options.seed = seed;
