@@ -170,7 +170,9 @@ struct sluice_report_header {
   uint64_t part_launches; /* physical launches under a grant with `part`, green_launches included */
   uint64_t memory[SLUICE_MEMORY_KINDS]; /* device memory charged, bytes, in the order of ChargeKind
                                            (mediator/core/quota_lease.h) */
-  uint64_t reserved[112 - SLUICE_MEMORY_KINDS];
+  uint64_t whole_launches; /* those of opaque_launches whose kernel could be evicted: the grid was
+                              on the GPU at once, or known to be short */
+  uint64_t reserved[111 - SLUICE_MEMORY_KINDS];
 };
 
 /* Bytes of the memfd that holds a report header, and nothing else. */

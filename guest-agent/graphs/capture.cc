@@ -325,8 +325,7 @@ CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
 CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   const Caller e = enter_context();
   if (!e) return e.status;
-  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *graph = nullptr;
+  if (graph != nullptr) *graph = nullptr;
   if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   UserReferences objects;
   std::vector<WorkPtr> works;  // of a graph that nobody gets
@@ -337,6 +336,8 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
                                  [&](const auto& one) { return one->streams.count(stream) != 0; });
     if (it == captures().end()) return CUDA_ERROR_ILLEGAL_STATE;
     Capture& capture = **it;
+    // Who captures to a graph of its own has it already.
+    if (graph == nullptr && capture.own != nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (capture.origin != stream) return invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
     if (capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
         capture.owner != std::this_thread::get_id())
@@ -349,7 +350,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
     auto own = finish(it);
     if (r == CUDA_SUCCESS) {
       (void)own.release();
-      *graph = made;
+      if (graph != nullptr) *graph = made;
     } else if (own != nullptr) {
       gather_objects(*own, &objects);
       gather_works(*own, &works);

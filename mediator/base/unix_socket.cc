@@ -67,7 +67,9 @@ Result<void> send_with_fds(int socket, const void* data, size_t bytes, std::span
   }
   ssize_t n;
   do {
-    n = ::sendmsg(socket, &msg, flags | MSG_NOSIGNAL);
+    // A worker may send bytes, but no descriptor (worker/process/sandbox.h).
+    n = fds.empty() ? ::send(socket, data, bytes, flags | MSG_NOSIGNAL)
+                    : ::sendmsg(socket, &msg, flags | MSG_NOSIGNAL);
   } while (n < 0 && errno == EINTR);
   if (n < 0) return Error::from_errno("sendmsg");
   if (static_cast<size_t>(n) != bytes) return Error{EIO, "sendmsg: message was cut short"};

@@ -271,11 +271,15 @@ Result<void> show(AdminClient& client, const std::string& name, bool as_json) {
           const json::value& progress = p ? *p : kNone;
           print(fmt::format(
               "launches queued {}, {} of them predicted to run {:.1f} ms more\n"
-              "launches so far {}, {} of them opaque{}\n"
+              "launches so far {}, {} of them opaque{}{}\n"
               "kernels known {}, {} of them by the cost of an eviction\n",
               text(*l, "queued"), text(progress, "predicted_launches"),
               number(progress, "remaining_ms"), text(*l, "all"), text(*l, "opaque"),
-              count(*l, "opaque") == 0
+              count(*l, "whole") == 0
+                  ? ""
+                  : fmt::format(" ({} only because they were on the GPU at once, or are short)",
+                                text(*l, "whole")),
+              count(*l, "opaque") == count(*l, "whole")
                   ? ""
                   : ": not evictable; in the guest sluice-agent kernels PROGRAM says which and why",
               text(*l, "kernels_known"), text(*l, "kernels_with_evict_cost")));

@@ -74,6 +74,7 @@ ReportSnapshot read_report(const sluice_report_header& header) {
   r.guest_launches_done = any64(h.launches_done);
   r.guest_evictions = any64(h.evictions);
   r.guest_opaque = any64(h.opaque_launches);
+  r.guest_whole = any64(h.whole_launches);
   r.guest_narrowed = any64(h.narrowed);
   r.guest_grown = any64(h.grown);
   r.guest_green_launches = any64(h.green_launches);
@@ -197,6 +198,7 @@ void Scheduler::on_session_removed(uint64_t now_ns, SessionId s, ActionQueue& ou
   add_counter(c.launches, x->report.guest_launches);
   add_counter(c.launches_done, x->report.guest_launches_done);
   add_counter(c.opaque, x->report.guest_opaque);
+  add_counter(c.whole, x->report.guest_whole);
   add_counter(c.relaunched, x->report.guest_evictions);
   add_counter(c.green_launches, x->report.guest_green_launches);
   add_counter(c.green_contexts, x->report.guest_green_contexts);
@@ -249,9 +251,9 @@ void Scheduler::on_measured(uint64_t now_ns, VgpuId v, uint64_t refund_sm_ns, ui
   impl_->finish(now_ns, out);
 }
 
-void Scheduler::on_used(uint64_t now_ns, VgpuId v, uint64_t sm_ns) {
+void Scheduler::on_used(uint64_t now_ns, VgpuId v, uint64_t sm_ns, bool free) {
   if (!impl_->vgpu(v) || impl_->strategy->charges_by_clock() || sm_ns == 0) return;
-  impl_->charging.charge_measured(now_ns, v, sm_ns);
+  impl_->charging.charge_measured(now_ns, v, sm_ns, free);
 }
 
 void Scheduler::on_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns, ActionQueue& out) {
@@ -290,6 +292,7 @@ VgpuStats Scheduler::stats(uint64_t now_ns, VgpuId v) const {
   t.guest_launches = c.launches;
   t.guest_launches_done = c.launches_done;
   t.guest_opaque = c.opaque;
+  t.guest_whole = c.whole;
   t.guest_relaunched = c.relaunched;
   t.guest_green_launches = c.green_launches;
   t.guest_green_contexts = c.green_contexts;
@@ -298,6 +301,7 @@ VgpuStats Scheduler::stats(uint64_t now_ns, VgpuId v) const {
     const ReportSnapshot& r = impl_->sessions[s].report;
     t.guest_queued += r.guest_demand;
     add_counter(t.guest_opaque, r.guest_opaque);
+    add_counter(t.guest_whole, r.guest_whole);
     t.guest_narrowed += r.guest_narrowed;
     t.guest_grown += r.guest_grown;
     add_counter(t.guest_launches, r.guest_launches);

@@ -113,6 +113,7 @@ struct ReportSnapshot {
   uint64_t guest_launches_done = 0;
   uint64_t guest_evictions = 0;
   uint64_t guest_opaque = 0;
+  uint64_t guest_whole = 0;
   uint64_t guest_narrowed = 0;
   uint64_t guest_grown = 0;
   uint64_t guest_green_launches = 0;
@@ -224,7 +225,8 @@ struct VgpuStats {
   uint64_t guest_launches = 0;
   uint64_t guest_launches_done = 0;
   uint64_t guest_relaunched = 0;  // physical launches that ended before their logical one
-  uint64_t guest_opaque = 0;      // launches that could not be evicted
+  uint64_t guest_opaque = 0;      // launches that could not be evicted, ...
+  uint64_t guest_whole = 0;       // ... and of these, those whose kernel could be
   // In space.
   uint64_t guest_narrowed = 0;  // live: changes of SMs under which launches stayed where they were
   uint64_t guest_grown = 0;     // live: second grids of launches on SMs that were gained
@@ -296,8 +298,8 @@ class Scheduler {
   uint64_t evict_end_ns(VgpuId vgpu) const;
   // On a GPU with time slices: v's contexts have used so much since the last call. To be called
   // before any event that the policy decides by; decides nothing itself. Elsewhere ignored (and
-  // on_measured() is ignored here).
-  void on_used(uint64_t now_ns, VgpuId vgpu, uint64_t sm_ns);
+  // on_measured() is ignored here). `free`: while no other vGPU wanted it; shown, and not charged.
+  void on_used(uint64_t now_ns, VgpuId vgpu, uint64_t sm_ns, bool free = false);
   // The host has sampled the GPU: a context of `running` was at work, or of nobody that the host
   // knows (kNoSession). Decides who is ended (sharing/deadlines.h has the table), so what was read
   // has to be the GPU's word. Without samples the workers' reports decide.

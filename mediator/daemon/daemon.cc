@@ -17,6 +17,7 @@
 #include "mediator/daemon/scheduling/time_slices.h"
 #include "mediator/daemon/scheduling/worker_time_slices.h"
 #include "mediator/io/listener.h"
+#include "mediator/io/loop_priority.h"
 
 extern char** environ;
 
@@ -334,6 +335,7 @@ void Daemon::beat() {
   if (vgpus_.empty()) return;
   ++beats_;
   for (auto& [name, vgpu] : vgpus_) vgpu->beat(beats_);
+  io::LoopPriority::on_beat();
   keep();
   beat_timer_.after_ms(limits::kChannelBeatMs, [this] { beat(); });
 }

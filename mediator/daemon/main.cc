@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // sluiced: parse the command line, set up, run until a signal.
-#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -15,6 +14,7 @@
 #include "mediator/base/limits.h"
 #include "mediator/base/log.h"
 #include "mediator/daemon/daemon.h"
+#include "mediator/io/loop_priority.h"
 #include "mediator/ring/wait.h"
 
 namespace {
@@ -27,16 +27,6 @@ void raise_descriptor_limit() {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = std::min(limit.rlim_max, kDescriptors);
   ::setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-// A gate that is answered late is GPU time lost for everybody: the mediator goes before the workers
-// that keep the processors busy. Children start again at the ordinary priority.
-void raise_priority(int nice_value) {
-  if (nice_value >= 0) return;
-  sched_param none{};
-  if (::sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &none) != 0 ||
-      ::setpriority(PRIO_PROCESS, 0, nice_value) != 0)
-    sluice::log::warning("{}", sluice::Error::from_errno("raise the scheduling priority").message);
 }
 
 // The loop. It polls for events for so long before it sleeps: the next holder waits for it.
@@ -84,7 +74,8 @@ int main(int argc, char** argv) {
   if (!trace_path.empty()) config->trace = trace_path;
   sluice::log::init("sluiced", config->log_level);
   raise_descriptor_limit();
-  raise_priority(config->nice);
+  if (auto raised = sluice::io::LoopPriority::raise(config->nice, config->real_time); !raised)
+    sluice::log::warning("{}", raised.error().message);
 
   auto identity = sluice::Identity::wanted(*config);
   if (!identity) {

@@ -173,16 +173,23 @@ class RecordBuffer {
 
 enum class Pop {
   kRecord,  // a record was copied
-  kEmpty,   // nothing there; everything consumed has been given back to the producer
+  kEmpty,   // nothing there; the room of what was consumed is back, but for GiveBack::kLate
   kBroken   // the peer broke a rule; broken_reason() says which
+};
+
+// When a consumer gives back the room of what it has consumed, beside every eighth of the ring.
+enum class GiveBack {
+  kWhenEmpty,  // whenever the ring is empty: who takes over the ring finds nothing twice
+  kLate        // before it sleeps; for rings that nobody takes over. Spares two fences a call.
 };
 
 class RingConsumer {
  public:
   RingConsumer() = default;
-  RingConsumer(RingMemory memory, Bell bell, bool fresh = true);
+  RingConsumer(RingMemory memory, Bell bell, bool fresh = true,
+               GiveBack give_back = GiveBack::kWhenEmpty);
 
-  // The next record, fillers skipped. Room is given back in batches and whenever the ring is empty.
+  // The next record, fillers skipped.
   Pop pop(RecordBuffer& out);
   // Whether something is there, without taking it. Cheap enough to spin on. True when broken, too,
   // so that a waiter comes back and sees it.
@@ -201,9 +208,11 @@ class RingConsumer {
 
  private:
   bool look_at_head();  // false: broken
+  void prefetch() const;
 
   RingMemory memory_;
   Bell bell_;
+  GiveBack give_back_ = GiveBack::kWhenEmpty;
   uint64_t tail_ = 0;      // consumed, ours
   uint64_t released_ = 0;  // what the producer may reuse
   uint64_t head_seen_ = 0;

@@ -414,6 +414,7 @@ void Prison::limit_resources() const {
   if (!be_ended_first()) errno = 0;  // prepare() has logged it
   if (::setpriority(PRIO_PROCESS, 0, 0) != 0) errno = 0;
   set_limit(RLIMIT_CORE, 0);
+  set_limit(RLIMIT_RTPRIO, 0);  // sluiced has it
   set_limit(RLIMIT_NOFILE, limits::kDescriptors);
   set_limit(RLIMIT_MSGQUEUE, 0);
 }

@@ -12,6 +12,7 @@
 #include <climits>
 #include <cstdlib>
 #include <memory>
+#include <string_view>
 
 #include "mediator/base/fd.h"
 #include "mediator/spawner/code_caches.h"
@@ -28,6 +29,10 @@
 
 namespace sluice::spawner {
 namespace {
+
+// In folders that are shown. Who may read a file may lock it: a worker that holds the lock of RPM's
+// packages keeps the host from installing any.
+constexpr const char* kHidden[] = {"/usr/lib/sysimage"};
 
 struct MountAttributes {
   uint64_t set = 0, clear = 0, propagation = 0, userns_fd = 0;
@@ -101,8 +106,9 @@ std::vector<std::string> system_paths(bool nvidia) {
       "/usr/lib",       "/usr/lib32",       "/usr/lib64",    "/usr/libx32",
       "/usr/local/lib", "/etc/ld.so.cache", "/etc/localtime"};
   if (nvidia) {
-    for (const char* p : {"/usr/local/nvidia", "/usr/local/cuda", "/usr/share/nvidia",
-                          "/etc/nvidia", "/etc/OpenCL", "/sys"})
+    for (const char* p :
+         {"/usr/local/nvidia", "/usr/local/cuda", "/usr/share/nvidia", "/etc/nvidia", "/etc/OpenCL",
+          "/sys/bus", "/sys/class", "/sys/devices", "/sys/module"})
       paths.emplace_back(p);
     // /usr/local/cuda is a chain of symbolic links; show where it ends, too.
     for (const char* p : {"/usr/local/cuda", "/usr/local/cuda/compat"})
@@ -112,6 +118,14 @@ std::vector<std::string> system_paths(bool nvidia) {
   return paths;
 }
 
+// Of NVIDIA's device files those that compute: not the display's, the fabric's and the host's own.
+bool computes(std::string_view name) {
+  if (name == "nvidiactl" || name == "nvidia-uvm" || name == "nvidia-caps") return true;
+  constexpr std::string_view kGpu = "nvidia";
+  return name.size() > kGpu.size() && name.substr(0, kGpu.size()) == kGpu &&
+         name.find_first_not_of("0123456789", kGpu.size()) == name.npos;
+}
+
 std::vector<std::string> device_paths(bool nvidia) {
   std::vector<std::string> paths;
   for (const char* name : {"null", "zero", "full", "random", "urandom"})
@@ -119,8 +133,7 @@ std::vector<std::string> device_paths(bool nvidia) {
   if (!nvidia) return paths;
   std::unique_ptr<DIR, int (*)(DIR*)> d(::opendir("/dev"), &::closedir);
   while (const dirent* e = d ? ::readdir(d.get()) : nullptr)
-    if (std::string(e->d_name).rfind("nvidia", 0) == 0)
-      paths.push_back(std::string("/dev/") + e->d_name);
+    if (computes(e->d_name)) paths.push_back(std::string("/dev/") + e->d_name);
   std::sort(paths.begin(), paths.end());
   return paths;
 }
@@ -155,6 +168,10 @@ Result<void> enter_root(const RootSpec& spec) {
     if (auto r = show(root, path, false); !r) return r;
   if (!spec.own_proc)
     if (auto r = show(root, "/proc", true); !r) return r;
+  for (const char* path : kHidden)
+    if (exists(root + path) && ::mount("none", (root + path).c_str(), "tmpfs",
+                                       MS_RDONLY | MS_NOSUID | MS_NODEV, "mode=0,size=4k") != 0)
+      return Error::from_errno(std::string("hide ") + path);
 
   if (::chdir(root.c_str()) != 0) return Error::from_errno("chdir " + root);
   // The old root comes to lie over the new one, and is taken away from there.

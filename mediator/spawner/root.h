@@ -8,6 +8,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mediator/base/result.h"
@@ -26,9 +27,11 @@ struct RootSpec {
 inline constexpr char kOwnFolder[] = "/run/worker";
 
 // What of the host every worker needs to read: libraries, the loader's cache, and NVIDIA's few
-// files.
+// files. Of /sys what describes devices: cgroups and the kernel's own there name other guests.
 std::vector<std::string> system_paths(bool nvidia);
-// Device files: the harmless ones, and /dev/nvidia*.
+// Whether a name in /dev is one of NVIDIA's that programs compute with.
+bool computes(std::string_view name);
+// Device files: the harmless ones, and those.
 std::vector<std::string> device_paths(bool nvidia);
 
 // In a mount namespace of this process's own. Afterwards `/` is that root.

@@ -11,8 +11,10 @@ import subprocess
 import sys
 
 TIMEOUT_S = 300
-# The software GPU alone has no graphs: they are the guest's. The cases have a test of their own.
-NOT_ALONE = {"graphs", "graph_update", "cudart_cases_test"}
+# The software GPU alone has no graphs, pools, advice or peer copies: they are the guest's. The
+# cases have a test of their own.
+NOT_ALONE = {"graphs", "graph_update", "graph_parts", "host_side", "mapped_ranges",
+             "cudart_cases_test"}
 
 
 def main():

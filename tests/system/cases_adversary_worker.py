@@ -75,15 +75,20 @@ class TakenOver(WithVictim):
             "SLUICE_EVIL_ADMIN": str(cls.work / "run/admin.sock"), "SLUICE_EVIL_ABSTRACT": name,
             "SLUICE_EVIL_PORT": str(cls.tcp.getsockname()[1]), "SLUICE_EVIL_TRACE": "1",
             "CUDA_CACHE_PATH": "/dev/shm"})
+        cls.configure()
         text = cls.sluiced.config.read_text()
         text = text.replace(f'worker = "{real}/sluice-worker"',
                             f'worker = "{support.BUILD}/tests/system/adversaries/evil-worker"', 1)
-        text = text.replace("[workers]\n", f'[workers]\npaths = ["{real}"]\n', 1)
+        text = text.replace("[workers]\n", f'[workers]\npaths = ["{real}"]\n{cls.WORKERS}', 1)
         cls.sluiced.config.write_text(text)
         cls.addClassCleanup(cls.sluiced.stop)
         cls.sluiced.start()
         for name in ("a", "b"):
             cls.sluiced.ctl("create", name, "--weight", 1)
+
+    @classmethod
+    def configure(cls):
+        """What a kind of this does differently."""
 
     def test_nothing_is_in_its_reach(self):
         with self.attack():
@@ -127,6 +132,42 @@ class TakenOverBesideNvidia(TakenOver):
         self.program("a", "triad", "--seconds", 100000).finish()
         self.assertRegex(self.sluiced.log(),
                          r"sandbox: system call io_uring_setup \(425\) is refused")
+
+
+class TakesOverACodeCache(TakenOver):
+    """Workers of two vGPUs, both taken over, with caches of machine code: neither takes more than
+    its own, nor finds anything of the other; and what they leave there goes with their vGPU."""
+    FILTER = "nvidia"
+    BYTES = 2 << 20
+
+    @classmethod
+    def configure(cls):
+        cls.sluiced.env["SLUICE_EVIL_CACHE"] = str(cls.BYTES)
+        cls.WORKERS = f'code_cache = "{cls.BYTES}"\n'
+
+    def caches(self):
+        spawner = self.sluiced.ctl("info")["workers"]["spawner_pid"]
+        mounts = pathlib.Path(f"/proc/{spawner}/mountinfo").read_text()
+        return len(re.findall(r" /run/codes/\d+ ", mounts))
+
+    def test_nothing_is_in_its_reach(self):
+        if why := self.sluiced.ctl("info")["workers"]["no_code_cache"]:
+            self.skipTest(why)
+        self.sluiced.ctl("create", "c", "--weight", 1)
+        with self.attack():
+            before = self.caches()
+            self.assertGreaterEqual(before, 1, "the victim's")
+            for n in range(2):  # the second finds what the first of its vGPU has left
+                guests = [self.program(v, "triad", "--seconds", 100000) for v in "ac"]
+                self.eventually(lambda: self.sluiced.log().count("evil END") == 2 * (n + 1),
+                                "both have tried everything", 300)
+                for guest in guests:
+                    guest.finish()
+            self.assertNotIn("DONE", self.sluiced.log())
+            self.assertEqual(self.caches(), before + 2)
+            for name in "ac":
+                self.sluiced.ctl("delete", name)
+            self.eventually(lambda: self.caches() == before, "their caches have gone")
 
 
 class CompileCache(WithSluiced):

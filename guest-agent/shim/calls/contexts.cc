@@ -272,9 +272,10 @@ CUresult cuCtxSynchronize() {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (const CUresult r = graphs::refuse_for_context(e.context); r != CUDA_SUCCESS) return r;
+  if (e.link->all_ended(e.context)) return e.link->with_deferred(CUDA_SUCCESS);
   sluice_synchronize body{};
   body.what = SLUICE_SYNC_CONTEXT;
-  return e.link->with_deferred(e.link->call(SLUICE_CALL_SYNCHRONIZE, e.context, body));
+  return e.link->with_deferred(e.link->synchronize(e.context, body));
 }
 
 #define SLUICE_IN_CONTEXT(function, ...) \

@@ -94,14 +94,16 @@ class GraphDriver : public graphs::Driver {
   CUresult order(CUstream before, CUevent event, CUstream stream) override {
     const Entered e = enter_context();
     if (!e) return e.status;
-    const auto queue = [&](uint16_t opcode, CUstream where) {
+    const auto queue = [&](uint16_t opcode, CUstream where, KnownIdle::Mark* mark) {
       sluice_stream_event body{};
       body.stream = wire(where);
       body.event = wire(event);
-      return e.link->post(opcode, e.context, body);
+      return e.link->post(opcode, e.context, body, mark);
     };
-    const CUresult r = queue(SLUICE_CALL_EVENT_RECORD, before);
-    return r == CUDA_SUCCESS ? queue(SLUICE_CALL_STREAM_WAIT, stream) : r;
+    EventInfo* info = state().events.find(wire(event));
+    const CUresult r =
+        queue(SLUICE_CALL_EVENT_RECORD, before, info != nullptr ? &info->mark : nullptr);
+    return r == CUDA_SUCCESS ? queue(SLUICE_CALL_STREAM_WAIT, stream, nullptr) : r;
   }
   CUresult call_back(CUstream stream, CUstreamCallback callback, void* data) override {
     return callback_beside_captures(stream, callback, data);

@@ -23,11 +23,22 @@ CUresult add_stream(const Entered& e, CUresult made, CUstream stream, unsigned f
   return kept ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult sync_call(const Entered& e, uint16_t opcode, sluice_sync_what what, uint64_t handle) {
+// `context`: whose work it is about.
+CUresult sync_call(const Entered& e, uint16_t opcode, sluice_sync_what what, uint64_t handle,
+                   uint64_t context) {
+  if (e.link->all_ended(context)) return e.link->with_deferred(CUDA_SUCCESS);
   sluice_synchronize body{};
   body.what = what;
   body.handle = handle;
-  return e.link->with_deferred(e.link->call(opcode, e.context, body));
+  return e.link->with_deferred(opcode == SLUICE_CALL_SYNCHRONIZE
+                                   ? e.link->synchronize(e.context, body)
+                                   : e.link->call(opcode, e.context, body));
+}
+
+// A stream may be of another context than the thread's.
+uint64_t context_of(const Entered& e, CUstream stream) {
+  const StreamInfo* info = state().streams.find(wire(stream));
+  return info != nullptr ? info->context : e.context;
 }
 
 CUresult stream_event(uint16_t opcode, CUstream stream, CUevent event, unsigned flags) {
@@ -36,7 +47,8 @@ CUresult stream_event(uint16_t opcode, CUstream stream, CUevent event, unsigned 
   static_assert(CU_EVENT_RECORD_EXTERNAL == 1 && CU_EVENT_WAIT_EXTERNAL == 1);
   if (flags > CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
-  if (state().events.find(wire(event)) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  EventInfo* info = state().events.find(wire(event));
+  if (info == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (const auto r = opcode == SLUICE_CALL_EVENT_RECORD
                          ? graphs::capture_record(stream, event, flags)
                          : graphs::capture_wait(stream, event, flags))
@@ -45,7 +57,21 @@ CUresult stream_event(uint16_t opcode, CUstream stream, CUevent event, unsigned 
   body.stream = wire(stream);
   body.event = wire(event);
   body.flags = flags;
-  return e.link->post(opcode, e.context, body);
+  KnownIdle::Mark* mark = opcode == SLUICE_CALL_EVENT_RECORD ? &info->mark : nullptr;
+  return e.link->post(opcode, e.context, body, mark);
+}
+
+// Asks for the event, or waits for it.
+CUresult event_call(uint16_t opcode, CUevent event) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  const EventInfo* info = state().events.find(wire(event));
+  if (info == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult r = graphs::refuse_for_event(event); r != CUDA_SUCCESS) return r;
+  const KnownIdle::Mark mark = e.link->mark_of(info->mark);
+  const CUresult r = sync_call(e, opcode, SLUICE_SYNC_EVENT, wire(event), info->context);
+  if (r == CUDA_SUCCESS && opcode == SLUICE_CALL_SYNCHRONIZE) e.link->ended(info->mark, mark);
+  return r;
 }
 
 CUresult stream_value(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned flags,
@@ -171,7 +197,8 @@ CUresult cuStreamSynchronize(CUstream stream) {
   if (!e) return e.status;
   if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
   if (const CUresult r = graphs::refuse_in_capture(stream); r != CUDA_SUCCESS) return r;
-  return sync_call(e, SLUICE_CALL_SYNCHRONIZE, SLUICE_SYNC_STREAM, wire(stream));
+  return sync_call(e, SLUICE_CALL_SYNCHRONIZE, SLUICE_SYNC_STREAM, wire(stream),
+                   context_of(e, stream));
 }
 
 CUresult cuStreamQuery(CUstream stream) {
@@ -179,7 +206,7 @@ CUresult cuStreamQuery(CUstream stream) {
   if (!e) return e.status;
   if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
   if (const CUresult r = graphs::refuse_in_capture(stream); r != CUDA_SUCCESS) return r;
-  return sync_call(e, SLUICE_CALL_QUERY, SLUICE_SYNC_STREAM, wire(stream));
+  return sync_call(e, SLUICE_CALL_QUERY, SLUICE_SYNC_STREAM, wire(stream), context_of(e, stream));
 }
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) {
@@ -222,6 +249,7 @@ CUresult cuEventCreate(CUevent* event, unsigned int flags) {
   const bool kept = state().events.add(wire(*event), [&](EventInfo& info) {
     info.context = e.context;
     info.flags = flags;
+    info.mark = {};
   });
   return kept ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -244,21 +272,9 @@ CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int fla
   return stream_event(SLUICE_CALL_EVENT_RECORD, stream, event, flags);
 }
 
-CUresult cuEventQuery(CUevent event) {
-  const Entered e = enter();
-  if (!e) return e.status;
-  if (state().events.find(wire(event)) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (const CUresult r = graphs::refuse_for_event(event); r != CUDA_SUCCESS) return r;
-  return sync_call(e, SLUICE_CALL_QUERY, SLUICE_SYNC_EVENT, wire(event));
-}
+CUresult cuEventQuery(CUevent event) { return event_call(SLUICE_CALL_QUERY, event); }
 
-CUresult cuEventSynchronize(CUevent event) {
-  const Entered e = enter();
-  if (!e) return e.status;
-  if (state().events.find(wire(event)) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (const CUresult r = graphs::refuse_for_event(event); r != CUDA_SUCCESS) return r;
-  return sync_call(e, SLUICE_CALL_SYNCHRONIZE, SLUICE_SYNC_EVENT, wire(event));
-}
+CUresult cuEventSynchronize(CUevent event) { return event_call(SLUICE_CALL_SYNCHRONIZE, event); }
 
 CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) {
   const Entered e = enter();

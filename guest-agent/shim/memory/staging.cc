@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "abi/end_word.h"
 #include "guest-agent/shim/session/log.h"
 
 namespace sluice::guest {
@@ -24,7 +25,7 @@ Staging::Staging(WorkerLink& link) : link_(link) {
     return;
   }
   base_ = link.channel().region() + offset;
-  blocks_.resize(bytes / kBlockBytes);
+  blocks_.resize((bytes - std::min<uint64_t>(bytes, SLUICE_END_WORD_BYTES)) / kBlockBytes);
   piece_bytes_ = std::min(kMostPieceBytes, std::max(kBlockBytes, total_bytes() / kPiecesAtLeast /
                                                                      kBlockBytes * kBlockBytes));
 }

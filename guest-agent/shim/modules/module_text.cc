@@ -17,7 +17,7 @@
 #include "guest-agent/shim/session/log.h"
 #include "kernels/cubin/cubin.h"
 #include "kernels/passes/rewrite.h"
-#include "kernels/ptx/fat_binary.h"
+#include "kernels/ptx/images/fat_binary.h"
 #include "kernels/ptx/module.h"
 #include "mediator/base/fd.h"
 

@@ -50,6 +50,8 @@ Effect effect_of(uint16_t opcode, const Body& body) {
 }
 inline Effect effect_of(uint16_t opcode, const sluice_synchronize& body) {
   if (opcode == SLUICE_CALL_HOST_FUNC) return {Effect::kWork, body.handle};
+  // A question's answer brings nothing that kernels have printed: a wait must still be able to.
+  if (opcode == SLUICE_CALL_QUERY) return {Effect::kNothing, 0};
   switch (body.what) {
     case SLUICE_SYNC_CONTEXT:
       return {Effect::kWait, Effect::kAll};
@@ -61,10 +63,11 @@ inline Effect effect_of(uint16_t opcode, const sluice_synchronize& body) {
 
 class KnownIdle {
  public:
-  // What is known once the answer of a record is there: of a stream, all work up to this.
+  // What is known once a record's work has ended: of its stream, all up to this has.
   struct Mark {
     uint64_t context = 0, stream = 0;
     uint64_t work = 0;  // 0: nothing new
+    bool operator==(const Mark&) const = default;
   };
 
   // A record is about to be queued.
@@ -73,9 +76,9 @@ class KnownIdle {
     turn_to(context);
     const uint64_t stream = is_legacy(effect.stream) ? 0 : effect.stream;
     if (effect.kind != Effect::kWait) queued(stream);
-    return effect.kind == Effect::kWork ? Mark{} : Mark{context, stream, work_};
+    return Mark{context, stream, work_};
   }
-  // The answer is there, without an error.
+  // It has ended, without an error.
   void ended(const Mark& mark) {
     if (mark.work == 0 || mark.context != context_) return;
     for (Busy& busy : busy_) {

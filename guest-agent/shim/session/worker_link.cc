@@ -10,6 +10,7 @@
 #include <cstring>
 #include <string>
 
+#include "abi/end_word.h"
 #include "guest-agent/shim/session/log.h"
 #include "mediator/base/clock.h"
 
@@ -51,9 +52,16 @@ WorkerLink::WorkerLink(std::unique_ptr<Channel> channel)
     : channel_(std::move(channel)),
       submit_(submit_ring(channel_->region(), channel_->slot()), channel_->bell()),
       entries_(kEntries),
-      completions_(complete_ring(channel_->region(), channel_->slot()), channel_->bell()),
+      completions_(complete_ring(channel_->region(), channel_->slot()), channel_->bell(), true,
+                   GiveBack::kLate),
       spinner_(spin_us()) {
   for (uint32_t i = kEntries; i > 0; --i) free_entries_.push_back(i - 1);
+  const sluice_slot_header& header = channel_->header();
+  const uint64_t bytes = header.staging_bytes, end = header.staging_offset + bytes;
+  const uint64_t at = sluice_end_word_offset(header.staging_offset, bytes);
+  if (at == 0 || end < bytes || end > channel_->region_bytes()) return;
+  end_word_ = reinterpret_cast<uint32_t*>(channel_->region() + at);
+  store_shared(*end_word_, 0u);  // perhaps an earlier session's
 }
 
 WorkerLink* WorkerLink::current(CUresult* why) {
@@ -148,7 +156,7 @@ uint64_t WorkerLink::take_entry(std::unique_lock<std::mutex>& lock, Pending* pen
 
 CUresult WorkerLink::enlist(Pending& pending) {
   std::unique_lock lock(complete_mutex_);
-  pending.done = false;
+  pending.done = pending.word_seen = false;
   pending.body.clear();
   pending.id = dead() == CUDA_SUCCESS ? take_entry(lock, &pending, {}) : 0;
   // Checked again under the lock that fail() takes: either it saw our entry or we see its mark.
@@ -187,7 +195,8 @@ void WorkerLink::cancel_detached(uint64_t id, CUresult status) {
 CUresult WorkerLink::wait(Pending& pending) {
   {
     std::unique_lock lock(complete_mutex_);
-    wait_until_locked(lock, pending.wake, [&] { return pending.done; });
+    const auto ended = [&] { return pending.done || end_by_word(pending); };
+    wait_until_locked(lock, pending.wake, ended, pending.end_word != 0 ? &pending : nullptr);
     if (!pending.done) return dead();
   }
   if (pending.status == CUDA_SUCCESS && pending.mark.work != 0) {
@@ -195,6 +204,37 @@ CUresult WorkerLink::wait(Pending& pending) {
     known_idle_.ended(pending.mark);
   }
   return pending.status;
+}
+
+CUresult WorkerLink::synchronize(uint64_t context, sluice_synchronize body) {
+  Traced traced(SLUICE_CALL_SYNCHRONIZE, body);
+  Pending pending;
+  if (end_word_ != nullptr && body.what != SLUICE_SYNC_EVENT) {
+    while (pending.end_word == 0)
+      pending.end_word = last_end_word_.fetch_add(1, std::memory_order_relaxed) + 1;
+    body.reserved = pending.end_word;
+  }
+  CUresult r = start(SLUICE_CALL_SYNCHRONIZE, context, body, pending);
+  if (r == CUDA_SUCCESS) r = wait(pending);
+  return traced.end(r);
+}
+
+// The GPU has written all before it as well.
+bool WorkerLink::see_word(Pending* own) const {
+  if (own == nullptr || load_shared(*end_word_) != own->end_word) return false;
+  load_fence();
+  return true;
+}
+
+// With the complete lock held. The answer is still to come: only an error in it is of interest.
+bool WorkerLink::end_by_word(Pending& pending) {
+  if (!pending.word_seen) return false;
+  Entry& entry = entries_[pending.id % kEntries];
+  if (entry.id != pending.id) return false;  // the session has ended meanwhile
+  entry.pending = nullptr;
+  entry.done = [this](uint64_t, CUresult status) { defer(status); };
+  pending.status = CUDA_SUCCESS;
+  return pending.done = true;
 }
 
 void WorkerLink::wait_until(const std::function<bool()>& ready) {
@@ -205,12 +245,12 @@ void WorkerLink::wait_until(const std::function<bool()>& ready) {
 
 void WorkerLink::wait_until_locked(std::unique_lock<std::mutex>& lock,
                                    std::condition_variable& wake,
-                                   const std::function<bool()>& ready) {
+                                   const std::function<bool()>& ready, Pending* own) {
   while (!ready() && dead() == CUDA_SUCCESS) {
     if (!leader_) {
       leader_ = true;
       lock.unlock();
-      lead(true);
+      lead(true, own);
       lock.lock();
       leader_ = false;
     } else {
@@ -240,16 +280,22 @@ void WorkerLink::poll() {
   if (sleepers_ != nullptr) sleepers_->wake->notify_one();
 }
 
-void WorkerLink::lead(bool may_sleep) {
-  if (take_completions()) return;
-  if (!may_sleep) return;
+void WorkerLink::lead(bool may_sleep, Pending* own) {
+  // What came before the word is taken after it was seen: an earlier call may have failed.
+  bool seen = see_word(own);
+  const auto take = [&] {
+    if (seen) own->word_seen = true;
+    return take_completions() || seen;
+  };
+  if (take() || !may_sleep) return;
   const uint64_t began_ns = monotonic_ns();
-  if (spinner_.spin([this] { return completions_.readable(); })) {
-    take_completions();
+  if (spinner_.spin([&] { return completions_.readable() || (seen = see_word(own)); })) {
+    take();
     return;
   }
-  sleep_for_completion(began_ns);
-  take_completions();
+  sleep_for_completion(began_ns, own);
+  seen = see_word(own);
+  take();
   check_end();
   // The bell may have meant room in the submit ring; its waiter is one of the sleepers.
   std::lock_guard lock(complete_mutex_);
@@ -257,14 +303,15 @@ void WorkerLink::lead(bool may_sleep) {
 }
 
 // After a spin in vain. Where the end is due at a known time, it is polled for.
-void WorkerLink::sleep_for_completion(uint64_t began_ns) {
+void WorkerLink::sleep_for_completion(uint64_t began_ns, Pending* own) {
   const uint64_t spun_ns = monotonic_ns() - began_ns;
   const auto plan = Spinner::may_spin_for_long() ? forecast_.plan(spun_ns) : WaitForecast::Plan{};
   bool found = false;
-  if (plan.sleep_ns != 0) {
-    sleep(plan.sleep_ns);
+  if (plan.poll_ns != 0) {
+    if (plan.sleep_ns != 0) sleep(plan.sleep_ns);
     const uint64_t until_ns = monotonic_ns() + plan.poll_ns;
-    while (!(found = completions_.readable()) && !channel_->ended() && monotonic_ns() < until_ns)
+    while (!(found = completions_.readable() || see_word(own)) && !channel_->ended() &&
+           monotonic_ns() < until_ns)
       cpu_relax();
   }
   if (!found) found = !sleep(kLookNs);

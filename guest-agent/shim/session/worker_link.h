@@ -44,7 +44,9 @@ struct Pending {
   CUresult status = CUDA_SUCCESS;
   std::vector<std::byte> body;  // what followed the completion's header, with its padding
   std::condition_variable wake;
-  KnownIdle::Mark mark;  // what is known to have ended if it succeeds
+  KnownIdle::Mark mark;    // what is known to have ended if it succeeds
+  uint32_t end_word = 0;   // what the GPU may write at its end (abi/end_word.h); 0: nothing
+  bool word_seen = false;  // the waiter's
 
   // The reply as a struct; false: it is shorter.
   template <class T>
@@ -79,14 +81,24 @@ class WorkerLink {
   CUresult post(uint16_t opcode, uint64_t context, size_t bytes, Write&& write) {
     return post(opcode, context, bytes, write, effect_of(opcode));
   }
+  // `mark`, if there is one, then tells what has ended when this has: the link's to read.
   template <class Body>
-  CUresult post(uint16_t opcode, uint64_t context, const Body& body) {
+  CUresult post(uint16_t opcode, uint64_t context, const Body& body,
+                KnownIdle::Mark* mark = nullptr) {
     Traced traced(opcode, body);
-    return traced.end(
-        post(
-            opcode, context, sizeof body,
-            [&](std::byte* to) { std::memcpy(to, &body, sizeof body); }, effect_of(opcode, body)),
-        true);
+    const auto write = [&](std::byte* to) { std::memcpy(to, &body, sizeof body); };
+    return traced.end(submit(opcode, SLUICE_RECORD_NO_REPLY, context, 0, sizeof body, write,
+                             effect_of(opcode, body), mark),
+                      true);
+  }
+  KnownIdle::Mark mark_of(const KnownIdle::Mark& mark) {
+    std::lock_guard lock(submit_mutex_);
+    return mark;
+  }
+  // What `mark` stands for has ended without an error, if it is still what was `seen` before.
+  void ended(const KnownIdle::Mark& mark, const KnownIdle::Mark& seen) {
+    std::lock_guard lock(submit_mutex_);
+    if (mark == seen) known_idle_.ended(mark);
   }
 
   // Queues a call whose answer wait(pending) collects. If this fails there is nothing to wait for.
@@ -127,6 +139,9 @@ class WorkerLink {
     return call(opcode, context, body, pending);
   }
 
+  // Waits for a stream, a context or an event. The GPU's word may end it before the answer comes.
+  CUresult synchronize(uint64_t context, sluice_synchronize body);
+
   // Queues a call whose answer nobody waits for by itself: `done` runs on whichever thread takes it
   // out of the ring (also when the session ends), with the call's id. It must not call the session.
   // After an error of this function it runs, at once or soon, unless the session had ended before.
@@ -150,6 +165,12 @@ class WorkerLink {
 
   // Whether all that was queued in the context is known to have ended, but for early copies.
   bool idle(uint64_t context);
+  // The same with early copies, in a living session: then the guest itself has the answer to who
+  // asks or waits for a stream, an event or the context.
+  bool all_ended(uint64_t context) {
+    return early_.load(std::memory_order_relaxed) == 0 && dead() == CUDA_SUCCESS &&
+           !channel_->ended() && idle(context);
+  }
   // An early copy: one in the legacy stream, from memory that has been read, whose call returns at
   // once. What follows it in its stream needs nothing; whatever else is submitted waits for its
   // end, so that no other stream meets the memory before. `done` as above; idle(context) holds.
@@ -237,9 +258,12 @@ class WorkerLink {
   void cancel_detached(uint64_t id, CUresult status);
   uint64_t take_entry(std::unique_lock<std::mutex>& lock, Pending* pending, Done done);
   void wait_until_locked(std::unique_lock<std::mutex>& lock, std::condition_variable& wake,
-                         const std::function<bool()>& ready);
-  void lead(bool may_sleep);  // one step of the leader's work, without a lock
-  void sleep_for_completion(uint64_t began_ns);
+                         const std::function<bool()>& ready, Pending* own = nullptr);
+  // One step of the leader's work, without a lock. `own`: what it waits for, where a word may tell.
+  void lead(bool may_sleep, Pending* own = nullptr);
+  void sleep_for_completion(uint64_t began_ns, Pending* own);
+  bool see_word(Pending* own) const;
+  bool end_by_word(Pending& pending);
   bool sleep(uint64_t longest_ns);
   bool take_completions();  // leader; true: there was something
   void complete(const RecordBuffer& record);
@@ -272,6 +296,8 @@ class WorkerLink {
   std::vector<Entry> entries_;
   std::vector<uint32_t> free_entries_;
   uint64_t sequence_ = 0;
+  uint32_t* end_word_ = nullptr;  // shared, the GPU's to write; null: there is none
+  std::atomic<uint32_t> last_end_word_{0};
   RingConsumer completions_;  // this and below: the leader's
   RecordBuffer buffer_;
   Spinner spinner_;

@@ -103,6 +103,7 @@ struct StreamInfo {
 struct EventInfo {
   uint64_t context = 0;
   unsigned flags = 0;
+  KnownIdle::Mark mark;  // of its last record; the link's to read and write
 };
 
 // A kernel of a loaded module: how to pack its parameters, and its attributes.

@@ -153,6 +153,7 @@ class Finder {
     for (const ptx::LoopLevel& level : *levels) {
       outer_ = &level == outermost_;
       look(level);
+      if (out_.spins == SpinLoops::kUnknown) break;  // level_ is not this level then
       for (const ptx::LoopLevel& way : ways_past_branches(budget_past)) look(way, true);
       outer_ = false;
       for (const ptx::LoopLevel& way : ptx::ways_round(cfg_, level, budget)) look(way);
@@ -509,7 +510,9 @@ void Finder::look(const ptx::LoopLevel& level, bool past) {
                                             return lower_.names_own(operand, in);
                                           });
       for_lower &= base_opcode(s.opcode) != "call" && only_reads(s, lower_) &&
-                   s.operands.size() > 1 && (turn || lower_.names_lower(s.operands[1], s, columns));
+                   s.operands.size() > 1 &&
+                   (turn || lower_.names_lower(s.operands[1], s, columns) ||
+                    swaps_.waits_for_count(i, members_[loop_of(b)]));
     }
     if (!waits) continue;
     if (for_lower) {

@@ -278,6 +278,110 @@ bool Swaps::waits_for_turn(
          });
 }
 
+std::int64_t Swaps::most_ahead(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const {
+  const Statement& read = cfg_.function().statements[load];
+  const Sum count = sums_.of(read.operands[0], read);
+  const std::vector<const Statement*> loop = ptx::instructions_of(cfg_, blocks);
+  std::unordered_set<std::uint32_t> made{number(read, read.operands[0])}, enough, too_few;
+  std::int64_t ahead = 0;
+  const auto uses = [&](const Statement& s) {
+    bool found = made.count(number(s, s.guard)) != 0;
+    for (std::size_t k = ptx::effect_of(s) != ptx::Effect::kNone; k < s.operands.size(); ++k)
+      ptx::for_each_register(registers_, s.operands[k], s,
+                             [&](std::uint32_t r) { found |= made.count(r) != 0; });
+    return found;
+  };
+  for (std::size_t before = 0; before != made.size();) {
+    before = made.size();
+    for (const Statement* s : loop) {
+      const std::string_view base = base_opcode(s->opcode);
+      if (!uses(*s) || (base == "st" && in_own_memory(*s))) continue;
+      if (!s->guard.empty()) return 0;
+      if (base == "mov" || base == "add" || base == "cvt") {
+        made.insert(number(*s, s->operands[0]));
+        continue;
+      }
+      if (base != "setp" || s->operands.size() != 3) return 0;
+      const bool turned = made.count(number(*s, s->operands[2])) == 0;  // the count is on the left
+      const auto is = [&](std::string_view one, std::string_view other) {
+        return has_modifier(s->opcode, turned ? other : one);
+      };
+      const bool below = is("lt", "gt") || is("le", "ge"), above = is("ge", "le") || is("gt", "lt");
+      const Sum number_sum = sums_.of(s->operands[turned ? 2 : 1], *s),
+                count_sum = sums_.of(s->operands[turned ? 1 : 2], *s);
+      Sum rest = Sums::difference(Sums::difference(count_sum, number_sum), count);
+      const auto index = rest.parts.find("%ctaid.x");
+      if (below == above || rest.parts.size() != 1 || index == rest.parts.end() ||
+          index->second != -1)
+        return 0;
+      const std::int64_t its = rest.constant + (is("le", "ge") || is("gt", "lt"));
+      if (its <= 0 || (ahead != 0 && its != ahead)) return 0;
+      ahead = its;
+      (below ? enough : too_few).insert(number(*s, s->operands[0]));
+    }
+  }
+  // With enough, the loop ends.
+  const std::unordered_set<std::uint32_t> inside(blocks.begin(), blocks.end());
+  bool ends = false;
+  for (std::uint32_t b : blocks) {
+    const ptx::Block& block = cfg_.blocks()[b];
+    if (block.terminator == ptx::kNoStatement) continue;
+    const Statement& s = cfg_.function().statements[block.terminator];
+    const std::uint32_t guard = s.guard.empty() ? ptx::RegisterTable::kNone : number(s, s.guard);
+    if (enough.count(guard) == too_few.count(guard)) continue;
+    if (base_opcode(s.opcode) != "bra" || block.successors.size() != 2) return 0;
+    const bool jumps = (enough.count(guard) != 0) != s.guard_negated;
+    for (std::uint32_t next : block.successors)
+      if ((next == b + 1) != jumps) {
+        if (inside.count(next) != 0) return 0;
+        ends = true;
+      }
+  }
+  return ends ? ahead : 0;
+}
+
+bool Swaps::waits_for_count(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const {
+  const auto& statements = cfg_.function().statements;
+  const Statement& read = statements[load];
+  const bool atom = base_opcode(read.opcode) == "atom";
+  if (!atom && (base_opcode(read.opcode) != "ld" || read.operands.size() != 2)) return false;
+  const std::int64_t ahead = most_ahead(load, blocks);
+  if (ahead == 0) return false;
+  const auto adds = [&](const Statement& s, std::string_view how, std::int64_t value) {
+    const std::size_t address = address_operand(s);
+    if (!has_modifier(s.opcode, how) || s.operands.size() < address + 2) return false;
+    const Sum step = sums_.of(s.operands[address + 1], s);
+    return step.is_constant() && step.constant == value;
+  };
+  // What else may change the count: that many more, or back to the beginning.
+  bool advances = false;
+  for (const Statement& s : statements) {
+    const std::string_view base = base_opcode(s.opcode);
+    if (s.kind != StatementKind::kInstruction || &s == &read) continue;
+    if (base == "call") return false;
+    if ((base != "st" && base != "red" && base != "atom") || in_own_memory(s)) continue;
+    const std::size_t address = address_operand(s);
+    if (s.operands.size() < address + 2 ||
+        compare(read, read.operands[1], s, s.operands[address]) != Places::kSame)
+      continue;
+    const Sum value = sums_.of(s.operands[address + 1], s);
+    if (base == "st" && value.is_constant() && value.constant == 0) continue;
+    if (base == "st" || !adds(s, "add", ahead)) return false;
+    advances = true;
+  }
+  const auto arrives = [&](std::uint32_t i) {
+    const Statement& s = statements[i];
+    const std::string_view base = base_opcode(s.opcode);
+    if (s.kind != StatementKind::kInstruction || (base != "atom" && base != "red") ||
+        in_own_memory(s) || s.operands.size() < address_operand(s) + 2)
+      return false;
+    const bool counts =
+        compare(read, read.operands[1], s, s.operands[address_operand(s)]) == Places::kSame;
+    return ahead == 1 ? counts && adds(s, "add", 1) : !counts && adds(s, "inc", ahead - 1);
+  };
+  return advances && follows(load, arrives) && !may_keep(load, arrives);
+}
+
 bool Swaps::passes_on(const Statement& write, const Statement& read, const Sum& own) const {
   const std::string_view base = base_opcode(write.opcode);
   const std::size_t value = base == "atom" ? 2 : 1;

@@ -40,10 +40,23 @@ class Swaps {
   bool waits_for_turn(
       std::uint32_t load, const std::vector<std::uint32_t>& blocks,
       const std::function<bool(std::string_view, const ptx::Statement&)>& is_index) const;
+  // Whether the loop ends as soon as the count that `load` reads comes up to the block's number in
+  // the grid less something, and each block counts itself behind the loop, one by one or, OpenMP's
+  // reduction over teams, as many at once as the number may be ahead:
+  //
+  //   while (number >= count + kMany) count = read(counter);
+  //   ...
+  //   if (atomicInc(&arrived, kMany - 1) == kMany - 1) atomicAdd(&counter, kMany);
+  //
+  // All lower blocks have counted themselves once they have ended. False where that is not known.
+  bool waits_for_count(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const;
   // Whether something else in the loop `blocks` changes the place that atomic `atom` adds to.
   bool changed_beside(std::uint32_t atom, const std::vector<std::uint32_t>& blocks) const;
 
  private:
+  // By how much the block's number may be ahead of the count that `load` reads for the loop
+  // `blocks` to end, and whether the loop asks nothing else of the count. 0: it is not known.
+  std::int64_t most_ahead(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const;
   // Whether the loop comes back to `load` only where a swap has failed; by predicates that say so.
   bool repeats_only_where(std::uint32_t load, const std::vector<std::uint32_t>& blocks,
                           const std::unordered_set<std::uint32_t>& failed,

@@ -54,6 +54,7 @@ void Reports::accept(SessionId s, const ReportSnapshot& report, ActionQueue& out
   r.guest_launches = std::max(r.guest_launches, x.report.guest_launches);
   r.guest_launches_done = std::max(r.guest_launches_done, x.report.guest_launches_done);
   r.guest_opaque = std::max(r.guest_opaque, x.report.guest_opaque);
+  r.guest_whole = std::min(std::max(r.guest_whole, x.report.guest_whole), r.guest_opaque);
   r.guest_evictions = std::max(r.guest_evictions, x.report.guest_evictions);
   if (r.guest_launches_done > x.report.guest_launches_done)
     sharing_.strategy->on_launches_ended(x.vgpu);

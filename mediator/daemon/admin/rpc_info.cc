@@ -10,6 +10,7 @@
 
 #include "mediator/base/clock.h"
 #include "mediator/io/loop_meter.h"
+#include "mediator/io/loop_priority.h"
 
 namespace sluice::rpc {
 namespace {
@@ -42,7 +43,9 @@ json::object loop_info() {
           {"over_10_ms", f.over_10_ms},
           {"over_50_ms", f.over_50_ms},
           {"longest", stall(f.longest)},
-          {"busiest", stall(f.busiest)}};
+          {"busiest", stall(f.busiest)},
+          {"priority", io::LoopPriority::kNames[static_cast<size_t>(io::LoopPriority::state())]},
+          {"real_time_spent", io::LoopPriority::times_spent()}};
 }
 
 // The walls around workers that this host does not allow, "WALL: why" each.

@@ -259,6 +259,7 @@ constexpr Row kRows[] = {
     {"", "worker", Path{&Config::worker}},
     {"", "log_level", Word{take_log_level, "\"debug\", \"info\", \"warning\", \"error\""}},
     {"", "nice", Number{&Config::nice, -20, 0}},
+    {"", "real_time", Boolean{&Config::real_time}},
 
     {"daemon", "user", Name{&Config::daemon_user}},
     {"daemon", "group", Name{&Config::daemon_group}},

@@ -67,28 +67,36 @@ bool view_format(int format, exec::TextureDescriptor& d) {
   return d.texel_bytes() == texel;
 }
 
-// Narrows the descriptor to a view of its array.
+// Narrows the descriptor to a view of its array. As NVIDIA's driver has it (an H100): a view names
+// a format and has the array's own size, whatever its first level; levels beyond the last are not
+// there.
 CUresult look_through(const CUDA_RESOURCE_VIEW_DESC& view, exec::TextureDescriptor& d) {
   const int format = static_cast<int>(view.format);
-  if (format < 0 || format > CU_RES_VIEW_FORMAT_UNSIGNED_BC7) return CUDA_ERROR_INVALID_VALUE;
+  if (format <= CU_RES_VIEW_FORMAT_NONE || format > CU_RES_VIEW_FORMAT_UNSIGNED_BC7)
+    return CUDA_ERROR_INVALID_VALUE;
   if (format >= CU_RES_VIEW_FORMAT_UNSIGNED_BC1) return CUDA_ERROR_NOT_SUPPORTED;
-  if (format != CU_RES_VIEW_FORMAT_NONE && !view_format(format, d)) return CUDA_ERROR_INVALID_VALUE;
+  if (!view_format(format, d)) return CUDA_ERROR_INVALID_VALUE;
   const uint32_t layers = d.layered ? d.depth : 1;
-  if (view.firstMipmapLevel > view.lastMipmapLevel || view.lastMipmapLevel > d.smaller.size() ||
-      view.firstLayer > view.lastLayer || view.lastLayer >= layers)
+  const auto last = std::min<size_t>(view.lastMipmapLevel, d.smaller.size());
+  if (d.smaller.empty() && view.lastMipmapLevel != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (view.firstMipmapLevel > last || view.firstLayer > view.lastLayer || view.lastLayer >= layers)
+    return CUDA_ERROR_INVALID_VALUE;
+  const auto other = [](size_t asked, uint32_t is) {
+    return asked != is && (asked != 0 || is != 1);
+  };
+  if (view.width != d.width || other(view.height, d.height) ||
+      (d.layered ? view.depth > d.depth : view.depth != (d.depth == 1 ? 0 : d.depth)))
     return CUDA_ERROR_INVALID_VALUE;
   std::vector<exec::TextureLevel> levels;
-  for (unsigned k = view.firstMipmapLevel; k <= view.lastMipmapLevel; ++k) {
-    exec::TextureLevel level = d.level(k);
+  for (size_t k = view.firstMipmapLevel; k <= last; ++k) {
+    exec::TextureLevel level = d.level(static_cast<unsigned>(k));
     if (d.layered) {
       level.base += view.firstLayer * level.slice_bytes;
       level.depth = view.lastLayer - view.firstLayer + 1;
     }
     levels.push_back(level);
   }
-  if (view.width != levels[0].width || view.height > levels[0].height ||
-      view.depth > levels[0].depth || (d.cube && levels[0].depth % 6 != 0))
-    return CUDA_ERROR_INVALID_VALUE;
+  if (d.cube && levels[0].depth % 6 != 0) return CUDA_ERROR_INVALID_VALUE;
   static_cast<exec::TextureLevel&>(d) = levels[0];
   d.smaller.assign(levels.begin() + 1, levels.end());
   return CUDA_SUCCESS;

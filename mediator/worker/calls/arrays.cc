@@ -315,8 +315,10 @@ CUresult GenericCalls::resource(const CUDA_RESOURCE_DESC& guest, bool surface,
 }
 
 // Checked here, because a driver may believe a view's numbers: a format that there is, levels and
-// layers that the array has, and no more texels than those have.
-CUresult check_view(const CUDA_RESOURCE_VIEW_DESC& guest, const ArrayObject* array) {
+// layers that the array has, and no more texels than those have. Levels beyond the last, which an
+// H100's driver takes, are cut off.
+CUresult check_view(const CUDA_RESOURCE_VIEW_DESC& guest, const ArrayObject* array,
+                    CUDA_RESOURCE_VIEW_DESC* own) {
   if (array == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const int format = static_cast<int>(guest.format);
   if (format < CU_RES_VIEW_FORMAT_NONE || format > CU_RES_VIEW_FORMAT_UNSIGNED_BC7)
@@ -324,11 +326,14 @@ CUresult check_view(const CUDA_RESOURCE_VIEW_DESC& guest, const ArrayObject* arr
   const uint64_t side = format >= CU_RES_VIEW_FORMAT_UNSIGNED_BC1 ? 4 : 1;  // texels of a block
   const size_t levels = std::max<size_t>(array->levels.size(), 1);
   const uint64_t layers = array->layered ? array->depth : 1;
-  if (guest.firstMipmapLevel > guest.lastMipmapLevel || guest.lastMipmapLevel >= levels ||
+  if (levels == 1 && guest.lastMipmapLevel != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (guest.firstMipmapLevel > guest.lastMipmapLevel || guest.firstMipmapLevel >= levels ||
       guest.firstLayer > guest.lastLayer || guest.lastLayer >= layers ||
       guest.width > array->width * side || guest.height > array->height * side ||
       guest.depth > array->depth)
     return CUDA_ERROR_INVALID_VALUE;
+  *own = guest;
+  own->lastMipmapLevel = std::min(guest.lastMipmapLevel, static_cast<unsigned>(levels - 1));
   return CUDA_SUCCESS;
 }
 
@@ -339,6 +344,7 @@ CUresult GenericCalls::make_texture(unsigned long long* out, const CUDA_RESOURCE
   if (!call.context || call.context->closed) return CUDA_ERROR_INVALID_CONTEXT;
   ContextObject& context = *call.context;
   CUDA_RESOURCE_DESC own;
+  CUDA_RESOURCE_VIEW_DESC own_view{};
   TextureObject made;
   made.surface = texture == nullptr;
   {
@@ -347,11 +353,12 @@ CUresult GenericCalls::make_texture(unsigned long long* out, const CUDA_RESOURCE
     const CUresult r = resource(guest, made.surface, &own, &made.array);
     if (r != CUDA_SUCCESS) return r;
     if (view != nullptr)
-      if (const CUresult bad = check_view(*view, made.array.get()); bad != CUDA_SUCCESS) return bad;
+      if (const CUresult bad = check_view(*view, made.array.get(), &own_view); bad != CUDA_SUCCESS)
+        return bad;
     if (made.array) made.array->begin_use();
   }
   unsigned long long object = 0;
-  CUresult r = texture ? s.api.cuTexObjectCreate(&object, &own, texture, view)
+  CUresult r = texture ? s.api.cuTexObjectCreate(&object, &own, texture, view ? &own_view : nullptr)
                        : s.api.cuSurfObjectCreate(&object, &own);
   std::lock_guard lock(s.mutex);
   if (r != CUDA_SUCCESS) {

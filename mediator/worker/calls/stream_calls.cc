@@ -194,15 +194,22 @@ void handle_synchronize(WorkerSession& s, const Call& call, const sluice_synchro
   std::lock_guard lock(s.mutex);
   auto done = [&s, call](CUresult status) { s.answer(call, status); };
   const uint64_t now = monotonic_ns();
+  const uint32_t guest_word = request.reserved;
+  const uint64_t word_at = guest_word != 0 ? s.end_word() : 0;
   switch (request.what) {
     case SLUICE_SYNC_CONTEXT:
       if (!call.context) return s.answer(call, CUDA_ERROR_INVALID_CONTEXT);
+      if (word_at != 0 &&
+          s.engine.write_end_word_of_context(call.context->id, word_at, guest_word, now))
+        s.expect_word(guest_word);
       s.engine.notify_context(call.context->id, s.waiting.add(done), now);
       break;
     case SLUICE_SYNC_STREAM: {
       CUresult error;
       auto stream = s.find_stream(call, request.handle, &error);
       if (!stream) return s.answer(call, error);
+      if (word_at != 0 && s.engine.write_end_word(stream->id, word_at, guest_word, now))
+        s.expect_word(guest_word);
       s.engine.notify_stream(stream->id, s.waiting.add(done), now);
       break;
     }

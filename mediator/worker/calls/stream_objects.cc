@@ -102,6 +102,11 @@ CUresult GenericCalls::cuEventElapsedTime_v2(float* milliseconds, EventHandle st
         ((a->flags | b->flags) & CU_EVENT_DISABLE_TIMING)) {
       return milliseconds ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
     }
+    if (!a->latest->complete || !b->latest->complete) {
+      // The program may know by the end word what has not been found here yet.
+      s.engine.poll(monotonic_ns());
+      s.after_engine();
+    }
     if (!a->latest->complete || !b->latest->complete) return CUDA_ERROR_NOT_READY;
   }
   return s.api.cuEventElapsedTime(milliseconds, a->cu, b->cu);

@@ -144,6 +144,14 @@ CUresult CudaStreams::mark(StreamId stream, uint64_t* marker) {
   return markers_.mark(*s.context, s.tail->cu, marker);
 }
 
+bool CudaStreams::write_end_word(StreamId stream, uint64_t address, uint32_t value) {
+  const StreamObject& s = *streams_.at(stream);
+  if (!end_words_ || make_current(services_.api, s.context->cu) != CUDA_SUCCESS) return false;
+  // Not every driver's streams write words under MPS. The program then waits for the answer.
+  end_words_ = services_.api.cuStreamWriteValue32(s.tail->cu, address, value, 0) == CUDA_SUCCESS;
+  return end_words_;
+}
+
 CUresult CudaStreams::idle(StreamId stream) {
   StreamObject& s = *streams_.at(stream);
   if (CUresult r = make_current(services_.api, s.context->cu); r != CUDA_SUCCESS) return r;

@@ -50,6 +50,7 @@ class CudaStreams : public EngineDriver {
   CUresult narrow(std::span<const Running> running, const SmSet& lost, bool* left) override;
   CUresult grow(StreamId stream, Work& work, const Grant& grant, uint64_t now_ns) override;
   CUresult issue(StreamId stream, OpKind kind, Work& work, uint64_t now_ns) override;
+  bool write_end_word(StreamId stream, uint64_t address, uint32_t value) override;
   CUresult mark(StreamId stream, uint64_t* marker) override;
   CUresult query(uint64_t marker) override { return markers_.query(marker); }
   CUresult idle(StreamId stream) override;
@@ -71,6 +72,7 @@ class CudaStreams : public EngineDriver {
   std::unordered_map<StreamId, std::shared_ptr<StreamObject>> streams_;
   Lanes lanes_;
   Launcher launcher_;
+  bool end_words_ = true;  // the driver has not refused one
   Markers markers_;
 };
 

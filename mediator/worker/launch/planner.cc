@@ -75,6 +75,7 @@ void LaunchPlanner::plan(LaunchWork& w, bool contended) {
   if (turns_ && runs_whole(w, v)) {
     all_.take_record(w, true);  // so that sluiced knows a visit when it comes
     if (w.record >= 0) all_.records.set_opaque(w.record);
+    ++whole_;
     return;
   }
   const WindowPlan windows = parts_   ? WindowPlan{}
@@ -87,6 +88,7 @@ void LaunchPlanner::plan(LaunchWork& w, bool contended) {
     if (bytes != 0) w.state = f.module->context->states->take(bytes);
     if (w.state.address == 0) w.plan.geometry = Geometry{};
   }
+  if (!w.plan.geometry.evictable && !f.form.resumable) ++whole_;
   // So that sluiced can tell how long a launch will take before it lets it run.
   if (w.plan.geometry.evictable) all_.take_record(w, true);
   // Of one that others interrupt the time says little.

@@ -40,6 +40,9 @@ class LaunchPlanner {
   void observe(LaunchWork& w, uint64_t ns);
   void original_ended(LaunchWork& w, bool contended, uint64_t now_ns);
 
+  // Launches of kernels that have clones for which the original was planned, whole.
+  uint64_t whole() const { return whole_; }
+
   // Its blocks stay on their SMs until they are evicted, where turns are priorities.
   bool stays_on_sms(const LaunchWork& w) const { return turns_ && w.plan.form == FormKind::kLoop; }
 
@@ -55,6 +58,7 @@ class LaunchPlanner {
 
   LaunchServices& all_;
   bool parts_ = false, turns_ = false;
+  uint64_t whole_ = 0;
 };
 
 }  // namespace sluice::worker

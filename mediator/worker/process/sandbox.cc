@@ -31,8 +31,8 @@ constexpr const char* kAllowed[] = {
     // time and waiting
     "clock_gettime", "clock_nanosleep", "nanosleep", "ppoll", "poll", "gettimeofday",
     // descriptors that we have
-    "read", "write", "writev", "close", "fstat", "newfstatat", "lseek", "fallocate", "sendmsg",
-    "recvmsg", "sendto", "recvfrom", "getrandom"};
+    "read", "write", "writev", "close", "fstat", "newfstatat", "lseek", "fallocate", "recvmsg",
+    "sendto", "recvfrom", "getrandom"};
 
 constexpr const char* kDeadly[] = {"execve", "execveat", "ptrace", "process_vm_readv",
                                    "process_vm_writev"};
@@ -161,7 +161,7 @@ void allow_in_part(Filter& f, bool nvidia) {
 
 void close_others(int last_kept) { ::close_range(static_cast<unsigned>(last_kept) + 1, ~0u, 0); }
 
-Result<void> enter_sandbox(bool nvidia) {
+Result<void> enter_sandbox(bool nvidia, bool mps) {
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return Error::from_errno("no_new_privs");
   // Starting the program has made it dumpable again; nobody of its user may trace it or read its
   // memory.
@@ -175,6 +175,7 @@ Result<void> enter_sandbox(bool nvidia) {
   for (const char* name : kAllowed) filter.add(SCMP_ACT_ALLOW, name);
   if (nvidia)
     for (const char* name : kAllowedBesideNvidia) filter.add(SCMP_ACT_ALLOW, name);
+  if (mps) filter.add(SCMP_ACT_ALLOW, "sendmsg");
   allow_in_part(filter, nvidia);
   return filter.load();
 }

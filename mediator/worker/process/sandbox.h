@@ -22,12 +22,16 @@ void close_others(int last_kept);
 //  - NVIDIA: also what its driver was seen to need, at any time: device files and their ioctls,
 //    libraries, its compiler's code, its cache, Unix sockets. Which files it reaches is for the
 //    walls that the spawner has put up (mediator/spawner/prison.h).
+//  - `mps`, beside NVIDIA's MPS server: also descriptors sent over sockets. Without that none
+//  leaves
+//    a worker: sockets that are on their way in sockets cost every process of the host time, before
+//    Linux 6.10 each time that it sends something.
 // Signals go to this process only, new threads are the only new tasks.
 //
 // What else is called: executing, tracing and others' memory end the process, as nothing but an
 // attack calls those. The rest fails and does not end it: a driver that probes for something new
 // must not take a guest's session with it. It fails with EPERM beside the software GPU; beside
 // NVIDIA's driver as refused_calls.h says, with a line in the log. clone3 fails with ENOSYS.
-Result<void> enter_sandbox(bool nvidia);
+Result<void> enter_sandbox(bool nvidia, bool mps = false);
 
 }  // namespace sluice::worker

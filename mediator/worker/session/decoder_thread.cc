@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "abi/end_word.h"
 #include "mediator/base/clock.h"
 #include "mediator/base/peer_socket.h"
 #include "mediator/worker/limits.h"
@@ -19,6 +20,13 @@ namespace {
 // the engine: an event query costs some 0.1 us, on a real GPU up to 1 us.
 constexpr uint32_t kRecordsPerPoll = 16;
 constexpr uint32_t kRingPollsPerPoll = 8;
+// Who waits for an end asks for nothing meanwhile. Only where there are processors to spare: a spin
+// of so many polls offers its own seldom.
+constexpr uint32_t kRingPollsNearEnd = 1;
+// Where the program's wait ends by a word of the GPU's: the engine is polled seldom before it is
+// there, since a fault writes none, and then first of all the next record is expected. The question
+// that finds an end takes the driver more than a microsecond, which a record would wait for.
+constexpr uint32_t kRingPollsBeforeWord = 64, kRingPollsBehindWord = 32;
 // What the shortest sleep and waking from it add on a virtual machine, where a timer is slow.
 constexpr uint64_t kSleepCostNs = 80'000;
 }  // namespace
@@ -71,7 +79,9 @@ bool WorkerSession::spin(Spinner& records, Spinner& ends, Spinner& gates) {
   uint32_t polls = 0;
   const auto poll_ring = [&] {
     if (submit_.readable()) return true;
-    if (++polls % kRingPollsPerPoll == 0) poll_engine();
+    const bool near = Spinner::may_spin_for_long() && end_is_near_.load(std::memory_order_relaxed);
+    if (near && word_tells(polls)) return ++polls, false;
+    if (++polls % (near ? kRingPollsNearEnd : kRingPollsPerPoll) == 0) poll_engine();
     return false;
   };
   // What it has just decoded may wait for the gate: sluiced has been rung, and answers by the word.
@@ -85,9 +95,23 @@ bool WorkerSession::spin(Spinner& records, Spinner& ends, Spinner& gates) {
   // The end that somebody waits for is found here sooner than by the engine thread.
   while (end_is_near_.load(std::memory_order_relaxed)) {
     bool progress = false;
-    if (!ends.spin([&] { return submit_.readable() || (progress |= poll_engine()); })) return false;
+    const auto poll = [&] {
+      return submit_.readable() || (!word_tells(++polls) && (progress |= poll_engine()));
+    };
+    if (!ends.spin(poll)) return false;
     if (submit_.readable()) return true;
   }
+  return false;
+}
+
+// The word lies where the program, too, can write it. It tells nothing but when to poll.
+bool WorkerSession::word_tells(uint32_t looks) {
+  if (expected_word_ == 0 || (gate.word() & SLUICE_GRANT_CONTENDED) != 0) return false;
+  const uint64_t at = sluice_end_word_offset(setup.start.staging_offset, setup.start.staging_bytes);
+  const auto& word = *reinterpret_cast<const uint32_t*>(region + at);
+  if (load_shared(word) != expected_word_) return looks % kRingPollsBeforeWord != 0;
+  if (++looks_behind_word_ < kRingPollsBehindWord) return true;
+  expected_word_ = 0;
   return false;
 }
 

@@ -41,11 +41,26 @@ void WorkerSession::publish_counters() {
   publish(h.evictions, c.evictions);
   publish(h.relaunches, c.relaunches);
   publish(h.opaque_launches, c.opaque);
+  publish(h.whole_launches, streams.planner().whole());
   publish(h.narrowed, c.narrowed);
   publish(h.grown, c.grown);
   publish(h.green_launches, streams.confinement().green.launches);
   publish(h.green_contexts, streams.confinement().green.made);
   publish(h.part_launches, streams.confinement().green.parts);
+}
+
+void WorkerSession::follow_waits() {
+  if (waiting.empty() == (wait_began_ns_ == 0)) return;
+  const uint64_t now_ns = monotonic_ns();
+  if (wait_began_ns_ != 0) waits_.took(now_ns - wait_began_ns_);
+  wait_began_ns_ = waiting.empty() ? 0 : now_ns;
+}
+
+// As long as the program's waits before, or by what is known of the launches.
+uint64_t WorkerSession::expected_end_ns() const {
+  const bool follows = wait_began_ns_ != 0 && Spinner::may_spin_for_long();
+  const uint64_t takes_ns = follows ? waits_.expected_ns() : 0;
+  return takes_ns != 0 ? wait_began_ns_ + takes_ns : engine.expected_end_ns();
 }
 
 void WorkerSession::after_engine() {
@@ -64,13 +79,11 @@ void WorkerSession::after_engine() {
 
   const bool in_flight = engine.in_flight();
   in_flight_.store(in_flight, std::memory_order_relaxed);
-  expected_end_ns_.store(in_flight && !waiting.empty() && engine.queued() <= kNearOperations
-                             ? engine.expected_end_ns()
-                             : 0,
-                         std::memory_order_relaxed);
+  follow_waits();
+  const bool near = in_flight && !waiting.empty() && engine.queued() <= kNearOperations;
+  expected_end_ns_.store(near ? expected_end_ns() : 0, std::memory_order_relaxed);
   at_gate_.store(engine.held_by_gate(), std::memory_order_relaxed);
-  end_is_near_.store(in_flight && !waiting.empty() && engine.queued() <= kNearOperations,
-                     std::memory_order_relaxed);
+  end_is_near_.store(near, std::memory_order_relaxed);
   if (in_flight) {
     const uint64_t longest_ns = engine.pacing()   ? kPollWindowsNs
                                 : waiting.empty() ? kPollGateNs - 1

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 
+#include "abi/end_word.h"
 #include "mediator/base/clock.h"
 #include "mediator/base/log.h"
 #include "mediator/base/peer_socket.h"
@@ -66,7 +67,7 @@ WorkerSession::WorkerSession(SessionSetup session_setup, SessionLimits session_l
       slot_(reinterpret_cast<sluice_slot_header*>(region + SLUICE_SLOT_OFFSET +
                                                   uint64_t{setup.start.slot} * SLUICE_SLOT_STRIDE)),
       submit_(submit_ring(setup.region, setup.start.slot),
-              Bell::for_eventfd(setup.fds[wp::kWakeFd].get())) {
+              Bell::for_eventfd(setup.fds[wp::kWakeFd].get()), true, GiveBack::kLate) {
   wp::Start& start = setup.start;
   if (start.spatial_sms != 0) streams.planner().expect_parts();
   if (start.turns_by_priority != 0) streams.planner().expect_turns();
@@ -148,6 +149,17 @@ void WorkerSession::submit_work(const Call& call, const StreamObject& stream,
   engine.submit(stream.id, OpKind::kWork, std::move(work), token, monotonic_ns());
   after_engine();
   if (!wait) answer(call, CUDA_SUCCESS);
+}
+
+// A program that prints has its text before its wait ends. Each wait may put a word into the
+// driver's queue, which must not fill up.
+uint64_t WorkerSession::end_word() const {
+  constexpr size_t kMostWaits = 8;
+  const wp::Start& start = setup.start;
+  if (printed.started() || waiting.size() >= kMostWaits || !pinned.has_extent(start.staging_offset))
+    return 0;
+  const uint64_t at = sluice_end_word_offset(start.staging_offset, start.staging_bytes);
+  return at != 0 ? reinterpret_cast<uint64_t>(region + at) : 0;
 }
 
 void WorkerSession::post_after_sync(const std::shared_ptr<ContextObject>& context,

@@ -39,6 +39,7 @@
 #include "mediator/gpu/driver_api.h"
 #include "mediator/ring/ring.h"
 #include "mediator/ring/wait.h"
+#include "mediator/ring/wait_forecast.h"
 #include "mediator/worker/launch/cuda_streams.h"
 #include "mediator/worker/launch/evict_forwarder.h"
 #include "mediator/worker/launch/objects.h"
@@ -131,6 +132,11 @@ class WorkerSession {
   // Queues work that needs no grant, and answers the call: with `wait` when it is complete.
   void submit_work(const Call& call, const StreamObject& stream, std::shared_ptr<Work> work,
                    bool wait);
+  // With `mutex` held: the device's address of the slot's end word, if the GPU is to write it for
+  // one more wait (abi/end_word.h), or 0.
+  uint64_t end_word() const;
+  // Decoder: the GPU is going to write this there.
+  void expect_word(uint32_t guest_word) { expected_word_ = guest_word, looks_behind_word_ = 0; }
   // With `mutex` held. 0 and 1: the legacy stream of the call's context, 2: its per-thread stream.
   std::shared_ptr<StreamObject> find_stream(const Call& call, uint64_t guest_stream,
                                             CUresult* error) const;
@@ -203,6 +209,8 @@ class WorkerSession {
   // Spins for a record, and for ends of launches that somebody waits for, as long as that is likely
   // to pay. False: time to sleep.
   bool spin(Spinner& records, Spinner& ends, Spinner& gates);
+  // The program will know of the end by its word, or has just done so: nobody waits for the engine.
+  bool word_tells(uint32_t looks);
   // Polls the stream engine; whether anything completed. Cheap while nothing is in flight.
   bool poll_engine();
   // Sleeps until it is woken; polls now and then while work is in flight. Returns for how long, ns.
@@ -218,6 +226,9 @@ class WorkerSession {
   // nothing completes.
   uint64_t back_off(uint64_t last_ns, bool progress) const;
   void publish_counters();
+  // With `mutex` held: when what somebody waits for is expected to end; 0: not known.
+  uint64_t expected_end_ns() const;
+  void follow_waits();
   void on_control();
   // Nothing new is launched; waits for what is on the GPU, if that is soon, and reports its faults.
   void drain_at_end();
@@ -236,7 +247,8 @@ class WorkerSession {
   const Decode decode_;
   sluice_slot_header* const slot_;
   RingConsumer submit_;
-  std::mutex printed_mutex_;  // taken last: pieces of text stay in order
+  std::mutex printed_mutex_;                            // taken last: pieces of text stay in order
+  uint32_t expected_word_ = 0, looks_behind_word_ = 0;  // decoder; 0: none
   Sleeper decoder_, engine_thread_sleeper_;
   // While the decoder is awake, or something is in flight, it polls the engine, and the engine
   // thread is left asleep: waking it costs the decoder more than a launch, and on two processors it
@@ -249,6 +261,9 @@ class WorkerSession {
   // As of the last poll: work is in flight; somebody waits for an end that is near.
   std::atomic<bool> in_flight_{false}, end_is_near_{false}, at_gate_{false};
   std::atomic<uint64_t> expected_end_ns_{0};  // of what somebody waits for; 0: not known
+  // How long waits take, and since when there is one; 0: there is none. Under `mutex`.
+  WaitForecast waits_;
+  uint64_t wait_began_ns_ = 0;
   std::atomic<bool> ended_{false};
   std::thread engine_thread_, job_thread_;
 };

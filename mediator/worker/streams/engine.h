@@ -39,7 +39,7 @@ struct EngineLimits {
   // poll behind running work; each evicted launch in it costs an empty launch (about 3 us).
   uint32_t stream_depth = 64;
   // A marker covers at most so many operations, so that the queue is refilled before it runs dry.
-  uint32_t marker_interval = 8;
+  uint32_t marker_interval = 16;
   // Opaque launches in flight while nobody waits. While somebody does: one, or as many as are
   // expected to take so long together.
   uint32_t opaque_depth = 32;
@@ -89,6 +89,13 @@ class StreamEngine {
   void notify_stream(StreamId stream, uint64_t token, uint64_t now_ns);
   void notify_context(ContextId context, uint64_t token, uint64_t now_ns);
   void notify_record(const std::shared_ptr<EventRecord>& record, uint64_t token);
+  // For whoever waits for the stream, or for all of the context, before notify_*(): the GPU writes
+  // `value` when all that is queued so far has ended. Only if all of it is in one stream and in the
+  // driver's queue, and nothing of it can be evicted or has failed; otherwise false, and nothing
+  // happens. When the word is there, poll() finds all of it complete.
+  bool write_end_word(StreamId stream, uint64_t address, uint32_t value, uint64_t now_ns);
+  bool write_end_word_of_context(ContextId context, uint64_t address, uint32_t value,
+                                 uint64_t now_ns);
   // Is everything queued so far complete?
   bool idle(StreamId stream) const;
 
@@ -150,6 +157,7 @@ class StreamEngine {
   CUresult launch(Stream& s, Op& op, bool* pieces, uint64_t now_ns);
   void submitted(Stream& s, Op& op, bool pieces, CUresult status, uint64_t now_ns);
   void put_back(Stream& s);
+  bool ends_with_queue(const Stream& s) const;
   void finish(Stream& s, CUresult status);
   void issue_failed(Op& op, CUresult status, uint64_t now_ns);
   void linger(uint64_t now_ns);

@@ -92,6 +92,12 @@ class EngineDriver {
   }
   // Queues anything else that the driver has to see.
   virtual CUresult issue(StreamId stream, OpKind kind, Work& work, uint64_t now_ns) = 0;
+  // Has the GPU write `value` behind what is queued in the driver's stream so far: a word that only
+  // the program relies on. False: it cannot be.
+  virtual bool write_end_word(StreamId, uint64_t address, uint32_t value) {
+    (void)address, (void)value;
+    return false;
+  }
   // Marks the end of what is queued in the driver's stream so far.
   virtual CUresult mark(StreamId stream, uint64_t* marker) = 0;
   // CUDA_SUCCESS: reached, and the marker is gone. CUDA_ERROR_NOT_READY: not yet.

@@ -106,7 +106,8 @@ int main() {
   CHECK(got[0] == middle(3));
 
   cudaResourceViewDesc view = {};
-  view.width = view.height = kSide / 4;
+  view.format = cudaResViewFormatFloat1;
+  view.width = view.height = kSide;  // the array's, whatever the first level
   view.firstMipmapLevel = 2;
   view.lastMipmapLevel = 4;
   cudaTextureObject_t some = 0;

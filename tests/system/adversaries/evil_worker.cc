@@ -2,14 +2,14 @@
 // A worker that a guest has taken over: it is started by sluiced, enters the sandbox as a worker
 // does, says Ready, and then tries what such a one would. On its standard error a line for each
 // attempt that works, "evil NAME: DONE (what)", and "evil END: refused (N attempts)". Workers of
-// vGPUs other than `a` become the real program, so that a victim has one.
+// vGPUs other than `a` and `c` become the real program, so that a victim has one.
 //
 //   SLUICE_EVIL_REAL    the real worker
 //   SLUICE_EVIL_FILTER  soft or nvidia
 //   SLUICE_EVIL_VICTIM  pid of a process of the host that is not ours
+//   SLUICE_EVIL_CACHE   the bytes of a vGPU's cache of machine code; unset: it has none
 //   SLUICE_EVIL_ADMIN   the admin socket; SLUICE_EVIL_FOLDER a folder of root's; SLUICE_EVIL_PORT a
-//   TCP
-//                       port of this host; SLUICE_EVIL_ABSTRACT an abstract socket's name
+//                       TCP port of this host; SLUICE_EVIL_ABSTRACT an abstract socket's name
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -31,6 +31,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "mediator/base/unix_socket.h"
 #include "mediator/core/worker_protocol.h"
@@ -138,7 +139,8 @@ void files(pid_t victim) {
     const int kept = ::open(left.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0666);
     say("have no folder of its own", kept < 0, left);
   }
-  say("share a compile cache", !variable("CUDA_CACHE_PATH").empty(), variable("CUDA_CACHE_PATH"));
+  if (!std::getenv("SLUICE_EVIL_CACHE"))
+    say("share a compile cache", !variable("CUDA_CACHE_PATH").empty(), "");
   call("mount", ::mount("none", "/tmp", "tmpfs", 0, nullptr));
   long others = 0;
   if (DIR* d = ::opendir("/proc")) {
@@ -147,6 +149,86 @@ void files(pid_t victim) {
     ::closedir(d);
   }
   say("see other processes", others > 0, std::to_string(others) + " of them");
+}
+
+// Of the folder that its vGPU's workers share: no more than it may have, and nothing outside it.
+void code_cache(const std::string& vgpu) {
+  const char* bytes = std::getenv("SLUICE_EVIL_CACHE");
+  const std::string folder = variable("CUDA_CACHE_PATH");
+  if (!bytes || folder.empty()) return;
+  for (const char* other : {"a", "b", "c"})
+    if (vgpu != other)
+      say("find another vGPU's code", ::access((folder + "/of-" + other).c_str(), F_OK) == 0,
+          other);
+  const int own = ::open((folder + "/of-" + vgpu).c_str(), O_RDWR | O_CREAT, 0666);
+  say("have no cache", own < 0, ::strerror(errno));
+  call("list others' caches", ::open("/run/codes", O_RDONLY | O_DIRECTORY));
+  call("have one of others", ::open("/run/codes/0", O_RDONLY | O_DIRECTORY));
+  call("climb out of it", ::open((folder + "/../evil").c_str(), O_WRONLY | O_CREAT, 0666));
+  const char* const targets[] = {"/run/codes/0", "/etc/shadow", "/proc/1/root/etc/shadow",
+                                 "/run/codes/../../etc/passwd"};
+  for (const char* target : targets) {
+    const std::string link = folder + "/link-" + std::to_string(&target - targets);
+    [[maybe_unused]] int r = ::symlink(target, link.c_str());
+    call("follow a link out of it", ::open(link.c_str(), O_RDONLY));
+  }
+  call("a hard link of a library",
+       ::syscall(SYS_linkat, AT_FDCWD, "/proc/self/exe", AT_FDCWD, (folder + "/exe").c_str(), 0));
+  call("a pipe in it", ::syscall(SYS_mknodat, AT_FDCWD, (folder + "/p").c_str(), 0010666, 0));
+  call("a device in it", ::syscall(SYS_mknodat, AT_FDCWD, (folder + "/d").c_str(), 0020666, 0x101));
+  call("code of it",
+       ::mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, own, 0) == MAP_FAILED ? -1 : 0);
+  // A file may be of any length, as long as nothing is in it; what is in it counts.
+  [[maybe_unused]] int grown = ::ftruncate(own, 1l << 40);
+  call("all memory at once", ::syscall(SYS_fallocate, own, 0, 0, 1l << 40));
+  const std::string block(64 << 10, 'x');
+  long written = 0;
+  for (ssize_t n; written < (1l << 30) && (n = ::write(own, block.data(), block.size())) > 0;)
+    written += n;
+  say("more than it may have", written > std::atol(bytes), std::to_string(written));
+  int made = 0;
+  while (made < 20'000) {
+    const int file = ::open((folder + "/f" + std::to_string(made)).c_str(), O_WRONLY | O_CREAT, 0);
+    if (file < 0) break;
+    ::close(file);
+    ++made;
+  }
+  say("more files than it may have", made == 20'000, std::to_string(made));
+}
+
+// What it was given with Start, and what sluiced or others have as well.
+void given(const std::vector<Fd>& fds) {
+  const int host = fds[kHostFd].get(), region = fds[kRegionFd].get();
+  call("write the host page", ::syscall(SYS_pwrite64, host, "x", 1, 0));
+  call("a hole in the host page", ::fallocate(host, 3, 0, 4096));
+  void* page = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, host, 0);
+  call("make the host page writable", ::mprotect(page, 4096, PROT_READ | PROT_WRITE));
+  page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, host, 0);
+  call("map the host page to write", page == MAP_FAILED ? -1 : 0);
+  call("open the host page again",
+       ::open(("/proc/self/fd/" + std::to_string(host)).c_str(), O_RDWR | O_TRUNC));
+  for (int fd : {host, region, fds[kReportFd].get(), fds[kRecordsFd].get()}) {
+    call("cut it short", ::syscall(SYS_ftruncate, fd, 0));
+    call("let it grow", ::syscall(SYS_fallocate, fd, 0, 1l << 40, 4096));
+    call("seal it", ::fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE));
+  }
+  // To sluiced, and to itself: sockets on their way in sockets cost others time.
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  iovec bytes{control, 1};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* c = CMSG_FIRSTHDR(&message);
+  c->cmsg_level = SOL_SOCKET;
+  c->cmsg_type = SCM_RIGHTS;
+  c->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(c), &region, sizeof region);
+  for (int to : {kControlFd, fds[kRingFd].get()})
+    call("send a descriptor", ::sendmsg(to, &message, MSG_DONTWAIT | MSG_NOSIGNAL));
+  mmsghdr several{message, 0};
+  call("send several", ::syscall(SYS_sendmmsg, kControlFd, &several, 1, MSG_DONTWAIT));
 }
 
 void sockets() {
@@ -189,6 +271,10 @@ void memory(bool nvidia) {
   only_the_filter("the same, hidden",
                   ::syscall(SYS_madvise, own, 4096, (1ul << 32) | MADV_MERGEABLE));
   call("be ended last", ::open("/proc/self/oom_score_adj", O_WRONLY));
+  for (const char* file : {"cgroup.procs", "memory.max", "cgroup.kill"})
+    call("a file of cgroups", ::open((std::string("/sys/fs/cgroup/") + file).c_str(), O_WRONLY));
+  call("who else is here", ::open("/sys/fs/cgroup", O_RDONLY | O_DIRECTORY));
+  call("RPM's lock", ::open("/usr/lib/sysimage", O_RDONLY | O_DIRECTORY));
   if (!nvidia) return;
   int made = 0;
   for (; made < 20'000; ++made) {
@@ -323,7 +409,8 @@ int main() {
   } packet{};
   if (::recv(kControlFd, &packet, sizeof packet, MSG_PEEK) != ssize_t{sizeof packet}) return 90;
   const std::string real = variable("SLUICE_EVIL_REAL");
-  if (std::strcmp(packet.start.vgpu, "a") != 0) {
+  const std::string vgpu = packet.start.vgpu;
+  if (vgpu != "a" && vgpu != "c") {
     ::execl(real.c_str(), "sluice-worker", nullptr);
     return 91;
   }
@@ -337,7 +424,9 @@ int main() {
   if (!send_with_fds(kControlFd, &ready, sizeof ready, {})) return 94;
   const pid_t victim = std::atoi(variable("SLUICE_EVIL_VICTIM").c_str());
   processes(victim);
+  given(start->fds);
   files(victim);
+  code_cache(vgpu);
   sockets();
   memory(nvidia);
   kernel(nvidia);

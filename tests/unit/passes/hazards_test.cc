@@ -56,7 +56,7 @@ TEST_P(Hazards, EvictedAtRandomLeavesTheSame) {
   const auto expected = (*run)->contents();
   EXPECT_TRUE(expected != before) << "the kernel shows nothing";
   std::uint32_t evictions = 0;
-  for (std::uint64_t seed = 1; seed <= rounds<std::uint64_t>(60); ++seed) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     (*run)->restore(before);
     EvictionOptions options;
     options.seed = seed;
@@ -66,6 +66,7 @@ TEST_P(Hazards, EvictedAtRandomLeavesTheSame) {
     ASSERT_TRUE(clone) << clone.error().message;
     evictions += clone->evictions;
     ASSERT_EQ(first_difference(expected, (*run)->contents()), "") << clone->setting;
+    if (seed < 60 && seed >= rounds<std::uint64_t>(60) && evictions > 5) break;
   }
   EXPECT_GT(evictions, 5u);
 }

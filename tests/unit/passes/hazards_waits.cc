@@ -183,6 +183,252 @@ $MINE:
 	st.release.gpu.global.u32 [%rd4], %r24;
 $END:
 	ret;)"},
+      // Waits in one of its states, and has a loop in the other.
+      {"waits_in_one_state", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 3, "", R"(
+	mov.u32 %r20, 0;
+	mov.u32 %r21, 0;
+$TURN:
+	setp.ne.u32 %p1, %r20, 0;
+	@%p1 bra $WORK;
+	ld.volatile.global.u32 %r11, [%rd0];
+	setp.eq.u32 %p2, %r11, 0;
+	@%p2 bra $TURN;
+	mov.u32 %r20, 1;
+	bra.uni $TURN;
+$WORK:
+	mov.u32 %r22, 0;
+$STEP:
+	mad.lo.u32 %r5, %r5, 3, %r22;
+	add.u32 %r22, %r22, 1;
+	setp.lt.u32 %p3, %r22, %r4;
+	@%p3 bra $STEP;
+	add.u32 %r21, %r21, 1;
+	setp.lt.u32 %p4, %r21, 10;
+	@%p4 bra $TURN;
+	st.global.u32 [%rd2], %r5;
+	ret;)"},
+      // OpenMP's teams reduce into four slots, and take a slot again when a round has passed.
+      {"teams_reduce",
+       "in-order",
+       {31, 1, 1},
+       {32, 1, 1},
+       0,
+       0,
+       ".global .u32 count, arrived;\n.global .align 16 .u32 slots[4];",
+       R"(
+	setp.ne.u32 %p1, %r0, 0;
+	@%p1 bra $END;
+	mov.u32 %r12, %nctaid.x;
+$WAIT:
+	atom.global.or.b32 %r10, [count], 0;
+	add.u32 %r11, %r10, 4;
+	setp.ge.u32 %p2, %r1, %r11;
+	@%p2 bra $WAIT;
+	and.b32 %r13, %r1, 3;
+	mul.wide.u32 %rd4, %r13, 4;
+	mov.u64 %rd5, slots;
+	add.s64 %rd5, %rd5, %rd4;
+	mov.u32 %r14, 0;
+	setp.lt.u32 %p3, %r1, 4;
+	@%p3 bra $PUT;
+	ld.volatile.global.u32 %r14, [%rd5];
+$PUT:
+	and.b32 %r18, %r5, 255;
+	add.u32 %r14, %r14, %r18;
+	st.volatile.global.u32 [%rd5], %r14;
+	membar.gl;
+	atom.global.inc.u32 %r15, [arrived], 3;
+	sub.u32 %r16, %r12, %r10;
+	sub.u32 %r16, %r16, 1;
+	setp.ne.u32 %p4, %r15, %r16;
+	@%p4 bra $NEXT;
+	membar.gl;
+	ld.volatile.global.v4.u32 {%r20, %r21, %r22, %r23}, [slots];
+	add.u32 %r20, %r20, %r21;
+	add.u32 %r20, %r20, %r22;
+	add.u32 %r20, %r20, %r23;
+	st.global.u32 [%rd0], %r20;
+	mov.u32 %r24, 0;
+	st.global.u32 [count], %r24;
+	st.global.u32 [arrived], %r24;
+	bra.uni $END;
+$NEXT:
+	setp.ne.u32 %p5, %r15, 3;
+	@%p5 bra $END;
+	atom.global.add.u32 %r17, [count], 4;
+$END:
+	ret;)"},
+      // The same where a round may not come: it counts for fewer than it lets in, teams of which
+      // the
+      // data decides count in it, and the team's own number is waited for.
+      {"teams_count_few",
+       "opaque",
+       {31, 1, 1},
+       {32, 1, 1},
+       0,
+       0,
+       ".global .u32 count, arrived;\n.global .align 16 .u32 slots[4];",
+       R"(
+	setp.ne.u32 %p1, %r0, 0;
+	@%p1 bra $END;
+	mov.u32 %r12, %nctaid.x;
+$WAIT:
+	atom.global.or.b32 %r10, [count], 0;
+	add.u32 %r11, %r10, 4;
+	setp.ge.u32 %p2, %r1, %r11;
+	@%p2 bra $WAIT;
+	and.b32 %r13, %r1, 3;
+	mul.wide.u32 %rd4, %r13, 4;
+	mov.u64 %rd5, slots;
+	add.s64 %rd5, %rd5, %rd4;
+	mov.u32 %r14, 0;
+	setp.lt.u32 %p3, %r1, 4;
+	@%p3 bra $PUT;
+	ld.volatile.global.u32 %r14, [%rd5];
+$PUT:
+	and.b32 %r18, %r5, 255;
+	add.u32 %r14, %r14, %r18;
+	st.volatile.global.u32 [%rd5], %r14;
+	membar.gl;
+	atom.global.inc.u32 %r15, [arrived], 3;
+	sub.u32 %r16, %r12, %r10;
+	sub.u32 %r16, %r16, 1;
+	setp.ne.u32 %p4, %r15, %r16;
+	@%p4 bra $NEXT;
+	membar.gl;
+	ld.volatile.global.v4.u32 {%r20, %r21, %r22, %r23}, [slots];
+	add.u32 %r20, %r20, %r21;
+	add.u32 %r20, %r20, %r22;
+	add.u32 %r20, %r20, %r23;
+	st.global.u32 [%rd0], %r20;
+	mov.u32 %r24, 0;
+	st.global.u32 [count], %r24;
+	st.global.u32 [arrived], %r24;
+	bra.uni $END;
+$NEXT:
+	setp.ne.u32 %p5, %r15, 3;
+	@%p5 bra $END;
+	atom.global.add.u32 %r17, [count], 2;
+$END:
+	ret;)"},
+      {"teams_may_not_count",
+       "opaque",
+       {31, 1, 1},
+       {32, 1, 1},
+       0,
+       0,
+       ".global .u32 count, arrived;\n.global .align 16 .u32 slots[4];",
+       R"(
+	setp.ne.u32 %p1, %r0, 0;
+	@%p1 bra $END;
+	mov.u32 %r12, %nctaid.x;
+$WAIT:
+	atom.global.or.b32 %r10, [count], 0;
+	add.u32 %r11, %r10, 4;
+	setp.ge.u32 %p2, %r1, %r11;
+	@%p2 bra $WAIT;
+	and.b32 %r13, %r1, 3;
+	mul.wide.u32 %rd4, %r13, 4;
+	mov.u64 %rd5, slots;
+	add.s64 %rd5, %rd5, %rd4;
+	mov.u32 %r14, 0;
+	setp.lt.u32 %p3, %r1, 4;
+	@%p3 bra $PUT;
+	ld.volatile.global.u32 %r14, [%rd5];
+$PUT:
+	and.b32 %r18, %r5, 255;
+	add.u32 %r14, %r14, %r18;
+	st.volatile.global.u32 [%rd5], %r14;
+	membar.gl;
+	mov.u32 %r15, 0;
+	setp.eq.u32 %p6, %r14, 0;
+	@%p6 bra $END;
+	atom.global.inc.u32 %r15, [arrived], 3;
+	sub.u32 %r16, %r12, %r10;
+	sub.u32 %r16, %r16, 1;
+	setp.ne.u32 %p4, %r15, %r16;
+	@%p4 bra $NEXT;
+	membar.gl;
+	ld.volatile.global.v4.u32 {%r20, %r21, %r22, %r23}, [slots];
+	add.u32 %r20, %r20, %r21;
+	add.u32 %r20, %r20, %r22;
+	add.u32 %r20, %r20, %r23;
+	st.global.u32 [%rd0], %r20;
+	mov.u32 %r24, 0;
+	st.global.u32 [count], %r24;
+	st.global.u32 [arrived], %r24;
+	bra.uni $END;
+$NEXT:
+	setp.ne.u32 %p5, %r15, 3;
+	@%p5 bra $END;
+	atom.global.add.u32 %r17, [count], 4;
+$END:
+	ret;)"},
+      {"teams_wait_for_themselves",
+       "opaque",
+       {31, 1, 1},
+       {32, 1, 1},
+       0,
+       0,
+       ".global .u32 count, arrived;\n.global .align 16 .u32 slots[4];",
+       R"(
+	setp.ne.u32 %p1, %r0, 0;
+	@%p1 bra $END;
+	mov.u32 %r12, %nctaid.x;
+$WAIT:
+	atom.global.or.b32 %r10, [count], 0;
+	add.u32 %r11, %r10, 0;
+	setp.ge.u32 %p2, %r1, %r11;
+	@%p2 bra $WAIT;
+	and.b32 %r13, %r1, 3;
+	mul.wide.u32 %rd4, %r13, 4;
+	mov.u64 %rd5, slots;
+	add.s64 %rd5, %rd5, %rd4;
+	mov.u32 %r14, 0;
+	setp.lt.u32 %p3, %r1, 4;
+	@%p3 bra $PUT;
+	ld.volatile.global.u32 %r14, [%rd5];
+$PUT:
+	and.b32 %r18, %r5, 255;
+	add.u32 %r14, %r14, %r18;
+	st.volatile.global.u32 [%rd5], %r14;
+	membar.gl;
+	atom.global.inc.u32 %r15, [arrived], 3;
+	sub.u32 %r16, %r12, %r10;
+	sub.u32 %r16, %r16, 1;
+	setp.ne.u32 %p4, %r15, %r16;
+	@%p4 bra $NEXT;
+	membar.gl;
+	ld.volatile.global.v4.u32 {%r20, %r21, %r22, %r23}, [slots];
+	add.u32 %r20, %r20, %r21;
+	add.u32 %r20, %r20, %r22;
+	add.u32 %r20, %r20, %r23;
+	st.global.u32 [%rd0], %r20;
+	mov.u32 %r24, 0;
+	st.global.u32 [count], %r24;
+	st.global.u32 [arrived], %r24;
+	bra.uni $END;
+$NEXT:
+	setp.ne.u32 %p5, %r15, 3;
+	@%p5 bra $END;
+	atom.global.add.u32 %r17, [count], 4;
+$END:
+	ret;)"},
+      // As many as stand before the block have to have counted themselves.
+      {"counts_those_before", "in-order", {31, 1, 1}, {32, 1, 1}, 0, 0, ".global .u32 count;", R"(
+	setp.ne.u32 %p1, %r0, 0;
+	@%p1 bra $END;
+$WAIT:
+	ld.volatile.global.u32 %r10, [count];
+	setp.lt.u32 %p2, %r10, %r1;
+	@%p2 bra $WAIT;
+	ld.volatile.global.u32 %r11, [%rd0];
+	mad.lo.u32 %r11, %r11, 5, %r5;
+	st.volatile.global.u32 [%rd0], %r11;
+	membar.gl;
+	atom.global.add.u32 %r12, [count], 1;
+$END:
+	ret;)"},
       // The last block deals the turns out.
       {"waits_for_the_dealer", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 0, "", R"(
 	mov.u32 %r12, %nctaid.x;

@@ -279,18 +279,31 @@ TEST(WaitForecast, PollsAroundTheEndOfWaitsThatTakeTheSame) {
   EXPECT_EQ(plan.sleep_ns, 5'100'000u - 300'000 - 200'000);
   EXPECT_EQ(plan.poll_ns, 600'000u);
   EXPECT_EQ(forecast.plan(4'900'000).sleep_ns, 0u) << "it is too late to sleep";
+  EXPECT_EQ(forecast.plan(4'900'000).poll_ns, 500'000u);
+  EXPECT_EQ(forecast.plan(5'400'000).poll_ns, 0u) << "it took longer";
   forecast.took(9'000'000);
-  EXPECT_EQ(forecast.plan(0).sleep_ns, 0u) << "they differ again";
+  EXPECT_EQ(forecast.plan(0).poll_ns, 0u) << "they differ again";
 }
 
-TEST(WaitForecast, NeverPollsForMoreThanAQuarterOfAWait) {
+// The end is near once a spin was in vain: a sleep would outlast it.
+TEST(WaitForecast, PollsOnForShortWaits) {
+  WaitForecast forecast;
+  forecast.took(300'000), forecast.took(300'000);
+  EXPECT_EQ(forecast.expected_ns(), 300'000u);
+  const auto plan = forecast.plan(200'000);
+  EXPECT_EQ(plan.sleep_ns, 0u);
+  EXPECT_EQ(plan.poll_ns, 300'000u + 120'000 - 200'000);
+}
+
+TEST(WaitForecast, PollsForALimitedTime) {
   for (uint64_t ns = 1; ns < UINT64_C(1) << 40; ns = ns * 3 + 1) {
     WaitForecast forecast;
     forecast.took(ns), forecast.took(ns);
     const auto plan = forecast.plan(0);
-    EXPECT_LE(plan.poll_ns, ns / 4) << ns;
+    EXPECT_LE(plan.poll_ns, std::max<uint64_t>(ns / 4, 290'000)) << ns;
+    EXPECT_LE(plan.poll_ns, 600'000u) << ns;
     EXPECT_LT(plan.sleep_ns, ns) << ns;
-    EXPECT_EQ(plan.sleep_ns == 0, plan.poll_ns == 0) << ns;
+    EXPECT_EQ(plan.poll_ns != 0, forecast.expected_ns() != 0) << ns;
   }
 }
 

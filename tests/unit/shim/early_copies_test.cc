@@ -28,8 +28,13 @@ TEST(KnownIdle, TheFirstContextHasNothingQueued) {
 
 TEST(KnownIdle, WorkEndsWithAWaitForItsStream) {
   KnownIdle known;
-  known.record(kContext, {Effect::kWork, kStream});
+  const KnownIdle::Mark event = known.record(kContext, {Effect::kWork, kStream});
   EXPECT_FALSE(known.idle(kContext));
+  known.ended(event);
+  EXPECT_TRUE(known.idle(kContext));
+  known.record(kContext, {Effect::kWork, kStream});
+  known.ended(event);
+  EXPECT_FALSE(known.idle(kContext)) << "it stood before that";
   known.ended(known.record(kContext, {Effect::kWait, kSecond}));
   EXPECT_FALSE(known.idle(kContext)) << "another stream's";
   known.ended(known.record(kContext, {Effect::kWait, kStream}));
@@ -187,6 +192,37 @@ TEST(EarlyCopies, OtherStreamsWaitForThem) {
                  ? cuCtxSynchronize()
                  : CUDA_ERROR_UNKNOWN;
     }));
+  });
+}
+
+// Waits and questions of which the guest knows the answer are not asked.
+TEST(EarlyCopies, WhatIsKnownToHaveEndedIsNotAskedFor) {
+  in_process({}, [](FakeWorker& worker) {
+    set_up();
+    Memory m;
+    CUevent event;
+    OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    OK(cuEventRecord(event, m.stream));
+    OK(cuEventSynchronize(event));  // the last of all that there is
+    const uint64_t before = worker.records();
+    OK(cuCtxSynchronize());
+    OK(cuStreamSynchronize(nullptr));
+    OK(cuStreamSynchronize(m.stream));
+    OK(cuStreamQuery(m.stream));
+    OK(cuEventQuery(event));
+    OK(cuEventSynchronize(event));
+    EXPECT_EQ(worker.records(), before);
+    // An early copy has to end first, and so has anything else.
+    OK(cuMemcpyHtoD(m.at, m.in.data(), 16));
+    OK(cuStreamSynchronize(nullptr));
+    EXPECT_EQ(worker.records(), before + 2);
+    OK(cuMemsetD8Async(m.at, 0, 1, m.stream));
+    OK(cuStreamQuery(nullptr));
+    EXPECT_EQ(worker.records(), before + 4);
+    EXPECT_TRUE(waits(worker, [] { return cuCtxSynchronize(); }));
+    EXPECT_EQ(worker.records(), before + 5);
+    worker.end_session(CUDA_ERROR_ECC_UNCORRECTABLE, "a test");
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_ECC_UNCORRECTABLE);
   });
 }
 

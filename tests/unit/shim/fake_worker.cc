@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "abi/end_word.h"
 #include "abi/preempt.h"
 #include "mediator/base/check.h"
 #include "mediator/base/unix_socket.h"
@@ -283,6 +284,13 @@ bool read(std::span<const std::byte> body, T& to, size_t at = 0) {
 }
 }  // namespace
 
+void FakeWorker::put_end_word(uint32_t value) {
+  const auto& header = *reinterpret_cast<const sluice_slot_header*>(
+      region_ + SLUICE_SLOT_OFFSET + uint64_t{kSlot} * SLUICE_SLOT_STRIDE);
+  const uint64_t at = sluice_end_word_offset(header.staging_offset, header.staging_bytes);
+  store_shared(*reinterpret_cast<uint32_t*>(region_ + at), value, std::memory_order_release);
+}
+
 void FakeWorker::serve(const RecordBuffer& buffer) {
   const sluice_record& record = buffer.record();
   const auto body = buffer.body();
@@ -310,10 +318,13 @@ void FakeWorker::serve(const RecordBuffer& buffer) {
         of_nobody.opcode = SLUICE_CALL_PRINTED;
         answer(of_nobody, CUDA_SUCCESS, text);
       }
+      sluice_synchronize request;
+      if (writes_end_words_ && read(body, request) && request.reserved != 0)
+        put_end_word(request.reserved);
       held_.push_back(record);
       if (held_.size() < hold_syncs_) return;
       while (!held_.empty()) {
-        answer(held_.back(), CUDA_SUCCESS);
+        answer(held_.back(), sync_status_);
         held_.pop_back();
       }
       return;

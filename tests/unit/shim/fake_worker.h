@@ -43,6 +43,10 @@ class FakeWorker {
   void pause(bool paused);  // stops taking records (the submit ring fills)
   void fail_next_launch(CUresult status) { fail_launch_ = status; }
   void set_hold_syncs(size_t n) { hold_syncs_ = n; }
+  // Synchronisations: the GPU's word comes at once; what the answers say.
+  void set_writes_end_words(bool writes) { writes_end_words_ = writes; }
+  void set_sync_status(CUresult status) { sync_status_ = status; }
+  void put_end_word(uint32_t value);
 
   uint64_t records() const { return records_; }
   uint64_t last_launch_flags() const { return last_launch_flags_; }
@@ -101,6 +105,8 @@ class FakeWorker {
   std::atomic<bool> paused_{false};
   std::atomic<CUresult> fail_launch_{CUDA_SUCCESS};
   std::atomic<size_t> hold_syncs_{0};
+  std::atomic<bool> writes_end_words_{false};
+  std::atomic<CUresult> sync_status_{CUDA_SUCCESS};
   std::atomic<uint64_t> records_{0}, live_allocations_{0}, live_extents_{0},
       modules_with_clones_{0}, last_launch_flags_{0};
 

@@ -86,14 +86,18 @@ TEST(Shim, ManyThreadsWaitAtOnce) {
     CUcontext context;
     set_up(&context);
     constexpr int kThreads = 6, kRounds = 200;
+    CUdeviceptr at;
+    OK(cuMemAlloc(&at, 16));
     worker.set_hold_syncs(kThreads);  // nobody is answered before all have asked
     std::vector<std::thread> threads;
     std::atomic<int> right{0};
     for (int t = 0; t < kThreads; ++t)
       threads.emplace_back([&] {
         OK(cuCtxSetCurrent(context));
-        for (int i = 0; i < kRounds; ++i)
+        for (int i = 0; i < kRounds; ++i) {
+          OK(cuMemsetD8Async(at, 0, 1, nullptr));  // so that there is something to wait for
           if (cuCtxSynchronize() == CUDA_SUCCESS) ++right;
+        }
       });
     for (auto& thread : threads) thread.join();
     EXPECT_EQ(right, kThreads * kRounds);
@@ -120,12 +124,15 @@ TEST(Shim, SessionEndIsSeenByEveryCall) {
   in_process({}, [](FakeWorker& worker) {
     CUcontext context;
     set_up(&context);
+    CUdeviceptr at;
+    OK(cuMemAlloc(&at, 16));
     worker.set_hold_syncs(100);  // waiters stay waiting
     std::vector<std::thread> threads;
     std::atomic<int> ended{0}, waiting{0};
     for (int t = 0; t < 3; ++t)
       threads.emplace_back([&] {
         OK(cuCtxSetCurrent(context));
+        OK(cuMemsetD8Async(at, 0, 1, nullptr));
         ++waiting;
         if (cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS) ++ended;
       });
@@ -142,6 +149,7 @@ TEST(Shim, SessionEndIsSeenByEveryCall) {
     void* pinned;
     OK(cuMemAllocHost(&pinned, 3 << 20));
     std::memset(pinned, 0x33, 3 << 20);
+    OK(cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(pinned), 0x33, 1, nullptr));
     worker.set_hold_syncs(100);
     std::thread closing([&] {
       ::usleep(20000);

@@ -34,6 +34,14 @@ using spawner::RunningFile;
 using spawner_protocol::Packet;
 using spawner_protocol::Type;
 
+TEST(SpawnerRoot, ShowsTheDevicesThatCompute) {
+  for (const char* name : {"nvidiactl", "nvidia0", "nvidia15", "nvidia-uvm", "nvidia-caps"})
+    EXPECT_TRUE(spawner::computes(name)) << name;
+  for (const char* name : {"nvidia", "nvidia-modeset", "nvidia-nvswitchctl", "nvidia-nvswitch0",
+                           "nvidia-fs0", "nvidia-uvm-tools", "nvidia-vgpuctl", "nvidia0x", "sda"})
+    EXPECT_FALSE(spawner::computes(name)) << name;
+}
+
 TEST(SpawnerProtocol, WhatIsEncodedIsDecodedAndTheRestIsNot) {
   Packet p;
   p.header.type = Type::kSetup;

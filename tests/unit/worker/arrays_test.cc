@@ -266,25 +266,26 @@ TEST_F(WorkerArrays, ViewsStayInside) {
   layered.Depth = 3, layered.Flags = CUDA_ARRAY3D_LAYERED;
   const uint64_t array = create(layered).as<uint64_t>();
   const uint64_t mipmap = create_mipmap(kPlain, 3).as<uint64_t>();
-  CUDA_RESOURCE_VIEW_DESC view{};
+  CUDA_RESOURCE_VIEW_DESC whole{};
+  whole.format = CU_RES_VIEW_FORMAT_UINT_1X32;
+  whole.width = 16, whole.height = 8;
+  CUDA_RESOURCE_VIEW_DESC view = whole;
   const auto of_layers = [&](int status) {
     EXPECT_EQ(texture(of_array(array), normalized(), &view).status, status);
-    view = {};
-    view.width = 16, view.height = 8;
+    view = whole;
   };
   const auto of_levels = [&](int status) {
     EXPECT_EQ(texture(of_mipmap(mipmap), normalized(), &view).status, status);
-    view = {};
-    view.width = 16, view.height = 8;
+    view = whole;
   };
-  view.width = 16, view.height = 8;
   of_levels(CUDA_SUCCESS);
   view.lastLayer = 2, of_layers(CUDA_SUCCESS);
   view.lastLayer = 3, of_layers(kInvalid);
   view.firstLayer = 2, view.lastLayer = 1, of_layers(kInvalid);
   view.firstLayer = view.lastLayer = ~0u, of_layers(kInvalid);
   view.lastMipmapLevel = 1, of_layers(kInvalid);
-  view.lastMipmapLevel = 3, of_levels(kInvalid);
+  view.lastMipmapLevel = 3, of_levels(CUDA_SUCCESS);  // as NVIDIA's driver
+  view.firstMipmapLevel = view.lastMipmapLevel = 3, of_levels(kInvalid);
   view.firstMipmapLevel = 2, view.lastMipmapLevel = 1, of_levels(kInvalid);
   view.firstMipmapLevel = view.lastMipmapLevel = ~0u, of_levels(kInvalid);
   view.width = kBeyond, of_levels(kInvalid);

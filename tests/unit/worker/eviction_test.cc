@@ -294,6 +294,7 @@ TEST_F(WorkerProcess, SmallGridsAreOpaqueAndRight) {
   for (uint32_t k = 0; k < 5; ++k) expected = advance(expected, k, kRounds);
   EXPECT_EQ(words(d, 4096)[255], expected);
   EXPECT_EQ(b->report->header.opaque_launches, 5u);
+  EXPECT_EQ(b->report->header.whole_launches, 5u) << "the kernel has clones";
 }
 
 TEST_F(WorkerProcess, WhatIsEvictableInOneRowOnlyIsOpaqueInMore) {
@@ -310,6 +311,7 @@ TEST_F(WorkerProcess, WhatIsEvictableInOneRowOnlyIsOpaqueInMore) {
     b->post(SLUICE_CALL_LAUNCH, body, context, SLUICE_RECORD_NO_REPLY);
     ASSERT_EQ(sync().status, CUDA_SUCCESS);
     EXPECT_EQ(b->report->header.opaque_launches, rows - 1);
+    EXPECT_EQ(b->report->header.whole_launches, 0u);
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A real sluice-worker on the software GPU: calls, quotas, faults, what CUDA refuses.
+#include "abi/end_word.h"
 #include "tests/support/cubins.h"
 #include "tests/support/worker_process.h"
 
@@ -372,6 +373,7 @@ TEST_F(WorkerProcess, MachineCodeIsOpaque) {
   b->grant();
   EXPECT_EQ(sync().status, CUDA_SUCCESS);
   EXPECT_EQ(b->report->header.opaque_launches, 1u);
+  EXPECT_EQ(b->report->header.whole_launches, 0u) << "machine code has no clones";
   EXPECT_EQ(words(d, kN * 4)[kN - 1], advance(0, 1, kRounds));
 }
 
@@ -553,6 +555,41 @@ TEST_F(WorkerProcess, ExtentsAreAllocatedUsedAndFreed) {
   EXPECT_EQ(b->call(SLUICE_CALL_EXTENT_FREE, e, context).status, 0);
   b->post(SLUICE_CALL_COPY, to_device(d, e.offset, 16), context);
   expect_violation("bulk range");
+}
+
+// A wait that has a number may have the GPU write it; the answer comes all the same.
+TEST_F(WorkerProcess, TheGpuWritesEndWords) {
+  start();
+  make_context();
+  make_module();
+  const uint64_t d = alloc(4096).as<uint64_t>();
+  const uint64_t at = sluice_end_word_offset(kStaging, WorkerBench::kStagingBytes);
+  const auto& written = *reinterpret_cast<const uint32_t*>(b->bulk(at));
+  const uint32_t what[] = {SLUICE_SYNC_STREAM, SLUICE_SYNC_CONTEXT};
+  uint32_t number = 0, seen = 0, last = 0;
+  // A launch may have ended before the wait comes; then there is no word. It may come behind the
+  // answer, too.
+  while (number < 2000 && seen < 10) {
+    ++number;
+    launch(1, 64, d, 64, 1);
+    const uint64_t id =
+        b->post(SLUICE_CALL_SYNCHRONIZE, sluice_synchronize{what[number % 2], number, 0}, context);
+    EXPECT_EQ(b->wait(id).status, CUDA_SUCCESS);
+    const uint32_t word = load_shared(written);
+    ASSERT_LE(word, number);
+    if (word != last) ++seen;
+    last = word;
+  }
+  EXPECT_EQ(seen, 10u);
+  // Not where nothing is queued, and no word has any other effect.
+  EXPECT_EQ(sync().status, CUDA_SUCCESS);
+  ::usleep(10'000);
+  const uint32_t before = load_shared(written);
+  EXPECT_EQ(b->call(SLUICE_CALL_SYNCHRONIZE, sluice_synchronize{SLUICE_SYNC_CONTEXT, 0xfffffffe, 0},
+                    context)
+                .status,
+            CUDA_SUCCESS);
+  EXPECT_EQ(load_shared(written), before);
 }
 
 TEST_F(WorkerProcess, HostFunctionsAndQueries) {

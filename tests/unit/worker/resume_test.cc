@@ -146,6 +146,7 @@ TEST_F(WorkerResume, TooMuchStateIsOpaque) {
   EXPECT_EQ(b->report->header.opaque_launches, 0u);
   const auto large = run(f, false, 700, 3);
   EXPECT_EQ(b->report->header.opaque_launches, 1u);
+  EXPECT_EQ(b->report->header.whole_launches, 0u);
   EXPECT_TRUE(std::equal(small.begin(), small.end(), large.begin()));
 }
 

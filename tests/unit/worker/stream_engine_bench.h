@@ -92,6 +92,10 @@ class FakeDriver : public EngineDriver {
                               &w, nullptr, 0});
     return CUDA_SUCCESS;
   }
+  bool write_end_word(StreamId stream, uint64_t, uint32_t word) override {
+    words.emplace_back(stream, word);
+    return true;
+  }
   CUresult mark(StreamId stream, uint64_t* marker) override {
     expect_whole(stream);
     *marker = next_marker++;
@@ -204,6 +208,7 @@ class FakeDriver : public EngineDriver {
   std::map<uint64_t, CUresult> completed;
   std::map<uint64_t, size_t> completed_at;
   std::vector<uint64_t> host_funcs;
+  std::vector<std::pair<StreamId, uint32_t>> words;
   std::vector<CUresult> async_errors;
   std::set<StreamId> drained_streams;
   std::map<int, CUresult> refuse;

@@ -15,6 +15,68 @@ TEST(StreamEngine, LaunchesAreQueuedEagerly) {
   r.check();
 }
 
+// Whether the engine has the GPU write a word for a wait for the stream.
+bool word(Runner& r, int stream, uint32_t value) {
+  return r.b.engine.write_end_word(r.streams[stream], 64, value, r.b.now);
+}
+bool word_of_context(Runner& r, uint32_t value) {
+  return r.b.engine.write_end_word_of_context(1, 64, value, r.b.now);
+}
+
+TEST(StreamEngine, TheGpuWritesWordsWhereTheDriversQueueIsAll) {
+  Runner r({{kLegacy, kNonBlocking, kNonBlocking},
+            {{P::kOpaque, 1, 1}, {P::kLaunch, 1, 1}, {P::kCopy, 2, 1}}});
+  EXPECT_FALSE(word(r, 1, 1)) << "nothing is queued";
+  EXPECT_FALSE(word_of_context(r, 1));
+  r.submit_one();
+  EXPECT_TRUE(word(r, 1, 2));
+  EXPECT_TRUE(word_of_context(r, 3));
+  r.submit_one();
+  EXPECT_FALSE(word(r, 1, 4)) << "the launch may be evicted";
+  r.submit_one();
+  EXPECT_TRUE(word(r, 2, 5));
+  EXPECT_FALSE(word_of_context(r, 6)) << "two streams are busy";
+  const std::vector<std::pair<StreamId, uint32_t>> written{
+      {r.streams[1], 2}, {r.streams[1], 3}, {r.streams[2], 5}};
+  EXPECT_EQ(r.b.driver.words, written);
+  r.finish();
+  r.check();
+}
+
+TEST(StreamEngine, NoWordForWhatIsHeldOrFails) {
+  Runner held({{kNonBlocking}, {{P::kOpaque, 0, 1}, {P::kCopy, 0, 1}}});
+  held.b.take();
+  held.submit_all();
+  EXPECT_FALSE(word(held, 0, 1)) << "the gate is closed";
+  held.b.grant();
+  held.finish();
+  held.check();
+
+  Runner across({{kLegacy, kBlocking}, {{P::kOpaque, 1, 1}, {P::kCopy, 0, 1}}});
+  across.submit_all();
+  EXPECT_FALSE(word(across, 0, 1)) << "it waits for the other stream";
+  across.finish();
+  across.check();
+
+  Runner failing({{kNonBlocking}, {{P::kOpaque, 0, 1}, {P::kOpaque, 0, 1}}});
+  failing.b.driver.refuse[1] = CUDA_ERROR_INVALID_VALUE;
+  failing.submit_all();
+  EXPECT_FALSE(word(failing, 0, 1)) << "the program is to hear of the error first";
+  failing.finish();
+  EXPECT_EQ(failing.b.driver.async_errors.size(), 1u);
+}
+
+TEST(StreamEngine, BehindAWordAPollFindsAllComplete) {
+  Runner r({{kNonBlocking}, {{P::kOpaque, 0, 1}, {P::kCopy, 0, 1}, {P::kCopy, 0, 1}}});
+  r.submit_all();
+  EXPECT_TRUE(word(r, 0, 1));
+  while (r.device_step()) {
+  }
+  r.b.poll();
+  EXPECT_TRUE(r.b.engine.idle(r.streams[0]));
+  r.check();
+}
+
 TEST(StreamEngine, CopyIsHeldUntilLaunchesAreDoneAndLaunchesFollowIt) {
   Runner r({{kLegacy}, {{P::kLaunch, 0, 1}, {P::kCopy, 0}, {P::kLaunch, 0, 1}}});
   r.submit_all();

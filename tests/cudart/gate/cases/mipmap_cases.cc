@@ -13,6 +13,7 @@ using namespace sluice::cudart;
 namespace {
 
 constexpr int kFloat = 2, kPoint = 0, kLinear = 1, kClampMode = 1, kAsElements = 0;
+constexpr int kOneFloat = 0x16;  // of a view
 constexpr unsigned kLayered = 1, kSurfaceLoadStore = 2, kCubemap = 4;
 
 cudaChannelFormatDesc one_float() { return cudaCreateChannelDesc(32, 0, 0, 0, kFloat); }
@@ -86,8 +87,9 @@ class MipmapCases : public Cases {
   // Levels 1 and 2 alone.
   static cudaResourceViewDesc two_levels() {
     cudaResourceViewDesc view = {};
-    view.width = 8;
-    view.height = 4;
+    view.format = kOneFloat;
+    view.width = 16;  // the array's
+    view.height = 8;
     view.firstMipmapLevel = 1;
     view.lastMipmapLevel = 2;
     return view;
@@ -208,8 +210,8 @@ TEST_F(MipmapCases, AViewOfTwoLevels) {
   EXPECT_EQ(at_level(texture, 5), 30);
   cudaResourceViewDesc is = {};
   OK(cudaGetTextureObjectResourceViewDesc(&is, texture));
-  EXPECT_EQ(is.width, 8u);
-  EXPECT_EQ(is.height, 4u);
+  EXPECT_EQ(is.width, 16u);
+  EXPECT_EQ(is.height, 8u);
   EXPECT_EQ(is.firstMipmapLevel, 1u);
   EXPECT_EQ(is.lastMipmapLevel, 2u);
 }
@@ -236,7 +238,10 @@ TEST_F(MipmapCases, WrongViews) {
     REFUSED(cudaCreateTextureObject(&texture, &of, &how, &view));
   };
   cudaResourceViewDesc view = two_levels();
-  view.lastMipmapLevel = 3, refused(view);
+  view.firstMipmapLevel = 3, refused(view);
+  view = two_levels(), view.format = 0, refused(view);
+  view = two_levels(), view.width = 8, view.height = 4, refused(view);  // of its first level
+  view = two_levels(), view.depth = 1, refused(view);
   view = two_levels(), view.format = 99, refused(view);
   constexpr int kOneUnsigned8 = 0x01;
   view = two_levels(), view.format = kOneUnsigned8, refused(view);  // of another size

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mediator/io/loop_priority.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+
+#include "mediator/base/clock.h"
+
+namespace sluice::io {
+namespace {
+
+using State = LoopPriority::State;
+
+// The signal's handler writes these, on any thread.
+std::atomic<State> state_now{State::kOrdinary};
+std::atomic<uint64_t> spent_times{0};
+std::atomic<pid_t> thread{0};
+uint64_t beat_ns, beat_busy_ns;  // of the last beat
+
+uint64_t busy_ns() {
+  timespec ts;
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+  return static_cast<uint64_t>(ts.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(ts.tv_nsec);
+}
+
+bool set_real_time(bool on) {
+  sched_param p{};
+  p.sched_priority = on ? 1 : 0;
+  return ::sched_setscheduler(thread, (on ? SCHED_RR : SCHED_OTHER) | SCHED_RESET_ON_FORK, &p) == 0;
+}
+
+void spend() {
+  if (!set_real_time(false)) return;
+  state_now = State::kSpent;
+  ++spent_times;
+}
+
+void on_limit(int) {
+  const int error = errno;
+  if (state_now == State::kRealTime) spend();
+  errno = error;
+}
+
+// Real time ends by a signal. The first limit is for having it again without privileges: where a
+// host refuses it, what is spent once does not come back.
+bool limit_real_time() {
+  const rlimit priority{1, 1};
+  ::setrlimit(RLIMIT_RTPRIO, &priority);
+  const rlimit run{LoopPriority::kRunMs * 1000, RLIM_INFINITY};
+  struct sigaction action {};
+  action.sa_handler = on_limit;
+  action.sa_flags = SA_RESTART;
+  return ::setrlimit(RLIMIT_RTTIME, &run) == 0 && ::sigaction(SIGXCPU, &action, nullptr) == 0;
+}
+
+}  // namespace
+
+Result<void> LoopPriority::raise(int nice, bool real_time) {
+  if (nice >= 0 && !real_time) return {};
+  thread = ::gettid();
+  const sched_param none{};
+  if (::sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &none) != 0 ||
+      ::setpriority(PRIO_PROCESS, 0, nice) != 0)
+    return Error::from_errno("raise the scheduling priority");
+  state_now = State::kNice;
+  if (!real_time) return {};
+  if (!limit_real_time() || !set_real_time(true)) return Error::from_errno("real-time scheduling");
+  state_now = State::kRealTime;
+  beat_ns = monotonic_ns();
+  beat_busy_ns = busy_ns();
+  return {};
+}
+
+State LoopPriority::after(State now, uint64_t busy, uint64_t elapsed) {
+  if (now != State::kRealTime && now != State::kSpent) return now;
+  const bool over = static_cast<double>(busy) > kShare * static_cast<double>(elapsed);
+  return over ? State::kSpent : State::kRealTime;
+}
+
+void LoopPriority::on_beat() {
+  if (thread != ::gettid()) return;
+  const uint64_t now = monotonic_ns(), busy = busy_ns();
+  const State next = after(state_now, busy - beat_busy_ns, now - beat_ns);
+  beat_ns = now;
+  beat_busy_ns = busy;
+  if (next == State::kSpent && state_now == State::kRealTime) spend();
+  if (next == State::kRealTime && state_now == State::kSpent)
+    state_now = set_real_time(true) ? State::kRealTime : State::kNice;
+}
+
+State LoopPriority::state() { return state_now; }
+uint64_t LoopPriority::times_spent() { return spent_times; }
+
+}  // namespace sluice::io
