@@ -46,7 +46,8 @@ def of_tests_outside(root, suites):
 def main():
     root, what = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
     found = of_system_tests(root) if what == "system" else of_tests_outside(root, set(sys.argv[3:]))
-    for name in sorted({pathlib.Path(f).resolve() for f in found}):
+    # A target may be a link, which is not followed; folders above it are.
+    for name in sorted({pathlib.Path(f).parent.resolve() / pathlib.Path(f).name for f in found}):
         print(name.relative_to(root))
 
 
