@@ -251,9 +251,9 @@ void Scheduler::on_measured(uint64_t now_ns, VgpuId v, uint64_t refund_sm_ns, ui
   impl_->finish(now_ns, out);
 }
 
-void Scheduler::on_used(uint64_t now_ns, VgpuId v, uint64_t sm_ns) {
+void Scheduler::on_used(uint64_t now_ns, VgpuId v, uint64_t sm_ns, bool free) {
   if (!impl_->vgpu(v) || impl_->strategy->charges_by_clock() || sm_ns == 0) return;
-  impl_->charging.charge_measured(now_ns, v, sm_ns);
+  impl_->charging.charge_measured(now_ns, v, sm_ns, free);
 }
 
 void Scheduler::on_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns, ActionQueue& out) {

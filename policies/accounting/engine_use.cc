@@ -14,10 +14,11 @@ void EngineUse::add(uint32_t worker, uint32_t vgpu) { workers_[worker].vgpu = vg
 void EngineUse::remove(uint32_t worker) {
   if (resident_ == worker) resident_ = kNobody;
   workers_.erase(worker);
+  look_who_wants();
 }
 
-void EngineUse::on_claim(uint64_t now_ns, uint32_t worker, bool claims) {
-  claims_.push_back({std::max(now_ns, settled_ns_), worker, claims});
+void EngineUse::on_claim(uint64_t now_ns, uint32_t worker, bool claims, bool wants) {
+  claims_.push_back({std::max(now_ns, settled_ns_), worker, claims, wants});
 }
 
 void EngineUse::on_record(uint64_t time_ns, uint32_t process, bool start) {
@@ -36,7 +37,9 @@ void EngineUse::charge_parts(double ns) {
   for (const auto& [process, w] : workers_)
     if (w.claims) parts += static_cast<double>(w.slice_ns + config_.switch_ns);
   for (auto& [process, w] : workers_)
-    if (w.claims) w.due_ns += ns * static_cast<double>(w.slice_ns + config_.switch_ns) / parts;
+    if (w.claims)
+      (is_free() ? w.free_ns : w.due_ns) +=
+          ns * static_cast<double>(w.slice_ns + config_.switch_ns) / parts;
 }
 
 // Two others at least, or one could have any busy neighbour ended by claiming work that it has not.
@@ -87,7 +90,9 @@ void EngineUse::charge(uint64_t ns) {
   }
   const uint64_t held_back = std::min(ns, config_.interval_cost_ns - withheld_ns_);
   withheld_ns_ += held_back;
-  holder.due_ns += static_cast<double>(ns - held_back);
+  // Who runs and says that it has nothing pays for what it keeps from the one that wants the GPU.
+  (is_free() && (holder.wants || !others) ? holder.free_ns : holder.due_ns) +=
+      static_cast<double>(ns - held_back);
 }
 
 void EngineUse::start(uint32_t process) {
@@ -135,7 +140,9 @@ void EngineUse::settle(uint64_t until_ns, std::vector<Used>& used) {
     from.pop_front();
     pass(e.time_ns);
     if (claim_first) {
-      if (const auto w = workers_.find(e.process); w != workers_.end()) w->second.claims = e.on;
+      if (const auto w = workers_.find(e.process); w != workers_.end())
+        w->second.claims = e.on, w->second.wants = e.wants;
+      look_who_wants();
     } else if (e.on) {
       start(e.process);
     } else {
@@ -152,12 +159,27 @@ void EngineUse::settle_without_log(uint64_t until_ns, std::vector<Used>& used) {
   settle(until_ns, used);
 }
 
+void EngineUse::look_who_wants() {
+  uint32_t first = ~0u;
+  bool several = false;
+  for (const auto& [process, w] : workers_) {
+    if (!w.wants) continue;
+    several |= first != ~0u && first != w.vgpu;
+    first = w.vgpu;
+  }
+  if (!several && !alone_) alone_since_ns_ = settled_ns_;
+  alone_ = !several;
+}
+
 void EngineUse::hand_out(std::vector<Used>& used) {
   for (auto& [process, w] : workers_) {
-    const auto ns = static_cast<uint64_t>(std::max(w.due_ns + kRounding, 0.0));
-    if (ns == 0) continue;
-    w.due_ns -= static_cast<double>(ns);
-    used.push_back({process, ns});
+    for (const bool free : {false, true}) {
+      double& due_ns = free ? w.free_ns : w.due_ns;
+      const auto ns = static_cast<uint64_t>(std::max(due_ns + kRounding, 0.0));
+      if (ns == 0) continue;
+      due_ns -= static_cast<double>(ns);
+      used.push_back({process, ns, free});
+    }
   }
 }
 

@@ -15,6 +15,10 @@
 //                   program of the host, a log that has lost records): as if there were no log
 //   nobody          if none claims
 //
+// The log tells late, of a vGPU that has the GPU alone up to a second late: what it used then would
+// be a debt to whoever has come meanwhile. So use is `free` while no other vGPU wants the GPU, once
+// that has lasted for kAloneNs: it is shown, and nobody is owed anything for it.
+//
 // What saving and restoring a context takes lies within its interval. It is not charged, unless the
 // interval is shorter than half a slice: who gives its slices away pays for the switches. One that
 // starts again where it has just ended was stopped, by a new slice for instance: it goes on.
@@ -47,6 +51,7 @@ class EngineUse {
     uint64_t overrun_ns = 500'000'000;    // beyond its slice
   };
   static constexpr uint64_t kPatienceNs = 1'000'000'000;
+  static constexpr uint64_t kAloneNs = 1'000'000;
 
   explicit EngineUse(const Config& config) : config_(config) {}
 
@@ -56,8 +61,12 @@ class EngineUse {
   bool has(uint32_t worker) const { return workers_.count(worker) != 0; }
   void set_slice(uint32_t worker, uint64_t slice_ns) { workers_[worker].slice_ns = slice_ns; }
 
-  // From `now_ns` on, until the next call for it.
-  void on_claim(uint64_t now_ns, uint32_t worker, bool claims);
+  // From `now_ns` on, until the next call for it. `wants`: it has launches, be its gate open or
+  // not.
+  void on_claim(uint64_t now_ns, uint32_t worker, bool claims, bool wants);
+  void on_claim(uint64_t now_ns, uint32_t worker, bool claims) {
+    on_claim(now_ns, worker, claims, claims);
+  }
   // In the order of the log. Any process; those that were never added are strangers.
   void on_record(uint64_t time_ns, uint32_t process, bool start);
   // Records are missing from here on until the next one.
@@ -66,6 +75,7 @@ class EngineUse {
   struct Used {
     uint32_t worker;
     uint64_t ns;
+    bool free = false;
   };
   // All records up to `until_ns` are known: appends what has been used since the last call.
   void settle(uint64_t until_ns, std::vector<Used>& used);
@@ -87,6 +97,8 @@ class EngineUse {
     uint32_t vgpu = 0;
     uint64_t slice_ns = 0;
     bool claims = false;  // at settled_ns_
+    bool wants = false;   // the same
+    double free_ns = 0;   // as due_ns
     bool seen = false;
     uint64_t patience_ns = kPatienceNs;  // what is left of it
     double due_ns = 0;
@@ -96,6 +108,7 @@ class EngineUse {
     uint64_t time_ns;
     uint32_t process;
     bool on;
+    bool wants = false;
   };
   void pass(uint64_t to_ns);
   void charge(uint64_t ns);
@@ -103,6 +116,8 @@ class EngineUse {
   void end(bool whole);
   void decide_ended();
   void charge_parts(double ns);
+  bool is_free() const { return alone_ && settled_ns_ > alone_since_ns_ + kAloneNs; }
+  void look_who_wants();
   void watch_overrun(uint64_t ns);
   void hand_out(std::vector<Used>& used);
 
@@ -122,6 +137,8 @@ class EngineUse {
   static constexpr uint64_t kStoppedNs = 1'000'000;
   std::vector<uint32_t> overruns_;
   uint64_t settled_ns_ = 0;
+  uint64_t alone_since_ns_ = 0;  // one vGPU wants the GPU at most
+  bool alone_ = true;
 };
 
 }  // namespace sluice::accounting

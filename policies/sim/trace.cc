@@ -209,7 +209,8 @@ sluice::Result<Workload> parse_trace(std::string_view text) {
         if (count > s.held) return fail("more SMs left than were granted");
         s.held -= count;
       }
-    } else if (event != "evict" && event != "launch" && event != "done") {
+    } else if (event != "evict" && event != "launch" && event != "done" && event != "slice" &&
+               event != "used") {
       return fail("unknown event '" + event.substr(0, 40) + "'");
     }
   }

@@ -40,6 +40,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "mediator/base/check.h"
@@ -64,6 +65,9 @@ class WfqSlices final : public Policy {
     own_[v] = Own{};
   }
   void on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) override {
+    // Who came as one of another class is expected as that no more.
+    if (share.latency != clock_[v].share.latency)
+      forget_visits(v, visits_[static_cast<size_t>(clock_[v].share.latency)]);
     clock_.change(v, share);
     if (clock_[v].backlogged()) tick(now_ns, out);
   }
@@ -76,9 +80,11 @@ class WfqSlices final : public Policy {
     if (clock_[v].backlogged()) return;
     clock_.turn_busy(v);
     note_gap(now_ns, v);
+    if (busy_.size() == 1 && long_alone(now_ns)) forget_burst(now_ns, busy_.front());
     own_[v].came_ns = now_ns;
     own_[v].place = static_cast<uint32_t>(busy_.size());
     busy_.push_back(v);
+    if (busy_.size() == 1) alone_since_ns_ = now_ns;
     const bool was_pausing = pausing_;
     end_pause(now_ns);
     if (back_soon(now_ns, v) && !was_pausing) {
@@ -104,15 +110,21 @@ class WfqSlices final : public Policy {
     if (!clock_[v].backlogged()) return;
     clock_.turn_idle(v);
     own_[v].waited_ns = now_ns;
-    own_[v].busy_ns = now_ns - own_[v].came_ns;
-    note_burst(v);
-    if (visits(v)) note_visit(now_ns, v);
+    if (busy_.size() == 1 && long_alone(now_ns)) {
+      forget_burst(now_ns, v);
+    } else {
+      own_[v].busy_ns = now_ns - own_[v].came_ns;
+      note_burst(v);
+      if (visits(now_ns, v)) note_visit(now_ns, v);
+    }
     const uint32_t place = own_[v].place;
     busy_[place] = busy_.back();
     own_[busy_.back()].place = place;
     busy_.pop_back();
+    if (busy_.size() == 1) alone_since_ns_ = now_ns;
     const bool had_gated = gated_ > 0;
     own_[v].idled_open = !own_[v].gated;
+    if (returns_soon(v)) returning_ = v;
     if (own_[v].gated) --gated_, own_[v].gated = false;
     if (busy_.empty()) return;
     if (gated_ < busy_.size()) {  // somebody goes on
@@ -121,7 +133,8 @@ class WfqSlices final : public Policy {
       return wake_at(now_ns + kSoon * static_cast<uint64_t>(handover_ns_), out);
     }
     if (!had_gated) return tick(now_ns, out);
-    pauses_in_turn_ = by_gates_ && v == turn_of_ && now_ns < turn_ends_ns_;
+    // A wait shorter than half a switch is no chance for others.
+    pauses_in_turn_ = (by_gates_ && v == turn_of_ && now_ns < turn_ends_ns_) || wait_is_short(v);
     if (!pauses_in_turn_ && !may_pause(now_ns)) return tick(now_ns, out);
     pausing_ = true;
     pause_since_ns_ = now_ns;
@@ -167,6 +180,7 @@ class WfqSlices final : public Policy {
     uint64_t slice_ns = kUnset;
     uint64_t used_at_ns = 0;  // when it was last seen to use the GPU
     uint64_t wanted_ns = 0;   // in the round that begins
+    uint64_t beside_ns = 0;   // the same, in the last round that it was not alone in
     uint64_t came_ns = 0,
              busy_ns = 0;    // when it turned busy last; for how long it was the last time
     uint64_t waited_ns = 0;  // when it turned idle last; 0: never
@@ -185,6 +199,7 @@ class WfqSlices final : public Policy {
   static constexpr uint64_t kUnset = ~0ull;
   static constexpr double kLongestRoundNs = 1e9;
   static constexpr uint64_t kWaitsNs = 100'000'000;
+  static constexpr uint64_t kAloneNs = 20'000'000;
   static constexpr uint64_t kExpectedNs = 1'000'000'000;
   static constexpr double kShortestBurst = 8;  // of a switch: less is not worth stopping others
   // Who uses the GPU so long after it was gated has a kernel that no gate stops; its next may be
@@ -220,8 +235,11 @@ class WfqSlices final : public Policy {
   // slices cost more switches.
   uint64_t slice_for(VgpuId v, double lead_ns) const {
     const double quantum = quantum_ns(v);
+    const double turn =
+        std::clamp(quantum - kGain * lead_ns, kShorter * quantum, kLonger * quantum);
+    // Where use is work without its switches, slices are in proportion to weights.
     const double wanted =
-        std::clamp(quantum - kGain * lead_ns, kShorter * quantum, kLonger * quantum) - handover_ns_;
+        config_.machine.slices_are_free_alone ? turn * work_part_ : turn - handover_ns_;
     return std::clamp(static_cast<uint64_t>(std::max(wanted, 1.0)), floor_ns(), ceiling_ns());
   }
   // Whether v is closer to what it is owed at the end of a round without a turn than with its
@@ -238,10 +256,23 @@ class WfqSlices final : public Policy {
   void note_burst(VgpuId v) {
     Own& o = own_[v];
     ++o.bursts;
+    // Another program now: a burst is no longer than it was busy.
+    if (config_.machine.slices_are_free_alone &&
+        kOther * static_cast<double>(o.busy_ns) < o.burst_ns)
+      o.burst_ns = 0;
     if (o.used_ns <= 0) return;
     o.burst_ns += (o.used_ns / o.bursts - o.burst_ns) / (o.burst_ns > 0 ? 4 : 1);
     o.used_ns = 0;
     o.bursts = 0;
+  }
+  // Who has the GPU alone is not asked when it turns idle: what it has used until now was no burst.
+  bool long_alone(uint64_t now_ns) const {
+    return config_.machine.slices_are_free_alone && now_ns - alone_since_ns_ > kAloneNs;
+  }
+  void forget_burst(uint64_t now_ns, VgpuId v) {
+    own_[v].came_ns = now_ns;
+    own_[v].used_ns = 0;
+    own_[v].bursts = 0;
   }
   void note_gap(uint64_t now_ns, VgpuId v) {
     Own& o = own_[v];
@@ -254,13 +285,28 @@ class WfqSlices final : public Policy {
   bool returns_soon(VgpuId v) const {
     return config_.machine.slices_are_free_alone && own_[v].idled_open && own_[v].gap_ns > 0 &&
            own_[v].gap_ns < kSoon * handover_ns_ &&
-           own_[v].burst_ns >= static_cast<double>(mean_slice_ns()) / 2 &&
-           own_[v].slice_ns != kUnset && own_[v].slice_ns != 0;
+           own_[v].burst_ns >= static_cast<double>(mean_slice_ns()) / 2 && has_slice(v);
+  }
+  bool has_slice(VgpuId v) const { return own_[v].slice_ns != kUnset && own_[v].slice_ns != 0; }
+  // To keep the GPU for v while it waits costs next to nothing, less than half a switch.
+  bool wait_is_short(VgpuId v) const {
+    const Own& o = own_[v];
+    return config_.machine.slices_are_free_alone && o.idled_open && o.gap_ns > 0 &&
+           o.gap_ns < handover_ns_ / 2 && o.gap_ns < kShortWait * (o.burst_ns + o.gap_ns);
+  }
+  // Somebody is away for one of its short waits: who has the GPU meanwhile keeps the slice that it
+  // has beside that one.
+  bool awaits_return(uint64_t now_ns) const {
+    return busy_.size() == 1 && returning_ != kNoVgpu && returning_ != busy_.front() &&
+           now_ns < back_by_ns(returning_);
+  }
+  uint64_t back_by_ns(VgpuId v) const {
+    return own_[v].waited_ns + kSoon * static_cast<uint64_t>(handover_ns_);
   }
   bool back_soon(uint64_t now_ns, VgpuId v) const {
     return returns_soon(v) && busy_.size() == 2 && !by_gates_ && gated_ == 0 &&
            round_ends_ns_ > now_ns && clock_[v].share.priority == top_priority_ &&
-           now_ns - own_[v].waited_ns < kSoon * static_cast<uint64_t>(handover_ns_);
+           now_ns < back_by_ns(v) && opened_for_ != v;
   }
   // It waits after each of many short launches, for less than a switch takes.
   bool chats(uint64_t now_ns, VgpuId v) const {
@@ -270,18 +316,22 @@ class WfqSlices final : public Policy {
   }
 
   // Its work is mostly over soon after it has come.
-  bool visits(VgpuId v) const {
+  bool visits(uint64_t now_ns, VgpuId v) const {
     const auto slice_ns = static_cast<double>(mean_slice_ns());
-    if (own_[v].burst_ns > 0) return own_[v].burst_ns < slice_ns / kVisitsPerSlice;
+    const Own& o = own_[v];
+    if (clock_[v].backlogged() && config_.machine.slices_are_free_alone &&
+        static_cast<double>(now_ns - o.came_ns) > kStays * (slice_ns + handover_ns_))
+      return false;
+    if (o.burst_ns > 0) return o.burst_ns < slice_ns / kVisitsPerSlice;
     // Not measured yet: it was over within a slice of another's, of which it waited a part.
-    return config_.machine.slices_are_free_alone && own_[v].busy_ns > 0 &&
-           static_cast<double>(own_[v].busy_ns) < kLonger * slice_ns + kSoon * handover_ns_;
+    return config_.machine.slices_are_free_alone && o.busy_ns > 0 &&
+           static_cast<double>(o.busy_ns) < kLonger * slice_ns + kSoon * handover_ns_;
   }
   // It visits, and would not use half of what it is entitled to if it never waited: nobody has to
   // be gated for it.
-  bool asks_little(VgpuId v, double weights) const {
+  bool asks_little(uint64_t now_ns, VgpuId v, double weights) const {
     const Own& o = own_[v];
-    return config_.machine.slices_are_free_alone && visits(v) && o.gap_ns > 0 &&
+    return config_.machine.slices_are_free_alone && visits(now_ns, v) && o.gap_ns > 0 &&
            o.burst_ns / (o.burst_ns + o.gap_ns) < clock_[v].share.weight / weights / 2;
   }
   // Who came for a short while, by latency class: the last, and the last that was another.
@@ -293,6 +343,11 @@ class WfqSlices final : public Policy {
     Visits& visits = visits_[static_cast<size_t>(clock_[v].share.latency)];
     if (visits.last != v) visits.other = visits.last, visits.other_ns = visits.last_ns;
     visits.last = v, visits.last_ns = now_ns;
+  }
+  static void forget_visits(VgpuId v, Visits& visits) {
+    if (visits.last == v)
+      visits.last = std::exchange(visits.other, kNoVgpu), visits.last_ns = visits.other_ns;
+    if (visits.other == v) visits.other = kNoVgpu;
   }
   bool expects(uint64_t now_ns, VgpuId v, LatencyClass latency) const {
     const Visits& visits = visits_[static_cast<size_t>(latency)];
@@ -357,9 +412,14 @@ class WfqSlices final : public Policy {
   static constexpr uint64_t kSmallPart = 5;
   // What a visitor is seen to use may be half of what it waits for others' slices.
   static constexpr double kVisitsPerSlice = 2;
+  static constexpr double kOther = 4;  // bursts so much shorter are another program's
+  // Who has been busy for so many slices does not visit, whatever it did before.
+  static constexpr double kStays = 4;
   static constexpr uint64_t kForLowNs = 200'000, kForNormalNs = 1'000'000;
   static constexpr double kGain =
       0.25;  // of a round's error that the next round's slices take back
+  static constexpr double kLeastWork = 0.5;
+  static constexpr double kShortWait = 0.07;  // of the time between two launches
   static constexpr double kShorter = 0.75, kLonger = 1.25;
   static constexpr double kIdleLoss = 0.01;  // work conservation is at least what is left
   static constexpr double kPauseBurst = 8;   // hand-overs' lengths
@@ -384,6 +444,7 @@ class WfqSlices final : public Policy {
   // Decides who is gated and how long the others' slices are, until the round is over.
   void tick(uint64_t now_ns, Actions& out) {
     if (busy_.empty()) return;
+    const bool was_gated = gated_ > 0;
     top_priority_ = kPriorityLevels - 1;
     while (clock_.busy(top_priority_) == 0) --top_priority_;
 
@@ -407,6 +468,7 @@ class WfqSlices final : public Policy {
     const double round =
         round_of(static_cast<double>(top_.size()), weights, lightest, kSpare * for_riders);
     per_weight_ns_ = round / weights;
+    work_part_ = std::max(1 - static_cast<double>(top_.size()) * handover_ns_ / round, kLeastWork);
 
     // Those between whose turns others come, and how long the others' turns together must be at
     // least between two of theirs.
@@ -436,6 +498,11 @@ class WfqSlices final : public Policy {
                          : all_in_turn(now_ns, round);
     if (config_.machine.slices_are_free_alone) ends_ns = by_gates(now_ns, ends_ns);
     for (const VgpuId v : busy_) set(v, own_[v].gated ? 0 : own_[v].wanted_ns, out);
+    if (awaits_return(now_ns)) {
+      opened_for_ = was_gated ? returning_ : opened_for_;
+      return wake_at(back_by_ns(returning_), out);
+    }
+    opened_for_ = kNoVgpu;
     if (busy_.size() <= 1) return;
     round_ends_ns_ = now_ns + static_cast<uint64_t>(std::min(ends_ns, kLongestRoundNs));
     wake_at(round_ends_ns_, out);
@@ -490,13 +557,14 @@ class WfqSlices final : public Policy {
   // A round by the hardware. Returns how long it takes.
   double all_in_turn(uint64_t now_ns, double round) {
     VgpuId last = kNoVgpu;  // the one that is owed most, for its weight
-    const auto stay = std::count_if(top_.begin(), top_.end(), [&](VgpuId v) { return !visits(v); });
+    const auto stay =
+        std::count_if(top_.begin(), top_.end(), [&](VgpuId v) { return !visits(now_ns, v); });
     const bool several_stay = stay > 1;
     double least = 0, ends_ns = 0, weights = 0;
     for (const VgpuId v : top_) weights += clock_[v].share.weight;
     const bool some_ask_little =
         stay == 1 && busy_.size() > 1 && std::all_of(top_.begin(), top_.end(), [&](VgpuId v) {
-          return !visits(v) || asks_little(v, weights);
+          return !visits(now_ns, v) || asks_little(now_ns, v, weights);
         });
     for (const VgpuId v : top_) {
       const double lead_ns =
@@ -508,11 +576,16 @@ class WfqSlices final : public Policy {
       own_[v].left_ns = 0;
       // Alone, the hardware has nobody to switch to; a long slice would only make a newcomer wait.
       own_[v].wanted_ns = busy_.size() == 1 ? mean_slice_ns() : slice_for(v, lead_ns);
+      if (busy_.size() > 1)
+        own_[v].beside_ns = own_[v].wanted_ns;
+      else if (awaits_return(now_ns) && own_[v].beside_ns != 0)
+        own_[v].wanted_ns = has_slice(v) ? own_[v].slice_ns : own_[v].beside_ns;
       if (some_ask_little) {
         gate(now_ns, v, false);
-        own_[v].wanted_ns = visits(v) ? slice_for(v, 0) : mean_slice_ns();
+        own_[v].wanted_ns = visits(now_ns, v) ? slice_for(v, 0) : mean_slice_ns();
       }
-      if (!several_stay) own_[v].wanted_ns = std::min(own_[v].wanted_ns, awaits(now_ns, v));
+      if (!several_stay && !awaits_return(now_ns))
+        own_[v].wanted_ns = std::min(own_[v].wanted_ns, awaits(now_ns, v));
       const double turns = lead_ns / clock_[v].share.weight;
       if (last == kNoVgpu || turns < least) last = v, least = turns;
     }
@@ -567,7 +640,9 @@ class WfqSlices final : public Policy {
   size_t gated_ = 0;          // of busy_
   uint32_t top_priority_ = 0;
   double per_weight_ns_ = 0;  // turn per weight in this round
+  double work_part_ = 1;      // of a round; the rest are its switches
   double handover_ns_;
+  uint64_t alone_since_ns_ = 0;  // the only one of busy_, if there is one
   uint64_t next_tick_ns_ = 0, wake_ns_ = 0, round_ends_ns_ = 0;
   double pause_credit_ns_ = 0;
   uint64_t credit_at_ns_ = 0, pause_since_ns_ = 0;
@@ -578,6 +653,8 @@ class WfqSlices final : public Policy {
   bool by_gates_ = false;  // those that chat have turns one by one: ...
   std::vector<VgpuId> chatting_;
   VgpuId turn_of_ = kNoVgpu;     // ... this one, ...
+  VgpuId returning_ = kNoVgpu;   // waited last for a short while after a long launch
+  VgpuId opened_for_ = kNoVgpu;  // ... and somebody's gate was opened meanwhile
   uint64_t turn_ends_ns_ = 0;    // ... until then
   bool pauses_in_turn_ = false;  // pausing_, within a turn by gates
   bool one_by_one_ = false;      // the rest have their turns one by one

@@ -70,6 +70,11 @@ class Bench:
         return blocks
 
 
+def rate(answer):
+    """Launches that ended, a second: those that were still queued do not count."""
+    return answer["finished"] * 1e6 / answer["span_us"]
+
+
 def counted(before, after):
     """What sluiced has counted meanwhile, of figures that are numbers and have grown."""
     return {k: round(v - before[k], 3) for k, v in after.items()
@@ -103,8 +108,8 @@ def main():
         def native(_name):
             return None if a.device == "nvidia" else s.client_env("one")
         blocks = bench.blocks_for(native, a.launch_us)
-        alone = bench.together(native, {"one": (blocks, 8)}, a.seconds)["one"]["launches"]
-        print(f"{blocks} blocks a launch, {alone / a.seconds:.0f} a second alone", flush=True)
+        alone = rate(bench.together(native, {"one": (blocks, 8)}, a.seconds)["one"])
+        print(f"{blocks} blocks a launch, {alone:.0f} a second alone", flush=True)
         for weights in a.weights.split(","):
             first, second = map(int, weights.split(":"))
             s.ctl("set", "one", "--weight", first)
@@ -115,7 +120,7 @@ def main():
                 r = bench.together(s.client_env, {"one": (blocks, depths[0]),
                                                   "two": (blocks, depths[1])}, a.seconds)
                 after = s.stats()["vgpus"]
-                one, two = r["one"]["launches"] / alone, r["two"]["launches"] / alone
+                one, two = rate(r["one"]) / alone, rate(r["two"]) / alone
                 share, due = one / (one + two), first / (first + second)
                 rows.append({"experiment": "shares-on-slices", "weights": weights, "kind": kind,
                              "one": round(one, 3), "two": round(two, 3),

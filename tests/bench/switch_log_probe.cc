@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether NVIDIA's driver lets us read its context-switch log here, step by step, and what it says.
 //
-// usage: switch_log_probe [SECONDS]
+// usage: switch_log_probe [SECONDS [FILE]]
 //
 // Opens the log as the spawner's recorder does, prints each step with its status, reads the log for
 // so many seconds (3) with a flush every 10 ms, and prints per process: intervals, the time that
-// its contexts were resident, and the longest interval. One JSON object. To be run as root, beside
+// its contexts were resident, and the longest interval. One JSON object. FILE gets each record as a
+// line: CLOCK_MONOTONIC in ns, process, 1 for a start and 0 for an end. To be run as root, beside
 // programs that use the GPU. Exit status 1: the log cannot be had.
 #include <sys/stat.h>
 #include <time.h>
@@ -41,6 +42,7 @@ struct Process {
 
 int main(int argc, char** argv) {
   const double seconds = argc > 1 ? std::atof(argv[1]) : 3;
+  std::FILE* file = argc > 2 ? std::fopen(argv[2], "w") : nullptr;
   std::vector<DriverSwitchLog::Step> steps;
   const uint64_t opening = monotonic_ns();
   auto log = DriverSwitchLog::open(sluice::gpu::system_driver_device(), 16384, &steps);
@@ -91,6 +93,7 @@ int main(int argc, char** argv) {
     const uint64_t now = monotonic_ns();
     for (const auto& r : records) {
       const uint64_t at = clocks.host_ns(r.time_ns);
+      if (file) std::fprintf(file, "%lu %u %d\n", at, r.pid, r.start ? 1 : 0);
       if (at > now) ++future;
       if (at < now) behind_ns = std::max(behind_ns, now - at);
       if (all < 12)
@@ -114,6 +117,7 @@ int main(int argc, char** argv) {
     }
   }
   const auto took = static_cast<double>(monotonic_ns() - begin);
+  if (file) std::fclose(file);
   std::printf(
       ",\n \"clock_call_us\": %.1f, \"records\": %lu, \"dropped\": %lu, \"gaps\": %lu, "
       "\"flushes\": %lu, \"flush_us\": %.1f,\n \"core_percent\": %.2f, "

@@ -2,12 +2,14 @@
 // A program that launches a kernel of a given size again and again and says how long each launch
 // took, from the call to the end of its stream.
 //
-//   turnaround BLOCKS STEPS GAP_US SECONDS START_FILE [DEPTH]
+//   turnaround BLOCKS STEPS GAP_US SECONDS START_FILE [DEPTH [TIMES]]
 //       launches BLOCKS blocks of 128 threads and STEPS steps, waits for the end, sleeps GAP_US,
 //       and so on for SECONDS from when START_FILE is there; then one line of JSON: launches, and
 //       their mean, median and 99th percentile in us. 1 and a text if a call failed or a block did
 //       not run once for each launch. With DEPTH that many launches are queued at a time: a launch
-//       then takes from its call to the end of the one that was called DEPTH - 1 before it
+//       then takes from its call to the end of the one that was called DEPTH - 1 before it.
+//       `finished`: how many had ended in those SECONDS, in `span_us`. TIMES is a file that gets
+//       each call's begin and return, CLOCK_MONOTONIC in ns
 //
 // Used by turnaround.py.
 #include <unistd.h>
@@ -64,7 +66,7 @@ double us_since(Clock::time_point t) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 6 && argc != 7) return 2;
+  if (argc < 6 || argc > 8) return 2;
   auto blocks = static_cast<uint32_t>(std::max(1, std::atoi(argv[1])));
   auto steps = static_cast<uint32_t>(std::max(1, std::atoi(argv[2])));
   const int gap_us = std::atoi(argv[3]);
@@ -97,10 +99,19 @@ int main(int argc, char** argv) {
   check(cuStreamSynchronize(stream), "synchronise");
   while (::access(argv[5], F_OK) != 0) ::usleep(1000);
   std::vector<double> us;
-  for (const auto begin = Clock::now(); us_since(begin) < seconds * 1e6;) {
+  std::vector<std::pair<int64_t, int64_t>> times;
+  const auto ns = [](Clock::time_point t) { return t.time_since_epoch().count(); };
+  const auto begin = Clock::now();
+  while (us_since(begin) < seconds * 1e6) {
+    const auto call = Clock::now();
     us.push_back(once());
+    times.emplace_back(ns(call), ns(Clock::now()));
     if (gap_us > 0) ::usleep(static_cast<useconds_t>(gap_us));
   }
+  const double span_us = us_since(begin);
+  size_t finished = us.size();
+  for (size_t i = 0; depth > 1 && finished > 0 && i < depth; ++i)
+    finished -= cuEventQuery(ends[(launches - i) % depth]) == CUDA_ERROR_NOT_READY;
   check(cuStreamSynchronize(stream), "synchronise");
   std::vector<uint32_t> counts(blocks);
   check(cuMemcpyDtoH(counts.data(), out, uint64_t{blocks} * 4), "copy");
@@ -117,7 +128,15 @@ int main(int argc, char** argv) {
   double sum = 0;
   for (double t : us) sum += t;
   std::sort(us.begin(), us.end());
-  std::printf("{\"launches\":%zu,\"mean_us\":%.1f,\"p50_us\":%.1f,\"p99_us\":%.1f}\n", us.size(),
-              sum / static_cast<double>(us.size()), us[us.size() / 2], us[us.size() * 99 / 100]);
+  std::printf(
+      "{\"launches\":%zu,\"mean_us\":%.1f,\"p50_us\":%.1f,\"p99_us\":%.1f,\"max_us\":%.1f,"
+      "\"finished\":%zu,\"span_us\":%.0f}\n",
+      us.size(), sum / static_cast<double>(us.size()), us[us.size() / 2], us[us.size() * 99 / 100],
+      us.back(), finished, span_us);
+  if (argc <= 7) return 0;
+  std::FILE* file = std::fopen(argv[7], "w");
+  if (!file) return 1;
+  for (const auto& [call, end] : times) std::fprintf(file, "%ld %ld\n", call, end);
+  std::fclose(file);
   return 0;
 }

@@ -9,6 +9,7 @@ namespace sluice::core {
 
 bool Slices::set_slice(const policy::Action& a) {
   if (!sharing_.vgpu(a.vgpu)) return false;
+  if (a.value == 0 && slice_ns_[a.vgpu] != 0) gated_ns_[a.vgpu] = kJustNow;
   slice_ns_[a.vgpu] = a.value;
   return true;
 }
@@ -17,20 +18,29 @@ void Slices::charge_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns) {
   if (stall_ns > 0) sharing_.charging.charge_measured(now_ns, v, stall_ns * sharing_.sm_count());
 }
 
-void Slices::divide_slice(VgpuId v, uint64_t slice_ns, ActionQueue& out) {
+void Slices::divide_slice(uint64_t now_ns, VgpuId v, uint64_t slice_ns, ActionQueue& out) {
   const VgpuState& g = sharing_.vgpus[v];
   uint32_t among = 0;
   for (const SessionId s : g.sessions)
     among += sharing_.sessions[s].backlogged && sharing_.crowd.may_launch(s);
   for (const SessionId s : g.sessions) {
     if (!sharing_.sessions[s].backlogged) continue;
-    // What a gated session had begun runs on until it leaves, as shortly as the hardware can.
     const bool has_part = slice_ns > 0 && sharing_.crowd.may_launch(s);
+    if (!has_part && !rides(now_ns, v, s)) continue;
     const uint64_t own_ns = has_part ? std::max<uint64_t>(slice_ns / among, 1) : 1;
     if (session_slice_ns_[s] == own_ns) continue;
     session_slice_ns_[s] = own_ns;
     out.push({.kind = Action::Kind::kSetSlice, .session = s, .vgpu = v, .word = own_ns});
   }
+}
+
+// What a gated session had begun keeps its slice, in which most of it ends. What does not runs on
+// until it leaves, as shortly as the hardware can.
+bool Slices::rides(uint64_t now_ns, VgpuId v, SessionId s) {
+  uint64_t& since_ns = gated_ns_[v];
+  if (slice_ns_[v] == 0 && since_ns == kJustNow) since_ns = now_ns;
+  return sharing_.sessions[s].drain != Drain::kNone &&
+         (slice_ns_[v] > 0 || now_ns - since_ns > kEndsNs);
 }
 
 bool Slices::advance(uint64_t now_ns, ActionQueue& out) {
@@ -41,7 +51,7 @@ bool Slices::advance(uint64_t now_ns, ActionQueue& out) {
     if (!g.present() || g.sessions.empty()) continue;
     const bool alone = g.holds() && sharing_.reports.others_backlogged(v) == 0;
     const bool wanted = slice_ns_[v] > 0 && (g.busy || alone);
-    divide_slice(v, wanted ? slice_ns_[v] : 0, out);
+    divide_slice(now_ns, v, wanted ? slice_ns_[v] : 0, out);
     if (g.leaving() || wanted == g.holds()) continue;
     any = true;
     if (wanted) {

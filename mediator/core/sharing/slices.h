@@ -28,15 +28,22 @@ class Slices final : public WholeGpu {
   bool charges_by_clock() const override { return false; }
   bool has_deadlines() const override { return false; }
   void charge_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns) override;
-  void on_vgpu_added(VgpuId v) override { reset_record(slice_ns_, v); }
+  void on_vgpu_added(VgpuId v) override {
+    reset_record(slice_ns_, v);
+    reset_record(gated_ns_, v);
+  }
   void on_session_added(SessionId s) override { reset_record(session_slice_ns_, s); }
   bool advance(uint64_t now_ns, ActionQueue& out) override;
 
  private:
   void on_opened(uint64_t, VgpuId) override {}
   void on_freed(uint64_t) override {}
-  void divide_slice(VgpuId v, uint64_t slice_ns, ActionQueue& out);
+  void divide_slice(uint64_t now_ns, VgpuId v, uint64_t slice_ns, ActionQueue& out);
+  bool rides(uint64_t now_ns, VgpuId v, SessionId s);
 
+  static constexpr uint64_t kEndsNs = 6'000'000, kJustNow = ~0ull;
+
+  std::vector<uint64_t> gated_ns_;          // by VgpuId, when its slice became 0
   std::vector<uint64_t> slice_ns_;          // by VgpuId, as the policy set it; 0: gated
   std::vector<uint64_t> session_slice_ns_;  // by SessionId, as last set; 0: not yet
 };

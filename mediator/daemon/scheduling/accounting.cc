@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <utility>
 
 #include "mediator/base/clock.h"
 #include "mediator/base/log.h"
@@ -30,6 +31,9 @@ constexpr uint64_t kSlowFactor = 10, kSlowStratumNs = 10 * kMs, kSlowRoundNs = 1
 // Polling goes on for so long after the last holder has left: a synchronous program is back at
 // once.
 constexpr uint64_t kLingerNs = 200 * kMs;
+// The recorder of the switch log hurries on for so long: each change wakes it, and a visitor comes
+// hundreds of times a second.
+constexpr uint64_t kHurryNs = 500 * kMs;
 constexpr uint64_t kTellAgainNs = 10'000 * kMs;
 // A worker may be interrupted between its kernel's end and the engine's release: not theft, and not
 // worth a warning.
@@ -154,8 +158,10 @@ void Accounting::stop(uint64_t now_ns) {
 }
 
 void Accounting::begin_round(uint64_t now_ns) {
-  engaged_round_ = engaged();
-  if (settings_.switch_log_feed) settings_.switch_log_feed->hurry(engaged_round_, now_ns);
+  const bool was_engaged = std::exchange(engaged_round_, engaged());
+  if (engaged_round_ || was_engaged) engaged_ns_ = now_ns;
+  if (settings_.switch_log_feed)
+    settings_.switch_log_feed->hurry(now_ns - engaged_ns_ < kHurryNs, now_ns);
   const auto plan = poller_.next(meter_.busy(), meter_.known());
   ++turn_;
   if (!engaged_round_ || !sources_.has_registers()) {

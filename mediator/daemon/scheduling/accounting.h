@@ -111,6 +111,7 @@ class Accounting {
   uint64_t pause_end_ns_ = 0, stratum_ns_ = 0, window_ns_ = 0, from_ns_ = 0, due_ns_ = 0;
   uint64_t windows_ns_ = 0;  // read in windows since cpu_mark_ns_
   bool engaged_round_ = false;
+  uint64_t engaged_ns_ = 0;                    // when two or more vGPUs had work last
   uint64_t cpu_mark_ns_ = 0, wakes_mark_ = 0;  // at the begin of the sparse part
   uint64_t idle_since_ns_ = 0;                 // nobody holds since; 0: somebody does
   uint64_t next_log_ns_ = 0, next_check_ns_ = 0, next_channels_ns_ = 0, next_words_ns_ = 0;

@@ -225,6 +225,7 @@ void GrantExecutor::execute(const core::Action& action) {
       ring_wake(entry.gate_fd);
       break;
     case Kind::kSetSlice:
+      if (trace_) trace_->slice(monotonic_ns(), entry.vgpu, action.word);
       if (const uint64_t ns = slices_ ? slices_->set(entry.worker, action.word) : 0; ns != 0)
         entry.slice(ns);
       break;
@@ -282,14 +283,18 @@ void GrantExecutor::measure(bool now) {
   };
   const auto works = [&](pid_t worker) {
     const SessionEntry* entry = of(worker);
-    if (!entry) return false;
+    if (!entry) return TimeSlices::Work::kNone;
     const core::ReportSnapshot report = core::read_report(entry->pages.report());
     const bool open = (entry->grant & SLUICE_GRANT_OPEN) != 0;
-    return report.guest_in_flight > 0 || (open && report.guest_demand > 0);
+    if (report.guest_in_flight > 0 || (open && report.guest_demand > 0))
+      return TimeSlices::Work::kRuns;
+    return report.guest_demand > 0 ? TimeSlices::Work::kWaits : TimeSlices::Work::kNone;
   };
-  slices_->look(now_ns, now, works, [&](pid_t worker, uint64_t used_ns) {
-    if (const SessionEntry* entry = of(worker))
-      scheduler_->on_used(now_ns, entry->vgpu, used_ns * sm_count_);
+  slices_->look(now_ns, now, works, [&](pid_t worker, uint64_t used_ns, bool free) {
+    const SessionEntry* entry = of(worker);
+    if (!entry) return;
+    if (trace_ && !free) trace_->used(now_ns, entry->vgpu, used_ns);
+    scheduler_->on_used(now_ns, entry->vgpu, used_ns * sm_count_, free);
   });
   for (const pid_t worker : slices_->take_overruns())
     if (SessionEntry* entry = of(worker)) {

@@ -95,7 +95,7 @@ void SoftTimeSlices::look(uint64_t now_ns, bool now, const Works&, const Used& u
     const uint64_t most_ns = elapsed_ns + slice->second * 2000ull;
     used_ns += std::min(grown, most_ns - std::min(most_ns, used_ns));
   }
-  for (const auto& [worker, ns] : used_ns_) used(worker, ns);
+  for (const auto& [worker, ns] : used_ns_) used(worker, ns, false);
 }
 
 }  // namespace sluice

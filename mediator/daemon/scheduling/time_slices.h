@@ -30,8 +30,11 @@ Result<void> check_time_slices(const Config& config, bool nvidia,
 
 class TimeSlices {
  public:
-  using Works = std::function<bool(pid_t worker)>;  // whether it has launches that could run
-  using Used = std::function<void(pid_t worker, uint64_t used_ns)>;
+  // What a worker has of launches: none, some that its gate holds back, or some that could run.
+  enum class Work : uint8_t { kNone, kWaits, kRuns };
+  using Works = std::function<Work(pid_t worker)>;
+  // `free`: while nobody else wanted the GPU; nobody is owed anything for it.
+  using Used = std::function<void(pid_t worker, uint64_t used_ns, bool free)>;
   virtual ~TimeSlices() = default;
 
   // A worker of the vGPU has started. Before its first slice.

@@ -70,6 +70,17 @@ void TraceFile::event(uint64_t now_ns, core::LogEvent event, core::VgpuId vgpu) 
   }
 }
 
+void TraceFile::slice(uint64_t now_ns, core::VgpuId vgpu, uint64_t ns) {
+  line_ns(now_ns, "slice", vgpu, ns);
+}
+void TraceFile::used(uint64_t now_ns, core::VgpuId vgpu, uint64_t ns) {
+  line_ns(now_ns, "used", vgpu, ns);
+}
+void TraceFile::line_ns(uint64_t now_ns, const char* event, core::VgpuId vgpu, uint64_t ns) {
+  if (vgpu >= vgpus_.size() || vgpus_[vgpu].name.empty()) return;
+  line(now_ns, event, vgpu, ",\"ns\":" + std::to_string(ns));
+}
+
 void TraceFile::line(uint64_t now_ns, const char* event, core::VgpuId vgpu,
                      const std::string& rest) {
   if (!fd_) return;

@@ -30,10 +30,14 @@ class TraceFile {
              const policy::VgpuShare& share);
   // Of the kinds that a trace knows; the others are passed over.
   void event(uint64_t now_ns, core::LogEvent event, core::VgpuId vgpu);
+  // A vGPU's time slice was set to `ns`, or what it was charged; for people.
+  void slice(uint64_t now_ns, core::VgpuId vgpu, uint64_t ns);
+  void used(uint64_t now_ns, core::VgpuId vgpu, uint64_t ns);
   void flush();
 
  private:
   TraceFile(Fd fd, std::string path, uint64_t limit_bytes, uint64_t now_ns);
+  void line_ns(uint64_t now_ns, const char* event, core::VgpuId vgpu, uint64_t ns);
   void line(uint64_t now_ns, const char* event, core::VgpuId vgpu, const std::string& rest = {});
   void end(const std::string& why);
 

@@ -41,11 +41,12 @@ void WorkerTimeSlices::look(uint64_t now_ns, bool now, const Works& works, const
   looked_ns_ = now_ns;
   used_.clear();
   settle(now_ns);
-  for (const auto& u : used_) used(static_cast<pid_t>(u.worker), u.ns);
+  for (const auto& u : used_) used(static_cast<pid_t>(u.worker), u.ns, u.free);
   for (auto& [pid, w] : workers_) {
-    const bool at_work = works(pid);
-    if (at_work != w.works) use_.on_claim(now_ns, static_cast<uint32_t>(pid), at_work);
-    w.works = at_work;
+    const Work work = works(pid);
+    if (work != w.work)
+      use_.on_claim(now_ns, static_cast<uint32_t>(pid), work == Work::kRuns, work != Work::kNone);
+    w.work = work;
   }
 }
 

@@ -48,7 +48,7 @@ class WorkerTimeSlices final : public TimeSlices {
   static constexpr uint64_t kLeastNs = 100'000, kMostNs = 10'000'000'000;
   struct Worker {
     uint64_t slice_ns = 0;
-    bool works = false;  // at the last look
+    Work work = Work::kNone;  // at the last look
   };
   void settle(uint64_t now_ns);
 

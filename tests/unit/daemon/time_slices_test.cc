@@ -58,8 +58,8 @@ class TimeSlicesTest : public ::testing::Test {
   std::map<pid_t, uint64_t> look(TimeSlices& slices, uint64_t now_ns) {
     std::map<pid_t, uint64_t> used;
     slices.look(
-        now_ns, true, [](pid_t) { return true; },
-        [&](pid_t worker, uint64_t ns) { used[worker] += ns; });
+        now_ns, true, [](pid_t) { return TimeSlices::Work::kRuns; },
+        [&](pid_t worker, uint64_t ns, bool) { used[worker] += ns; });
     return used;
   }
 
@@ -147,8 +147,11 @@ class WorkerTimeSlicesTest : public ::testing::Test {
   std::map<pid_t, uint64_t> look(uint64_t now_ns, bool now = true) {
     std::map<pid_t, uint64_t> used;
     slices_.look(
-        now_ns, now, [&](pid_t worker) { return working_.contains(worker); },
-        [&](pid_t worker, uint64_t ns) { used[worker] += ns; });
+        now_ns, now,
+        [&](pid_t worker) {
+          return working_.contains(worker) ? TimeSlices::Work::kRuns : TimeSlices::Work::kNone;
+        },
+        [&](pid_t worker, uint64_t ns, bool) { used[worker] += ns; });
     return used;
   }
   WorkerTimeSlices slices_{{.switch_ns = kMs}};

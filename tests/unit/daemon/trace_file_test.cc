@@ -96,6 +96,9 @@ TEST(TraceFile, WhatTheSchedulerDidCanBeReplayed) {
     Host h(file.path);
     h.work(0, true);
     h.pass(10 * kMs);
+    h.trace->slice(h.now, 0, 5 * kMs);  // as on time slices
+    h.trace->used(h.now, 0, 10 * kMs);
+    h.trace->used(h.now, 7, kMs);  // nobody
     h.work(1, true);
     h.pass(40 * kMs);
     h.work(1, false);
@@ -107,6 +110,8 @@ TEST(TraceFile, WhatTheSchedulerDidCanBeReplayed) {
     h.work(0, true);
     h.pass(kMs);
   }
+  EXPECT_NE(file.text().find(R"("event":"slice","vgpu":"a","ns":5000000})"), std::string::npos);
+  EXPECT_NE(file.text().find(R"("event":"used","vgpu":"a","ns":10000000})"), std::string::npos);
   auto w = policy::sim::parse_trace(file.text());
   ASSERT_TRUE(w.ok()) << w.error().message << "\n" << file.text();
   EXPECT_EQ(w->gpu.sm_count, 4u);

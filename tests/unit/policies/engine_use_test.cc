@@ -107,6 +107,36 @@ TEST_F(EngineUseTest, SlicesOfFourToOneAreWorkOfFourToOne) {
   EXPECT_NEAR(static_cast<double>(sum_[kA]) / static_cast<double>(sum_[kB]), 4.2, 0.1);
 }
 
+// The log tells of a vGPU that is alone a second late, when another has come: no debt of then.
+TEST_F(EngineUseTest, WhatIsUsedAloneIsFreeHoweverLateItIsTold) {
+  std::map<uint32_t, uint64_t> free;
+  const auto tell = [&](uint64_t until_ns) {
+    std::vector<EngineUse::Used> used;
+    use_.settle(until_ns, used);
+    for (const auto& u : used) (u.free ? free : sum_)[u.worker] += u.ns;
+  };
+  claims(0, {kA});
+  use_.on_record(0, kA, true);
+  claims(900 * kMs, {kB});
+  tell(950 * kMs);
+  EXPECT_NEAR(static_cast<double>(free[kA]), 900e6, 1.2e6);
+  EXPECT_NEAR(static_cast<double>(sum_[kA]), 50e6, 1.2e6);
+  // B has launches behind its closed gate: A is not alone.
+  use_.on_claim(950 * kMs, kB, false, true);
+  tell(1050 * kMs);
+  EXPECT_NEAR(static_cast<double>(sum_[kA]), 150e6, 1.2e6);
+  // C runs and says that it has nothing: not for free, while A wants the GPU.
+  use_.on_claim(1050 * kMs, kB, false, false);
+  use_.on_record(1050 * kMs, kA, false);
+  runs(kC, 1050 * kMs, 1150 * kMs);
+  use_.on_record(1150 * kMs, kA, true);
+  tell(1200 * kMs);
+  EXPECT_NEAR(static_cast<double>(sum_[kC]), 100e6, 0.2e6);
+  EXPECT_EQ(free[kC], 0u);
+  EXPECT_NEAR(static_cast<double>(sum_[kA]), 150e6, 1.2e6);
+  EXPECT_NEAR(static_cast<double>(free[kA]), 950e6, 1.4e6);
+}
+
 TEST_F(EngineUseTest, AnIdleContextThatNobodyDisplacesIsNotCharged) {
   claims(0, {kA});
   use_.on_record(0, kA, true);

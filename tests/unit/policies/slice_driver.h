@@ -3,15 +3,22 @@
 // policies with a proportional preemptor. Opaque kernels; a context that has nothing to run gives
 // the rest of its slice away; a gated one starts no new kernel, but a begun one goes on in its
 // slices.
+//
+// With `log`, use is told as it is on NVIDIA's GPUs: a context that comes is restored for
+// `restore_ns` before its slice begins, the records of who came and went go to
+// accounting::EngineUse every lag_ns, and what that says is what the policy hears. used_ns is what
+// was really used.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "policies/accounting/engine_use.h"
 #include "policies/policy.h"
 
 namespace sluice::policy {
@@ -23,7 +30,9 @@ struct SliceDriver {
     uint64_t kernel_ns = 2'250'000;
     uint64_t wait_ns = 0;  // between two kernels, without work; 0: saturating
     bool busy = false, gated = false, begun = false;
-    uint64_t left_ns = 0, slice_ns = 0, next_ns = 0, used_ns = 0, busy_ns = 0, kernels = 0;
+    bool untold = false;  // idle, and the policy does not know
+    uint64_t left_ns = 0, slice_ns = 0, next_ns = 0, used_ns = 0, busy_ns = 0, kernels = 0,
+             gated_at_ns = 0;
     uint64_t longest_wait_ns = 0, served_ns = 0;
   };
 
@@ -44,6 +53,7 @@ struct SliceDriver {
                             out);
     });
     tenants[v].next_ns = now;
+    if (log) log->add(v + 1, v);
     return v;
   }
   void run(uint64_t ns) {
@@ -54,6 +64,9 @@ struct SliceDriver {
         Tenant& t = tenants[v];
         if (t.busy || t.next_ns > now) continue;
         t.busy = true, t.left_ns = t.kernel_ns, t.served_ns = now;
+        if (std::exchange(t.untold, false)) continue;
+        for (VgpuId w = 0; w < tenants.size(); ++w)
+          if (std::exchange(tenants[w].untold, false)) call([&] { policy->on_idle(now, w, out); });
         call([&] { policy->on_arrival(now, v, out); });
       }
       if (wake_ns && wake_ns <= now) {
@@ -68,8 +81,10 @@ struct SliceDriver {
           if (runnable(v)) next = v;
         }
         if (next != kNoVgpu) {
-          if (next != last) advance(switch_ns, kNoVgpu), ++switches;
-          slice_end_ns = now + std::max<uint64_t>(tenants[next].slice_ns, 1);
+          const bool comes = next != last || !resident;
+          if (comes) switch_to(next);
+          if (comes && log) advance(restore_ns, kNoVgpu);
+          slice_end_ns = now + slice_of(next);
           tenants[next].begun = true;
           last = next;
         }
@@ -92,8 +107,24 @@ struct SliceDriver {
       }
       t.busy = false;
       t.next_ns = now + t.wait_ns;
-      call([&] { policy->on_idle(now, current, out); });
+      t.untold = quiet_alone && std::none_of(tenants.begin(), tenants.end(),
+                                             [](const Tenant& other) { return other.busy; });
+      if (!t.untold) call([&] { policy->on_idle(now, current, out); });
     }
+  }
+  void switch_to(VgpuId next) {
+    if (log && resident) log->on_record(now, last + 1, false);
+    advance(switch_ns, kNoVgpu);
+    ++switches;
+    resident = true;
+    if (log) log->on_record(now, next + 1, true);
+  }
+  // What a gated one had begun goes on in its slice for a while, then in the shortest slices.
+  uint64_t slice_of(VgpuId v) {
+    Tenant& t = tenants[v];
+    if (log && t.gated && now - t.gated_at_ns > 6 * kMs)
+      log->set_slice(v + 1, t.slice_ns = kGatedSliceNs);
+    return std::max<uint64_t>(t.slice_ns, 1);
   }
   bool runnable(VgpuId v) const {
     return tenants[v].busy && (!tenants[v].gated || tenants[v].begun);
@@ -116,12 +147,26 @@ struct SliceDriver {
   // What has been used since the last time.
   void tell() {
     told_at_ns_ = now;
+    if (log) return hear_log();
     for (VgpuId v = 0; v < untold_.size(); ++v)
       if (const uint64_t ns = std::exchange(untold_[v], 0))
         policy->on_usage(now, v, {.sm_ns = ns * 4});
   }
+  void hear_log() {
+    std::vector<accounting::EngineUse::Used> used;
+    log->settle(now, used);
+    for (const auto& u : used)
+      if (!u.free) policy->on_usage(now, u.worker - 1, {.sm_ns = u.ns * 4});
+  }
+  // The hardware of an H100, by its log.
+  void use_log(const accounting::EngineUse::Config& c) {
+    log.emplace(c);
+    switch_ns = 80'000;
+  }
   template <class F>
   void call(F&& f) {
+    for (VgpuId v = 0; log && v < tenants.size(); ++v)
+      log->on_claim(now, v + 1, runnable(v), tenants[v].busy);
     out.clear();
     f();
     for (const Action& a : out) {
@@ -133,12 +178,14 @@ struct SliceDriver {
       ++slice_actions;
       Tenant& t = tenants[a.vgpu];
       if (deaf && t.slice_ns) continue;
+      if (!t.gated) t.gated_at_ns = now;
       t.gated = a.value == 0;
       if (a.value) {
         EXPECT_GE(a.value, machine.slice_floor_ns);
         EXPECT_LE(a.value, machine.slice_ceiling_ns);
         if (sets_stop && t.slice_ns != a.value && current != kNoVgpu) slice_end_ns = now;
         t.slice_ns = a.value;
+        if (log) log->set_slice(a.vgpu + 1, a.value);
       }
     }
   }
@@ -153,9 +200,14 @@ struct SliceDriver {
   uint64_t now = 1'000'000'000, wake_ns = 0, slice_end_ns = 0, switch_ns = 200'000, switches = 0;
   uint64_t lost_ns = 0, slice_actions = 0;
   VgpuId current = kNoVgpu, last = 0;
-  bool deaf = false;       // keeps every tenant's first slice, open
-  uint64_t lag_ns = 0;     // use is told so seldom; 0: at once
-  bool sets_stop = false;  // a new slice ends that of whoever runs
+  bool resident = true;  // `last` is
+  std::optional<accounting::EngineUse> log;
+  uint64_t restore_ns = 137'000;
+  static constexpr uint64_t kGatedSliceNs = 100'000;
+  bool deaf = false;         // keeps every tenant's first slice, open
+  uint64_t lag_ns = 0;       // use is told so seldom; 0: at once
+  bool sets_stop = false;    // a new slice ends that of whoever runs
+  bool quiet_alone = false;  // who has the GPU alone is asked when another comes
 
  private:
   std::vector<uint64_t> untold_;

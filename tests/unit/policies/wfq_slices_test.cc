@@ -110,6 +110,44 @@ TEST(WfqSlices, ByALogThatIsReadEvery10MsSharesAreThoseOfWeights) {
               << wait_a << ", " << wait_b << ", lag " << lag_ns << ", lost " << lost;
 }
 
+// As an H100 does it: restoring a context takes 137 us before its slice begins, 80 us belong to
+// nobody, a new slice stops whoever runs, and use is what the log says 10 ms later.
+double share_by_log(uint32_t weight, uint64_t kernel_ns, uint64_t wait_a, uint64_t wait_b,
+                    double& lost) {
+  SliceDriver d("wfq", free_alone());
+  d.lag_ns = 10 * kMs;
+  d.sets_stop = d.quiet_alone = true;
+  d.use_log({});
+  const auto a = d.add(weight, kernel_ns, wait_a), b = d.add(1, kernel_ns, wait_b);
+  d.run(kSecond);
+  const uint64_t a_ns = d.tenants[a].used_ns, b_ns = d.tenants[b].used_ns;
+  d.run(5 * kSecond);
+  const auto used_a = static_cast<double>(d.tenants[a].used_ns - a_ns),
+             used_b = static_cast<double>(d.tenants[b].used_ns - b_ns);
+  lost = 1 - (used_a + used_b) / 5e9;
+  return used_a / (used_a + used_b);
+}
+
+TEST(WfqSlices, OnHardwareThatRestoresContextsSharesAreThoseOfWeights) {
+  double lost;
+  for (const uint32_t weight : {2, 3, 10})
+    for (const auto& [wait_a, wait_b] : {std::pair{0 * kUs, 0 * kUs},
+                                         {20 * kUs, 20 * kUs},
+                                         {20 * kUs, 0 * kUs},
+                                         {0 * kUs, 20 * kUs},
+                                         {10 * kUs, 10 * kUs}}) {
+      EXPECT_NEAR(share_by_log(weight, 5 * kMs, wait_a, wait_b, lost), weight / (weight + 1.0),
+                  0.0105)
+          << "weight " << weight << ", waits " << wait_a << ", " << wait_b << ", lost " << lost;
+      EXPECT_LT(lost, wait_a == 0 && wait_b == 0 ? 0.045 : 0.07);
+    }
+  for (const uint32_t weight : {2, 3}) {
+    EXPECT_NEAR(share_by_log(weight, 300 * kUs, 20 * kUs, 20 * kUs, lost), weight / (weight + 1.0),
+                0.01);
+    EXPECT_LT(lost, 0.12);
+  }
+}
+
 // The hardware would change between two programs that wait after each launch at every launch: of
 // launches of 200 us half of the time is lost so, and shares are equal.
 TEST(WfqSlices, ThoseThatWaitAfterShortLaunchesHaveTurns) {
@@ -169,6 +207,64 @@ TEST(WfqSlices, VisitorsAreKnownBeforeTheirUseIsTold) {
         EXPECT_GT(static_cast<double>(d.tenants[heavy].used_ns - used_ns), c.least_kept * 1e9);
         EXPECT_LT(d.slice_actions - actions, 100u) << "each stops whoever runs";
       }
+}
+
+// What a visitor did while it had the GPU alone, all of it one burst to sluiced, does not hide that
+// it visits: its first visit may wait for a long slice, no other.
+TEST(WfqSlices, AVisitorThatWasAloneForLongIsKnownByItsFirstVisit) {
+  for (const uint64_t lag_ns : {uint64_t{0}, 10 * kMs}) {
+    SliceDriver d("wfq", free_alone());
+    d.lag_ns = lag_ns;
+    d.sets_stop = d.quiet_alone = true;
+    const auto light = d.add(1, 100 * kUs, 2 * kMs, 0, LatencyClass::kLow);
+    d.run(kSecond);
+    d.add(1, 5 * kMs, 20 * kUs);
+    d.run(10 * kMs);
+    d.tenants[light].longest_wait_ns = 0;
+    d.run(kSecond);
+    EXPECT_LE(d.tenants[light].longest_wait_ns, 700 * kUs);
+  }
+}
+
+// A vGPU outlives its programs. One that saturated and now visits, and one that visited and now
+// saturates, are taken for what they are.
+TEST(WfqSlices, TheNextProgramOfAVgpuIsAnother) {
+  SliceDriver d("wfq", free_alone());
+  d.lag_ns = 10 * kMs;
+  d.sets_stop = d.quiet_alone = true;
+  d.use_log({});
+  const auto one = d.add(2, 5 * kMs, 0, 0, LatencyClass::kLow), two = d.add(1, 5 * kMs, 20 * kUs);
+  d.run(kSecond);
+  d.tenants[one].kernel_ns = 100 * kUs, d.tenants[one].wait_ns = 2 * kMs;
+  d.run(100 * kMs);
+  d.tenants[one].longest_wait_ns = 0;
+  d.run(kSecond);
+  EXPECT_LE(d.tenants[one].longest_wait_ns, 800 * kUs) << "it visits";
+  d.tenants[one].kernel_ns = 5 * kMs, d.tenants[one].wait_ns = 0;
+  d.run(200 * kMs);
+  const uint64_t one_ns = d.tenants[one].used_ns, two_ns = d.tenants[two].used_ns;
+  d.run(2 * kSecond);
+  EXPECT_NEAR(static_cast<double>(d.tenants[one].used_ns - one_ns) /
+                  static_cast<double>(d.tenants[two].used_ns - two_ns),
+              2.0, 0.06);
+}
+
+// A visitor that is of another class from now on is expected as that.
+TEST(WfqSlices, TheClassOfAVisitorCanChange) {
+  SliceDriver d("wfq", free_alone());
+  d.lag_ns = 10 * kMs;
+  d.sets_stop = d.quiet_alone = true;
+  const auto light = d.add(1, 100 * kUs, 2 * kMs, 0, LatencyClass::kLow),
+             heavy = d.add(1, 5 * kMs, 20 * kUs);
+  d.run(kSecond);
+  EXPECT_EQ(d.tenants[heavy].slice_ns, 200 * kUs);
+  const VgpuShare batch{.weight = 1, .latency = LatencyClass::kBatch};
+  d.call([&] { d.policy->on_vgpu_changed(d.now, light, batch, d.out); });
+  d.run(100 * kMs);
+  EXPECT_GE(d.tenants[heavy].slice_ns, 4 * kMs);
+  const uint64_t used_ns = d.tenants[heavy].used_ns;
+  d.run(kSecond);
+  EXPECT_GT(d.tenants[heavy].used_ns - used_ns, kSecond * 89 / 100);
 }
 
 TEST(WfqSlices, WhoIsAloneForGoodHasLongSlices) {
