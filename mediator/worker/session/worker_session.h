@@ -72,8 +72,9 @@ struct SessionLimits {
   // Without sluiced nobody reports the program's end. One that asks for nothing for so long, while
   // nothing of it runs, is taken for ended, and its memory comes free.
   uint64_t orphan_ms = 60'000;
-  // A thread for launches that follow one another closely, where there are processors to spare.
-  bool submitter = Spinner::may_spin_for_long();
+  // A thread for launches that follow one another closely (launch/submitter.h). Needs processors to
+  // spare; what it gains on a GPU has not been measured yet, so it is off.
+  bool submitter = false;
 };
 
 // What came with Start, mapped.
