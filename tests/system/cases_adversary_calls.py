@@ -56,6 +56,7 @@ class AdversaryCalls(WithVictim):
             self.assertEqual(guest.returncode, 0, text)
             lines += text.splitlines()
         self.assertEqual(len(lines), sessions * AT_ONCE)
+        print("\n".join(line for line in lines if "signal" in line), flush=True)
         made, succeeded = (sum(int(re.search(pattern, line)[1]) for line in lines)
                            for pattern in (r"(\d+) calls", r"(\d+) succeeded"))
         print(f"{len(lines)} sessions, {made} calls, {succeeded} succeeded, "
@@ -77,14 +78,19 @@ class AdversaryCalls(WithVictim):
             before = self.left()
             self.play(100, max(1, self.SESSIONS // AT_ONCE))
             # A closed one may still be on its way to the thread that closes it.
-            self.eventually(lambda: all(self.left()[what] <= value for what, value in
-                                        before.items() if what.endswith("descriptors")),
-                            "descriptors are as many as before")
-            after = self.left()
+            after = {}
+
+            def closed():
+                after.update(self.left())
+                return all(after[what] <= value for what, value in before.items()
+                           if what.endswith("descriptors"))
+
+            self.eventually(closed, "descriptors are as many as before")
             print(f"before {before}, after {after}", flush=True)
             workers = [name for name in processes_of(self.sluiced.process.pid).values()
                        if name.startswith("sluice-worker")]
-            self.assertEqual(len(workers), 1, "the victim's alone")
+            self.assertEqual(len(workers), 1,
+                             "the victim's alone\n" + self.sluiced.log()[-3000:])
             self.assertEqual(before.keys(), after.keys())
             for what, value in before.items():
                 if what.endswith("descriptors"):

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -62,6 +63,13 @@ class ChannelLink {
   std::byte* bulk(uint64_t offset) { return channel_.region() + offset; }
   bool ended() const { return channel_.ended() || channel_.hung_up(); }
   std::optional<uint64_t> last_host_func() const { return host_func_; }
+  // What it called last, the latest first.
+  std::string last_calls() const {
+    std::string names;
+    for (const uint16_t opcode : last_)
+      names.append(names.empty() ? "" : ", ").append(calls::call_name(opcode));
+    return names;
+  }
 
  private:
   // Some calls are answered when others have been made; NVIDIA's driver takes long for some.
@@ -74,6 +82,8 @@ class ChannelLink {
 
   uint64_t push(uint16_t opcode, std::span<const std::byte> body, uint64_t context,
                 uint16_t flags) {
+    last_.push_front(opcode);
+    if (last_.size() > kLastCalls) last_.pop_back();
     sluice_record r{};
     r.opcode = opcode;
     r.flags = flags;
@@ -103,6 +113,8 @@ class ChannelLink {
   RingConsumer consumer_;
   uint64_t next_id_ = 1;
   std::map<uint64_t, PlausibleAnswer> answers_;
+  static constexpr size_t kLastCalls = 5;
+  std::deque<uint16_t> last_;
   std::optional<uint64_t> host_func_;
 };
 
@@ -189,11 +201,13 @@ int session(uint64_t seed, int calls, bool rewrite) {
   if (rewrite) rewriter.emplace(**channel, ~seed);
   auto guest = std::make_unique<PlausibleCalls<ChannelLink>>(link, seed);
   guest->run(calls);
-  std::printf("%s, seed %llu: %zu calls, %zu succeeded\n",
-              !(*channel)->ended() ? "lived"
-              : rewrite            ? "ended"  // whatever the reason is by now
-                                   : ("ended " + (*channel)->end_reason().reason).c_str(),
-              static_cast<unsigned long long>(seed), guest->made(), guest->succeeded());
+  std::printf(
+      "%s, seed %llu: %zu calls, %zu succeeded\n",
+      !(*channel)->ended() ? "lived"
+      : rewrite
+          ? "ended"  // whatever the reason is by now
+          : ("ended " + (*channel)->end_reason().reason + " after " + link.last_calls()).c_str(),
+      static_cast<unsigned long long>(seed), guest->made(), guest->succeeded());
   return 0;
 }
 
