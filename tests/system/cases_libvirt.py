@@ -234,6 +234,7 @@ class Domain(support.WithSluiced):
         self.metadata_is_followed(libvirt)
         # The agent is up a moment after the guest.
         wait_until(lambda: guest.run("sluice-suite-probe", support.TIMEOUT_S)[0] == 0)
+        self.assertRegex(self.sluiced.run("show", "vm1"), r"(?m)^guest agent on, release \d")
         self.doctor_finds_the_domain(libvirt)
         self.assertIn("from its next start on", self.ctl(libvirt, "detach", "vm1"))
         self.assertFalse(self.gone("vm1"), "the running domain keeps its vGPU")

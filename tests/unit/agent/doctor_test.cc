@@ -87,6 +87,7 @@ TEST(Doctor, ALocalSocketStandsInForTheDevice) {
   const auto findings = examine(o);
   EXPECT_EQ(named(findings, "device").state, Finding::State::kRight);
   EXPECT_EQ(named(findings, "agent").state, Finding::State::kRight);
+  EXPECT_EQ(named(findings, "host").state, Finding::State::kRight);
   ::unlink(o.socket.c_str());
   ::rmdir(folder);
 }
