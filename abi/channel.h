@@ -44,6 +44,10 @@
 
 #define SLUICE_CHANNEL_MAGIC 0x6563756c73ull /* "sluce" */
 #define SLUICE_CHANNEL_VERSION 2u
+/* The oldest version that is still spoken. Host, agent and libcuda are upgraded at different times.
+ * Two of them work together while neither's version is below the other's oldest; they then speak
+ * the lower of their versions. Within a version, records and flags are only added. */
+#define SLUICE_CHANNEL_OLDEST 2u
 
 #define SLUICE_EXTENT_BYTES (2u << 20)
 #define SLUICE_SLOT_OFFSET (1u << 20)
@@ -74,11 +78,15 @@ struct sluice_channel_header {
   uint64_t host_epoch;  /* [H] changes when sluiced gives the vGPU a new life (guest reboot seen) */
   uint64_t host_beat;   /* [H] relaxed; grows about once a second while sluiced lives */
   char reason[192];     /* [H] NUL-terminated, for REFUSED and CLOSED */
-  uint64_t pad0[33];
+  uint32_t oldest;      /* [H] SLUICE_CHANNEL_OLDEST of the host; 0: equal to its version */
+  uint32_t pad0;
+  char host_release[16]; /* [H] of its package, for people; NUL-terminated */
+  uint64_t pad1[30];
   /* second half: the agent's */
-  uint64_t agent_epoch; /* [G] release; random and non-zero, new for each start of the agent. A
-                           change ends every session of the vGPU. */
-  uint64_t agent_beat;  /* [G] relaxed; stale = the guest is silent */
+  uint64_t agent_epoch;   /* [G] release; random and non-zero, new for each start of the agent. A
+                             change ends every session of the vGPU. */
+  uint64_t agent_beat;    /* [G] relaxed; stale = the guest is silent */
+  char agent_release[16]; /* [G] of the guest's package, for people; empty: from before the field */
 };
 
 /* One direction of a byte ring. Indices are free-running byte counts; position = index & (bytes-1).
@@ -155,9 +163,18 @@ struct sluice_slot_header {    /* at the slot's offset; 4 KiB */
  * guest). SOCK_SEQPACKET. The program sends sluice_join, gets sluice_joined with descriptors, and
  * keeps the connection open: its end ends the session. */
 #define SLUICE_JOIN_MAGIC 0x6e696f6au
+/* sluice_join.version: what the program speaks.
+ *
+ *   31    16 15      0
+ *   +-------+---------+
+ *   | oldest| version |   oldest 0: equal to the version
+ *   +-------+---------+
+ */
+#define SLUICE_JOIN_VERSION(version, oldest) \
+  ((uint32_t)(version) | ((oldest) == (version) ? 0u : (uint32_t)(oldest) << 16))
 struct sluice_join {
   uint32_t magic;
-  uint32_t version; /* SLUICE_CHANNEL_VERSION */
+  uint32_t version; /* SLUICE_JOIN_VERSION(SLUICE_CHANNEL_VERSION, SLUICE_CHANNEL_OLDEST) */
   char program[96]; /* for logs and `sluicectl show`, NUL-terminated */
 };
 /* Modules are loaded as the program gives them, and a kernel's clones when it is first launched
@@ -194,5 +211,16 @@ struct sluice_joined {
 #define SLUICE_IVSHMEM_DOORBELL 12u
 #define SLUICE_IVSHMEM_HOST_PEER 0u /* sluiced's peer id; the guest is peer 1 */
 #define SLUICE_IVSHMEM_GUEST_PEER 1u
+
+/* The version that this side speaks with one of `version` and `oldest` (0: equal to its version);
+ * 0: they have none in common. */
+static inline uint32_t sluice_channel_common(uint32_t version, uint32_t oldest) {
+  if (oldest == 0 || oldest > version) oldest = version;
+  if (version < SLUICE_CHANNEL_OLDEST || oldest > SLUICE_CHANNEL_VERSION) return 0;
+  return version < SLUICE_CHANNEL_VERSION ? version : SLUICE_CHANNEL_VERSION;
+}
+static inline uint32_t sluice_join_common(uint32_t join_version) {
+  return sluice_channel_common(join_version & 0xffffu, join_version >> 16);
+}
 
 #endif /* SLUICE_ABI_CHANNEL_H */

@@ -206,6 +206,8 @@ constexpr std::string_view call_name(uint16_t opcode) {
   return "unknown";
 }
 
+constexpr bool is_call(uint16_t opcode) { return call_name(opcode) != "unknown"; }
+
 // The column `status` of a generic call; kReply if there is no such opcode.
 constexpr Status call_status(uint16_t opcode) {
   switch (opcode) {

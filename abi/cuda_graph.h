@@ -18,6 +18,12 @@ typedef struct CUgraphExec_st* CUgraphExec;
 typedef struct CUuserObject_st* CUuserObject;
 typedef cuuint64_t CUgraphConditionalHandle;
 
+/* Texture and surface references: names in a module to which memory is bound. */
+typedef struct CUtexref_st* CUtexref;
+typedef struct CUsurfref_st* CUsurfref;
+#define CU_TRSA_OVERRIDE_FORMAT 0x01
+#define CU_PARAM_TR_DEFAULT -1
+
 /* X(name, value) */
 #define SLUICE_CUDA_GRAPH_NODE_TYPES(X)     \
   X(CU_GRAPH_NODE_TYPE_KERNEL, 0)           \
@@ -306,6 +312,9 @@ SLUICE_CUDA_GRAPH_OLD_FUNCTIONS(SLUICE_DECLARE)
 #define cuMemAdvise cuMemAdvise_v2
 #define cuMemPrefetchAsync cuMemPrefetchAsync_v2
 #define cuStreamBatchMemOp cuStreamBatchMemOp_v2
+#define cuTexRefSetAddress cuTexRefSetAddress_v2
+#define cuTexRefSetAddress2D cuTexRefSetAddress2D_v3
+#define cuTexRefGetAddress cuTexRefGetAddress_v2
 #endif
 
 #endif /* SLUICE_ABI_CUDA_GRAPH_H */

@@ -102,50 +102,71 @@
   X(cuDeviceGetP2PAttribute, cuDeviceGetP2PAttribute, 8000, (int* value, CUdevice_P2PAttribute attribute, \
     CUdevice src, CUdevice dst)) \
   X(cuCtxEnablePeerAccess, cuCtxEnablePeerAccess, 4000, (CUcontext peer, unsigned int flags)) \
-  X(cuCtxDisablePeerAccess, cuCtxDisablePeerAccess, 4000, (CUcontext peer))
+  X(cuCtxDisablePeerAccess, cuCtxDisablePeerAccess, 4000, (CUcontext peer)) \
+  X(cuModuleGetTexRef, cuModuleGetTexRef, 2000, (CUtexref* reference, CUmodule module, const char* name)) \
+  X(cuModuleGetSurfRef, cuModuleGetSurfRef, 3000, (CUsurfref* reference, CUmodule module, const char* name)) \
+  X(cuParamSetTexRef, cuParamSetTexRef, 2000, (CUfunction function, int unit, CUtexref reference)) \
+  X(cuTexRefCreate, cuTexRefCreate, 2000, (CUtexref* reference)) \
+  X(cuTexRefDestroy, cuTexRefDestroy, 2000, (CUtexref reference)) \
+  X(cuTexRefSetArray, cuTexRefSetArray, 2000, (CUtexref reference, CUarray array, unsigned int flags)) \
+  X(cuTexRefSetMipmappedArray, cuTexRefSetMipmappedArray, 5000, (CUtexref reference, CUmipmappedArray array, \
+    unsigned int flags)) \
+  X(cuTexRefSetAddress_v2, cuTexRefSetAddress, 3020, (size_t* offset, CUtexref reference, CUdeviceptr address, \
+    size_t bytes)) \
+  X(cuTexRefSetAddress2D_v3, cuTexRefSetAddress2D, 4010, (CUtexref reference, const CUDA_ARRAY_DESCRIPTOR* \
+    description, CUdeviceptr address, size_t pitch)) \
+  X(cuTexRefSetFormat, cuTexRefSetFormat, 2000, (CUtexref reference, CUarray_format format, int channels)) \
+  X(cuTexRefSetAddressMode, cuTexRefSetAddressMode, 2000, (CUtexref reference, int dimension, CUaddress_mode \
+    mode)) \
+  X(cuTexRefSetFilterMode, cuTexRefSetFilterMode, 2000, (CUtexref reference, CUfilter_mode mode)) \
+  X(cuTexRefSetMipmapFilterMode, cuTexRefSetMipmapFilterMode, 5000, (CUtexref reference, CUfilter_mode mode)) \
+  X(cuTexRefSetMipmapLevelBias, cuTexRefSetMipmapLevelBias, 5000, (CUtexref reference, float bias)) \
+  X(cuTexRefSetMipmapLevelClamp, cuTexRefSetMipmapLevelClamp, 5000, (CUtexref reference, float least, float most)) \
+  X(cuTexRefSetMaxAnisotropy, cuTexRefSetMaxAnisotropy, 5000, (CUtexref reference, unsigned int most)) \
+  X(cuTexRefSetBorderColor, cuTexRefSetBorderColor, 8000, (CUtexref reference, float* color)) \
+  X(cuTexRefSetFlags, cuTexRefSetFlags, 2000, (CUtexref reference, unsigned int flags)) \
+  X(cuTexRefGetAddress_v2, cuTexRefGetAddress, 3020, (CUdeviceptr* address, CUtexref reference)) \
+  X(cuTexRefGetArray, cuTexRefGetArray, 2000, (CUarray* array, CUtexref reference)) \
+  X(cuTexRefGetMipmappedArray, cuTexRefGetMipmappedArray, 5000, (CUmipmappedArray* array, CUtexref reference)) \
+  X(cuTexRefGetAddressMode, cuTexRefGetAddressMode, 2000, (CUaddress_mode* mode, CUtexref reference, int \
+    dimension)) \
+  X(cuTexRefGetFilterMode, cuTexRefGetFilterMode, 2000, (CUfilter_mode* mode, CUtexref reference)) \
+  X(cuTexRefGetFormat, cuTexRefGetFormat, 2000, (CUarray_format* format, int* channels, CUtexref reference)) \
+  X(cuTexRefGetMipmapFilterMode, cuTexRefGetMipmapFilterMode, 5000, (CUfilter_mode* mode, CUtexref reference)) \
+  X(cuTexRefGetMipmapLevelBias, cuTexRefGetMipmapLevelBias, 5000, (float* bias, CUtexref reference)) \
+  X(cuTexRefGetMipmapLevelClamp, cuTexRefGetMipmapLevelClamp, 5000, (float* least, float* most, CUtexref \
+    reference)) \
+  X(cuTexRefGetMaxAnisotropy, cuTexRefGetMaxAnisotropy, 5000, (int* most, CUtexref reference)) \
+  X(cuTexRefGetBorderColor, cuTexRefGetBorderColor, 8000, (float* color, CUtexref reference)) \
+  X(cuTexRefGetFlags, cuTexRefGetFlags, 2000, (unsigned int* flags, CUtexref reference)) \
+  X(cuSurfRefSetArray, cuSurfRefSetArray, 3000, (CUsurfref reference, CUarray array, unsigned int flags)) \
+  X(cuSurfRefGetArray, cuSurfRefGetArray, 3000, (CUarray* array, CUsurfref reference))
 
 /* Symbols of what nobody here does: X(symbol). They answer CUDA_ERROR_NOT_SUPPORTED whatever they are given, and
  * cuGetProcAddress does not find them, so that programs which ask take another way. */
 #define SLUICE_CUDA_ABSENT_FUNCTIONS(X) \
-  X(cuCheckpointProcessCheckpoint) \
-  X(cuCheckpointProcessGetRestoreThreadId) X(cuCheckpointProcessGetState) X(cuCheckpointProcessLock) \
-  X(cuCheckpointProcessRestore) X(cuCheckpointProcessUnlock) X(cuCoredumpGetAttribute) \
-  X(cuCoredumpGetAttributeGlobal) X(cuCoredumpSetAttribute) X(cuCoredumpSetAttributeGlobal) \
-  X(cuCtxFromGreenCtx) X(cuCtxGetDevResource) \
-  X(cuDestroyExternalMemory) X(cuDestroyExternalSemaphore) X(cuDevResourceGenerateDesc) \
-  X(cuDevSmResourceSplitByCount) X(cuDeviceGetDevResource) \
-  X(cuDeviceGetHostAtomicCapabilities) X(cuDeviceGetNvSciSyncAttributes) \
-  X(cuDeviceGetP2PAtomicCapabilities) \
-  X(cuDeviceRegisterAsyncNotification) X(cuDeviceUnregisterAsyncNotification) \
-  X(cuExternalMemoryGetMappedBuffer) X(cuExternalMemoryGetMappedMipmappedArray) X(cuFlushGPUDirectRDMAWrites) \
-  X(cuGraphicsMapResources) X(cuGraphicsMapResources_ptsz) \
-  X(cuGraphicsResourceGetMappedMipmappedArray) X(cuGraphicsResourceGetMappedPointer_v2) \
-  X(cuGraphicsResourceSetMapFlags_v2) X(cuGraphicsSubResourceGetMappedArray) X(cuGraphicsUnmapResources) \
-  X(cuGraphicsUnmapResources_ptsz) X(cuGraphicsUnregisterResource) X(cuGreenCtxCreate) X(cuGreenCtxDestroy) \
-  X(cuGreenCtxGetDevResource) X(cuGreenCtxGetId) X(cuGreenCtxRecordEvent) X(cuGreenCtxStreamCreate) \
-  X(cuGreenCtxWaitEvent) X(cuImportExternalMemory) X(cuImportExternalSemaphore) X(cuIpcCloseMemHandle) \
-  X(cuIpcGetEventHandle) X(cuIpcGetMemHandle) X(cuIpcOpenEventHandle) X(cuIpcOpenMemHandle_v2) \
-  X(cuLogsCurrent) X(cuLogsDumpToFile) X(cuLogsDumpToMemory) X(cuLogsRegisterCallback) \
-  X(cuLogsUnregisterCallback) \
-  X(cuMemBatchDecompressAsync) X(cuMemBatchDecompressAsync_ptsz) \
-  X(cuMemGetHandleForAddressRange) X(cuMemMapArrayAsync) \
-  X(cuMemMapArrayAsync_ptsz) X(cuMemPoolExportPointer) \
-  X(cuMemPoolExportToShareableHandle) \
-  X(cuMemPoolImportFromShareableHandle) X(cuMemPoolImportPointer) \
-  X(cuModuleGetSurfRef) \
-  X(cuModuleGetTexRef) X(cuMulticastAddDevice) X(cuMulticastBindAddr) X(cuMulticastBindMem) X(cuMulticastCreate) \
-  X(cuMulticastGetGranularity) X(cuMulticastUnbind) \
-  X(cuParamSetTexRef) \
+  X(cuCheckpointProcessCheckpoint) X(cuCheckpointProcessGetRestoreThreadId) X(cuCheckpointProcessGetState) \
+  X(cuCheckpointProcessLock) X(cuCheckpointProcessRestore) X(cuCheckpointProcessUnlock) X(cuCoredumpGetAttribute) \
+  X(cuCoredumpGetAttributeGlobal) X(cuCoredumpSetAttribute) X(cuCoredumpSetAttributeGlobal) X(cuCtxFromGreenCtx) \
+  X(cuCtxGetDevResource) X(cuDestroyExternalMemory) X(cuDestroyExternalSemaphore) X(cuDevResourceGenerateDesc) \
+  X(cuDevSmResourceSplitByCount) X(cuDeviceGetDevResource) X(cuDeviceGetHostAtomicCapabilities) \
+  X(cuDeviceGetNvSciSyncAttributes) X(cuDeviceGetP2PAtomicCapabilities) X(cuDeviceRegisterAsyncNotification) \
+  X(cuDeviceUnregisterAsyncNotification) X(cuExternalMemoryGetMappedBuffer) \
+  X(cuExternalMemoryGetMappedMipmappedArray) X(cuFlushGPUDirectRDMAWrites) X(cuGraphicsMapResources) \
+  X(cuGraphicsMapResources_ptsz) X(cuGraphicsResourceGetMappedMipmappedArray) \
+  X(cuGraphicsResourceGetMappedPointer_v2) X(cuGraphicsResourceSetMapFlags_v2) \
+  X(cuGraphicsSubResourceGetMappedArray) X(cuGraphicsUnmapResources) X(cuGraphicsUnmapResources_ptsz) \
+  X(cuGraphicsUnregisterResource) X(cuGreenCtxCreate) X(cuGreenCtxDestroy) X(cuGreenCtxGetDevResource) \
+  X(cuGreenCtxGetId) X(cuGreenCtxRecordEvent) X(cuGreenCtxStreamCreate) X(cuGreenCtxWaitEvent) \
+  X(cuImportExternalMemory) X(cuImportExternalSemaphore) X(cuIpcCloseMemHandle) X(cuIpcGetEventHandle) \
+  X(cuIpcGetMemHandle) X(cuIpcOpenEventHandle) X(cuIpcOpenMemHandle_v2) X(cuLogsCurrent) X(cuLogsDumpToFile) \
+  X(cuLogsDumpToMemory) X(cuLogsRegisterCallback) X(cuLogsUnregisterCallback) X(cuMemBatchDecompressAsync) \
+  X(cuMemBatchDecompressAsync_ptsz) X(cuMemGetHandleForAddressRange) X(cuMemMapArrayAsync) \
+  X(cuMemMapArrayAsync_ptsz) X(cuMemPoolExportPointer) X(cuMemPoolExportToShareableHandle) \
+  X(cuMemPoolImportFromShareableHandle) X(cuMemPoolImportPointer) X(cuMulticastAddDevice) X(cuMulticastBindAddr) \
+  X(cuMulticastBindMem) X(cuMulticastCreate) X(cuMulticastGetGranularity) X(cuMulticastUnbind) \
   X(cuProfilerInitialize) X(cuSignalExternalSemaphoresAsync) X(cuSignalExternalSemaphoresAsync_ptsz) \
-  X(cuSurfRefGetArray) X(cuSurfRefSetArray) \
-  X(cuTexRefCreate) X(cuTexRefDestroy) X(cuTexRefGetAddressMode) \
-  X(cuTexRefGetAddress_v2) X(cuTexRefGetArray) X(cuTexRefGetBorderColor) X(cuTexRefGetFilterMode) X(cuTexRefGetFlags) \
-  X(cuTexRefGetFormat) X(cuTexRefGetMaxAnisotropy) X(cuTexRefGetMipmapFilterMode) X(cuTexRefGetMipmapLevelBias) \
-  X(cuTexRefGetMipmapLevelClamp) X(cuTexRefGetMipmappedArray) X(cuTexRefSetAddress2D_v3) X(cuTexRefSetAddressMode) \
-  X(cuTexRefSetAddress_v2) X(cuTexRefSetArray) X(cuTexRefSetBorderColor) X(cuTexRefSetFilterMode) X(cuTexRefSetFlags) \
-  X(cuTexRefSetFormat) X(cuTexRefSetMaxAnisotropy) X(cuTexRefSetMipmapFilterMode) X(cuTexRefSetMipmapLevelBias) \
-  X(cuTexRefSetMipmapLevelClamp) X(cuTexRefSetMipmappedArray) X(cuWaitExternalSemaphoresAsync) \
-  X(cuWaitExternalSemaphoresAsync_ptsz)
+  X(cuWaitExternalSemaphoresAsync) X(cuWaitExternalSemaphoresAsync_ptsz)
 
 /* The same of older versions, which CUDA 13.0's header does not declare any more. */
 #define SLUICE_CUDA_ABSENT_OLD_FUNCTIONS(X) \

@@ -20,6 +20,10 @@
  *   worker ->       | sluice_completion | results           | padding |   likewise
  *   program         +-------------------+-------------------+---------+
  *
+ * Versions: program and worker may be of different releases. Opcodes keep their meaning and structs
+ * only grow at their end, into what was padding or with a new opcode. A call that the worker does
+ * not know is answered CUDA_ERROR_NOT_SUPPORTED; new calls therefore ask for an answer.
+ *
  * Trust: the worker copies a record once and checks the copy. A program that forges one harms its
  * own session only.
  *

@@ -78,6 +78,7 @@ void Agent::announce() {
   host_epoch_ = load_shared(device_.header().host_epoch, std::memory_order_acquire);
   next_request_ = random_u64();
   epoch_ = random_u64();
+  copy_text(device_.header().agent_release, sizeof device_.header().agent_release, SLUICE_VERSION);
   host_beat_ns_ = monotonic_ns();
   store_fence();
   store_shared(device_.header().agent_epoch, epoch_, std::memory_order_release);
@@ -218,7 +219,7 @@ void Agent::read_join(Program& program) {
     return;
   }
   if (received->bytes != sizeof join || received->truncated || join.magic != SLUICE_JOIN_MAGIC ||
-      join.version != SLUICE_CHANNEL_VERSION)
+      sluice_join_common(join.version) == 0)
     return refuse(program, EPROTO, "the program's libcuda.so.1 is not of this agent's version");
   program.name = text_of(join.program, sizeof join.program);
   if (host_silent_) return refuse(program, EHOSTDOWN, kHostSilent);

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "abi/channel.h"
 #include "guest-agent/agent/driver_check.h"
 #include "guest-agent/agent/sysfs.h"
 #include "guest-agent/agent/vgpu_device.h"
@@ -57,6 +58,30 @@ Finding agent_finding(const std::string& socket, const Result<Fd>& connected) {
       f.mend =
           "systemctl start sluice-guest-agent; journalctl -u sluice-guest-agent says why it does "
           "not run";
+  }
+  return f;
+}
+
+// Host and guest are upgraded at different times.
+Finding host_finding(const DoctorOptions& options, bool answers) {
+  Finding f{"host", answers ? State::kRight : State::kSkipped, "no device", ""};
+  const auto devices = find_vgpu_devices(options.sysfs);
+  if (devices.empty()) return f;
+  const auto header = read_channel_header(devices[0], options.sysfs);
+  f.fact = answers ? "checked by the agent, which has the device to itself" : "cannot be read now";
+  if (!header || header->magic != SLUICE_CHANNEL_MAGIC) return f;
+  f.state = State::kRight;
+  const std::string release = host_release(*header);
+  f.fact = "release " + release + ", channel " + std::to_string(header->version);
+  if (sluice_channel_common(header->version, header->oldest) == 0) {
+    f.state = State::kWrong;
+    f.fact += "; this guest is " SLUICE_VERSION ", channel " +
+              std::to_string(SLUICE_CHANNEL_VERSION) + ": they do not work together";
+    f.mend = header->version < SLUICE_CHANNEL_VERSION
+                 ? "on the host: upgrade the package sluice"
+                 : "upgrade this guest's package sluice-guest-agent";
+  } else if (release != SLUICE_VERSION) {
+    f.fact += "; this guest is " SLUICE_VERSION ", which works";
   }
   return f;
 }
@@ -163,9 +188,9 @@ std::vector<Finding> driver_findings(const DoctorOptions& options) {
 
 std::vector<Finding> examine(const DoctorOptions& options) {
   const auto connected = connect_unix(options.socket, SOCK_SEQPACKET);
-  std::vector<Finding> findings = {device_finding(options, connected.ok()),
-                                   agent_finding(options.socket, connected),
-                                   transport_finding(options, connected.ok())};
+  std::vector<Finding> findings = {
+      device_finding(options, connected.ok()), agent_finding(options.socket, connected),
+      host_finding(options, connected.ok()), transport_finding(options, connected.ok())};
   for (Finding& f : driver_findings(options)) findings.push_back(std::move(f));
   return findings;
 }

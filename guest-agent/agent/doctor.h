@@ -24,6 +24,7 @@ struct DoctorOptions {
 // In the order in which a program needs them:
 //   device    a vGPU's PCI device, or a local socket in its place
 //   agent     somebody answers at the socket
+//   host      its release and the channel's version, beside this guest's
 //   transport how the agent has the device, and what that costs
 //   libcuda   the library that programs load is ours
 //   driver    it starts, with a version and a GPU

@@ -55,7 +55,8 @@ void read_kernel_line(std::string_view line, std::map<std::string, KernelRow>* r
     why = how.substr(more + 2);
     how = how.substr(0, more);
   }
-  if (how.starts_with("launched before")) return;  // says nothing of later launches
+  // These say nothing of other launches.
+  if (how.starts_with("launched before") || how.starts_with("unloaded before")) return;
   KernelRow row;
   row.evictable = how != "opaque" && how != "no clones";
   row.how = row.evictable ? how : "opaque";

@@ -239,14 +239,25 @@ Result<std::unique_ptr<VgpuDevice>> open_vgpu_device(const std::string& address,
   return d;
 }
 
+std::string host_release(const sluice_channel_header& header) {
+  const std::string release(header.host_release,
+                            strnlen(header.host_release, sizeof header.host_release));
+  return release.empty() ? "of an unknown release" : release;
+}
+
 Result<void> check_channel_header(const VgpuDevice& d) {
   const sluice_channel_header& header = d.header();
   if (load_shared(header.magic, std::memory_order_acquire) != SLUICE_CHANNEL_MAGIC)
     return problem(DeviceProblem::kOther, "the shared memory of " + d.address + " is not Sluice's");
-  if (header.version != SLUICE_CHANNEL_VERSION)
-    return problem(DeviceProblem::kOther,
-                   "the host speaks version " + std::to_string(header.version) +
-                       " of the channel, this agent " + std::to_string(SLUICE_CHANNEL_VERSION));
+  if (sluice_channel_common(header.version, header.oldest) == 0) {
+    const bool old_host = header.version < SLUICE_CHANNEL_VERSION;
+    return problem(
+        DeviceProblem::kOther,
+        "the host (" + host_release(header) + ") speaks version " + std::to_string(header.version) +
+            " of the channel, this agent (" + SLUICE_VERSION + ") " +
+            std::to_string(SLUICE_CHANNEL_VERSION) + "; upgrade " +
+            (old_host ? "the host's package sluice" : "this guest's package sluice-guest-agent"));
+  }
   const uint32_t state = load_shared(header.state, std::memory_order_acquire);
   if (state == SLUICE_CHANNEL_REFUSED || state == SLUICE_CHANNEL_CLOSED)
     return problem(DeviceProblem::kRefused, "the host gives no vGPU: " + reason_of(header));
@@ -256,6 +267,21 @@ Result<void> check_channel_header(const VgpuDevice& d) {
       slots_end > d.region_bytes || d.control_bytes < SLUICE_SLOT_OFFSET)
     return problem(DeviceProblem::kOther, "the channel's sizes do not fit the device");
   return {};
+}
+
+std::optional<sluice_channel_header> read_channel_header(const std::string& address,
+                                                         const std::string& sysfs) {
+  const std::string path = device_folder(sysfs, address) + "/resource2";
+  struct stat st;
+  // Beyond the end of a file a page cannot be read.
+  if (::stat(path.c_str(), &st) != 0 || st.st_size < static_cast<off_t>(kPage)) return std::nullopt;
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  void* at = fd ? ::mmap(nullptr, kPage, PROT_READ, MAP_SHARED, fd.get(), 0) : MAP_FAILED;
+  if (at == MAP_FAILED) return std::nullopt;
+  sluice_channel_header header;  // what is off reads as all ones
+  std::memcpy(&header, at, sizeof header);
+  ::munmap(at, kPage);
+  return header;
 }
 
 std::string describe_devices(const std::string& sysfs) {
@@ -279,14 +305,11 @@ std::string describe_devices(const std::string& sysfs) {
     struct stat st;
     if (::stat((folder + "/resource2").c_str(), &st) == 0)
       line("  shared memory: " + std::to_string(st.st_size >> 20) + " MiB");
-    // The header, if the device is on; what is off reads as all ones.
-    Fd fd(::open((folder + "/resource2").c_str(), O_RDONLY | O_CLOEXEC));
-    void* at = fd ? ::mmap(nullptr, kPage, PROT_READ, MAP_SHARED, fd.get(), 0) : MAP_FAILED;
-    if (at == MAP_FAILED) {
+    const auto header = read_channel_header(address, sysfs);
+    if (!header) {
       line("  channel: cannot be read without VFIO");
       continue;
     }
-    const auto* header = static_cast<const sluice_channel_header*>(at);
     if (header->magic != SLUICE_CHANNEL_MAGIC) {
       line("  channel: not readable now (the device is off, or not Sluice's)");
     } else {
@@ -296,7 +319,6 @@ std::string describe_devices(const std::string& sysfs) {
            std::to_string(header->agent_beat));
       if (header->reason[0] != '\0') line("  reason: " + reason_of(*header));
     }
-    ::munmap(at, kPage);
   }
   return out;
 }

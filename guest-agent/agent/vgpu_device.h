@@ -78,6 +78,13 @@ Result<std::unique_ptr<VgpuDevice>> open_vgpu_device(
 // Whether the host shows a vGPU there, and of our version: kRefused with its reason, or kOther.
 Result<void> check_channel_header(const VgpuDevice& device);
 
+// The header as the host shows it, without an agent's help; nullopt: it cannot be read now, for
+// example because vfio-pci has the device to itself.
+std::optional<sluice_channel_header> read_channel_header(const std::string& address,
+                                                         const std::string& sysfs = "/sys");
+// The host's release, for people.
+std::string host_release(const sluice_channel_header& header);
+
 // What `sluice-agent --check` prints, one fact per line; opens nothing that an agent could be
 // using.
 std::string describe_devices(const std::string& sysfs = "/sys");

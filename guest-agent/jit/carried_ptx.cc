@@ -7,7 +7,7 @@
 #include "guest-agent/shim/session/log.h"
 #include "kernels/cubin/attach.h"
 #include "kernels/cubin/cubin.h"
-#include "kernels/ptx/fat_binary.h"
+#include "kernels/ptx/images/fat_binary.h"
 #include "kernels/ptx/module.h"
 
 namespace sluice::jit {

@@ -9,7 +9,7 @@
 
 #include "guest-agent/jit/carried_ptx.h"
 #include "guest-agent/shim/session/log.h"
-#include "kernels/ptx/link.h"
+#include "kernels/ptx/images/link.h"
 
 namespace sluice::jit {
 namespace {

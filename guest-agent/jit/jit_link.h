@@ -4,7 +4,7 @@
 //
 //   inputs                                     PTX of the link
 //   one text                                   that
-//   several texts, or machine code and fat     joined (kernels/ptx/link.h)
+//   several texts, or machine code and fat     joined (kernels/ptx/images/link.h)
 //   binaries that carry their PTX
 //   intermediate code among them (-lto)        a second link of the same inputs, with -ptx
 //   anything else: objects, libraries          none

@@ -354,6 +354,31 @@ SLUICE_NVML nvmlDeviceGetCudaComputeCapability(nvmlDevice_t handle, int* major, 
     return to_nvml(r);
   });
 }
+// NVML's numbers: 2 Kepler, 3 Maxwell, 4 Pascal, 5 Volta, 6 Turing, 7 Ampere, 8 Ada, 9 Hopper, 10
+// Blackwell.
+SLUICE_NVML nvmlDeviceGetArchitecture(nvmlDevice_t handle, unsigned* architecture) {
+  int major = 0, minor = 0;
+  const int r = nvmlDeviceGetCudaComputeCapability(handle, &major, &minor);
+  if (r != NVML_SUCCESS) return static_cast<nvmlReturn_t>(r);
+  if (architecture == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  constexpr unsigned kUnknown = ~0u;
+  switch (major) {
+    case 3:
+    case 5:
+    case 6:
+      *architecture = static_cast<unsigned>(major == 3 ? 2 : major - 2);
+      break;
+    case 7:
+      *architecture = minor < 5 ? 5 : 6;
+      break;
+    case 8:
+      *architecture = minor < 9 ? 7 : 8;
+      break;
+    default:
+      *architecture = major < 9 ? kUnknown : major == 9 ? 9 : 10;
+  }
+  return NVML_SUCCESS;
+}
 SLUICE_NVML nvmlDeviceGetComputeMode(nvmlDevice_t handle, int* mode) {
   return with_device(handle, [&](const CudaDriver& cuda, CUdevice device) {
     if (mode == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
@@ -390,5 +415,25 @@ SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetEncoderUtilization)
 SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetDecoderUtilization)
 SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetComputeRunningProcesses)
 SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetComputeRunningProcesses_v3)
+SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetComputeRunningProcesses_v2)
+SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetMPSComputeRunningProcesses_v3)
+SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetMultiGpuBoard)
+SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetBoardPartNumber)
+SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetVbiosVersion)
+SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetAttributes_v2)
+SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetDisplayActive)
+SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetDisplayMode)
+SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetCurrPcieLinkWidth)
+SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetCurrPcieLinkGeneration)
+SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetMaxPcieLinkWidth)
+SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetMaxPcieLinkGeneration)
+SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetPcieThroughput)
+SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetTotalEnergyConsumption)
+SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetTotalEccErrors)
+SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetSamples)
+SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetProcessUtilization)
+SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetSupportedClocksThrottleReasons)
+SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetCurrentClocksThrottleReasons)
+SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetTopologyCommonAncestor)
 SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetGraphicsRunningProcesses)
 SLUICE_NVML_NOT_SUPPORTED(nvmlDeviceGetGraphicsRunningProcesses_v3)

@@ -53,7 +53,7 @@ Result<std::unique_ptr<Channel>> Channel::join(const std::string& path,
 
   sluice_join join{};
   join.magic = SLUICE_JOIN_MAGIC;
-  join.version = SLUICE_CHANNEL_VERSION;
+  join.version = SLUICE_JOIN_VERSION(SLUICE_CHANNEL_VERSION, SLUICE_CHANNEL_OLDEST);
   copy_text(join.program, sizeof join.program, program);
   if (auto sent = send_with_fds(socket->get(), &join, sizeof join, {}); !sent) return sent.error();
 

@@ -56,44 +56,48 @@ bool Parser::statement(Function& f, std::vector<std::uint32_t>& open_scopes) {
     s.kind = StatementKind::kDirective;
     cursor_.advance();
     s.opcode = slice(begin, cursor_.position());
-  } else {
-    if (cursor_.accept('@')) {
-      if (!trivia()) return false;
-      s.guard_negated = cursor_.accept('!');
-      if (s.guard_negated && !trivia()) return false;
-      s.guard = cursor_.take_run(kWord);
-      if (s.guard.empty()) return fail(cursor_.position(), "expected a predicate after `@`");
-      if (!trivia()) return false;
-    }
-    const std::uint32_t word_begin = cursor_.position();
-    const std::string_view word = cursor_.take_run(kWord);
-    if (word.empty()) return fail(word_begin, "expected an instruction or a label");
-    const std::uint32_t word_end = cursor_.position();
-    if (!trivia()) return false;
-    if (s.guard.empty() && cursor_.peek() == ':' && cursor_.peek_next() != ':') {
-      cursor_.advance();
-      s.kind = StatementKind::kLabel;
-      s.opcode = word;
-    } else {
-      s.kind = StatementKind::kInstruction;
-      cursor_.seek(word_end);
-      cursor_.take_run(kOpcode);
-      std::uint32_t opcode_end = cursor_.position();
-      // `ld .global` is one opcode; no operand begins with a dot.
-      for (;;) {
-        if (!trivia()) return false;
-        if (cursor_.peek() != '.') break;
-        cursor_.take_run(kOpcode);
-        opcode_end = cursor_.position();
-      }
-      s.opcode = slice(word_begin, opcode_end);
-      if (!operands(operand_count)) return false;
-    }
+  } else if (!label_or_instruction(s, operand_count)) {
+    return false;
   }
   s.range = {begin, cursor_.position()};
   f.statements.push_back(s);
   operand_counts_.push_back(operand_count);
   return true;
+}
+
+bool Parser::label_or_instruction(Statement& s, std::uint32_t& operand_count) {
+  if (cursor_.accept('@')) {
+    if (!trivia()) return false;
+    s.guard_negated = cursor_.accept('!');
+    if (s.guard_negated && !trivia()) return false;
+    s.guard = cursor_.take_run(kWord);
+    if (s.guard.empty()) return fail(cursor_.position(), "expected a predicate after `@`");
+    if (!trivia()) return false;
+  }
+  const std::uint32_t word_begin = cursor_.position();
+  const std::string_view word = cursor_.take_run(kWord);
+  if (word.empty()) return fail(word_begin, "expected an instruction or a label");
+  const std::uint32_t word_end = cursor_.position();
+  if (!trivia()) return false;
+  if (s.guard.empty() && cursor_.peek() == ':' && cursor_.peek_next() != ':') {
+    cursor_.advance();
+    s.kind = StatementKind::kLabel;
+    s.opcode = word;
+    return true;
+  }
+  s.kind = StatementKind::kInstruction;
+  cursor_.seek(word_end);
+  cursor_.take_run(kOpcode);
+  std::uint32_t opcode_end = cursor_.position();
+  // `ld .global` is one opcode; no operand begins with a dot.
+  for (;;) {
+    if (!trivia()) return false;
+    if (cursor_.peek() != '.') break;
+    cursor_.take_run(kOpcode);
+    opcode_end = cursor_.position();
+  }
+  s.opcode = slice(word_begin, opcode_end);
+  return operands(operand_count);
 }
 
 bool Parser::dot_statement(Function& f, Statement& s) {

@@ -78,33 +78,65 @@ std::vector<bool> flood(const std::vector<Block>& blocks, std::vector<std::uint3
   return seen;
 }
 
+// Blocks begin at labels and after instructions that move control. The last one is the exit.
+std::vector<Block> blocks_of(const std::vector<Statement>& statements,
+                             std::vector<std::uint32_t>& block_of) {
+  std::vector<Block> blocks;
+  const auto count = static_cast<std::uint32_t>(statements.size());
+  block_of.resize(count);
+  bool start = true;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (start || statements[i].kind == StatementKind::kLabel) {
+      blocks.push_back({});
+      blocks.back().begin = i;
+    }
+    Block& block = blocks.back();
+    block.end = i + 1;
+    block_of[i] = static_cast<std::uint32_t>(blocks.size() - 1);
+    start = transfer_of(statements[i]) != Transfer::kNone;
+    if (start) block.terminator = i;
+  }
+  if (blocks.empty()) blocks.push_back({});
+  blocks.push_back({});
+  blocks.back().begin = blocks.back().end = count;
+  return blocks;
+}
+
+// The statements that `s`, the last one of a block, may go to other than the next; none for
+// leaving.
+Result<std::vector<std::uint32_t>> targets_of(const Statement& s, const Labels& labels,
+                                              const std::vector<Statement>& statements) {
+  if (transfer_of(s) == Transfer::kBranch) {
+    if (s.operands.size() != 1) return at(s, "branch without one target");
+    const auto target = labels.find(s.operands[0], s.scope);
+    if (!target) return at(s, "branch to an unknown label");
+    return std::vector{*target};
+  }
+  std::vector<std::uint32_t> targets;
+  if (transfer_of(s) != Transfer::kIndexed) return targets;
+  // brx.idx INDEX, LIST;   LIST: .branchtargets A, B, ...;
+  const auto list =
+      s.operands.size() == 2 ? labels.find(s.operands[1], s.scope) : std::optional<std::uint32_t>();
+  const std::size_t directive = list ? std::size_t{*list} + 1 : statements.size();
+  if (directive >= statements.size() || statements[directive].opcode != ".branchtargets")
+    return at(s, "brx.idx without its list of targets");
+  for (std::string_view name : statements[directive].operands) {
+    const auto target = labels.find(name, statements[directive].scope);
+    if (!target) return at(statements[directive], "unknown label in .branchtargets");
+    targets.push_back(*target);
+  }
+  return targets;
+}
+
 }  // namespace
 
 Result<Cfg> Cfg::build(const Function& function) {
   Cfg cfg;
   cfg.function_ = &function;
   const auto& statements = function.statements;
-  const auto count = static_cast<std::uint32_t>(statements.size());
   const Labels labels(function);
   if (labels.crowded()) return Error{0, "one label name stands in too many scopes"};
-
-  // Blocks begin at labels and after instructions that move control.
-  cfg.block_of_.resize(count);
-  bool start = true;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    if (start || statements[i].kind == StatementKind::kLabel) {
-      cfg.blocks_.push_back({});
-      cfg.blocks_.back().begin = i;
-    }
-    Block& block = cfg.blocks_.back();
-    block.end = i + 1;
-    cfg.block_of_[i] = static_cast<std::uint32_t>(cfg.blocks_.size() - 1);
-    start = transfer_of(statements[i]) != Transfer::kNone;
-    if (start) block.terminator = i;
-  }
-  if (cfg.blocks_.empty()) cfg.blocks_.push_back({});
-  cfg.blocks_.push_back({});
-  cfg.blocks_.back().begin = cfg.blocks_.back().end = count;
+  cfg.blocks_ = blocks_of(statements, cfg.block_of_);
   const std::uint32_t exit = cfg.exit();
 
   for (std::uint32_t b = 0; b < exit; ++b) {
@@ -113,37 +145,11 @@ Result<Cfg> Cfg::build(const Function& function) {
     if (block.terminator != kNoStatement) {
       const Statement& s = statements[block.terminator];
       falls_through = !s.guard.empty();
-      switch (transfer_of(s)) {
-        case Transfer::kBranch: {
-          if (s.operands.size() != 1) return at(s, "branch without one target");
-          const auto target = labels.find(s.operands[0], s.scope);
-          if (!target) return at(s, "branch to an unknown label");
-          block.successors.push_back(cfg.block_of_[*target]);
-          break;
-        }
-        case Transfer::kIndexed: {
-          // brx.idx INDEX, LIST;   LIST: .branchtargets A, B, ...;
-          const auto list = s.operands.size() == 2 ? labels.find(s.operands[1], s.scope)
-                                                   : std::optional<std::uint32_t>();
-          std::uint32_t directive = list ? *list + 1 : count;
-          if (directive >= count || statements[directive].opcode != ".branchtargets")
-            return at(s, "brx.idx without its list of targets");
-          for (std::string_view name : statements[directive].operands) {
-            const auto target = labels.find(name, statements[directive].scope);
-            if (!target) return at(statements[directive], "unknown label in .branchtargets");
-            block.successors.push_back(cfg.block_of_[*target]);
-          }
-          break;
-        }
-        case Transfer::kLeave:
-          block.successors.push_back(exit);
-          break;
-        case Transfer::kTrap:
-          block.traps = true;
-          break;
-        case Transfer::kNone:
-          break;
-      }
+      const auto targets = targets_of(s, labels, statements);
+      if (!targets) return targets.error();
+      for (std::uint32_t target : *targets) block.successors.push_back(cfg.block_of_[target]);
+      if (transfer_of(s) == Transfer::kLeave) block.successors.push_back(exit);
+      block.traps = transfer_of(s) == Transfer::kTrap;
     }
     if (falls_through) block.successors.push_back(b + 1);
     std::sort(block.successors.begin(), block.successors.end());

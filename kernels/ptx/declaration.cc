@@ -45,11 +45,8 @@ bool finish_layout(Variable& v, std::uint32_t declared_align) {
   return true;
 }
 
-bool Parser::declaration(std::vector<Variable>& out, bool parameter) {
-  Variable prototype;
-  std::uint32_t declared_align = 0;
+bool Parser::declaration_words(Variable& prototype, std::uint32_t& align, bool parameter) {
   bool space_seen = false;
-  // The words before the names.
   for (;;) {
     if (!cursor_.skip_trivia()) return false;
     const std::string_view word = cursor_.take_dot_word();
@@ -66,7 +63,7 @@ bool Parser::declaration(std::vector<Variable>& out, bool parameter) {
           value > 4096)
         return false;
       // After `.ptr` it is the alignment of what the parameter points to.
-      if (!prototype.is_pointer) declared_align = static_cast<std::uint32_t>(value);
+      if (!prototype.is_pointer) align = static_cast<std::uint32_t>(value);
     } else if (word == ".ptr") {
       prototype.is_pointer = true;
     } else if (word == ".v2" || word == ".v4" || word == ".v8") {
@@ -86,55 +83,67 @@ bool Parser::declaration(std::vector<Variable>& out, bool parameter) {
       return false;  // two types: something newer than we are
     }
   }
-  if (!space_seen || prototype.type.empty()) return false;
+  return space_seen && !prototype.type.empty();
+}
 
-  for (;;) {
-    Variable v = prototype;
+bool Parser::declared_name(Variable& v) {
+  if (!cursor_.skip_trivia()) return false;
+  v.name = cursor_.take_run(lexical::kWord);
+  if (v.name.empty()) return false;
+  declaration_end_ = cursor_.position();
+  if (!cursor_.skip_trivia()) return false;
+  if (cursor_.accept('<')) {
     if (!cursor_.skip_trivia()) return false;
-    v.name = cursor_.take_run(lexical::kWord);
-    if (v.name.empty()) return false;
+    std::uint64_t count = 0;
+    if (!parse_integer(cursor_.take_run(lexical::kWord), count) || count > 0xffffffffu)
+      return false;
+    if (!cursor_.skip_trivia() || !cursor_.accept('>') || !cursor_.skip_trivia()) return false;
+    v.register_count = static_cast<std::uint32_t>(count);
+  }
+  while (cursor_.accept('[')) {
+    v.is_array = true;
+    if (v.dimensions.size() == kMaxDimensions || !cursor_.skip_trivia()) return false;
+    std::uint64_t dimension = 0;
+    if (cursor_.peek() != ']' && !parse_integer(cursor_.take_run(lexical::kWord), dimension))
+      return false;
+    if (!cursor_.skip_trivia() || !cursor_.accept(']')) return false;
     declaration_end_ = cursor_.position();
     if (!cursor_.skip_trivia()) return false;
-    if (cursor_.accept('<')) {
-      if (!cursor_.skip_trivia()) return false;
-      std::uint64_t count = 0;
-      if (!parse_integer(cursor_.take_run(lexical::kWord), count) || count > 0xffffffffu)
-        return false;
-      if (!cursor_.skip_trivia() || !cursor_.accept('>') || !cursor_.skip_trivia()) return false;
-      v.register_count = static_cast<std::uint32_t>(count);
+    v.dimensions.push_back(dimension);
+  }
+  return true;
+}
+
+bool Parser::initializer(Variable& v) {
+  if (!cursor_.skip_trivia()) return false;
+  const std::uint32_t begin = cursor_.position();
+  std::uint32_t end = begin;
+  while (!cursor_.at_end() && cursor_.peek() != ',' && cursor_.peek() != ';') {
+    const char c = cursor_.peek();
+    if (c == '{' || c == '(' || c == '[') {
+      if (!skip_balanced()) return false;
+    } else if (c == '}' || c == ')' || c == ']') {
+      return false;
+    } else if (c == '"') {
+      if (!cursor_.skip_string()) return false;
+    } else {
+      cursor_.advance();
     }
-    while (cursor_.accept('[')) {
-      v.is_array = true;
-      if (v.dimensions.size() == kMaxDimensions || !cursor_.skip_trivia()) return false;
-      std::uint64_t dimension = 0;
-      if (cursor_.peek() != ']' && !parse_integer(cursor_.take_run(lexical::kWord), dimension))
-        return false;
-      if (!cursor_.skip_trivia() || !cursor_.accept(']')) return false;
-      declaration_end_ = cursor_.position();
-      if (!cursor_.skip_trivia()) return false;
-      v.dimensions.push_back(dimension);
-    }
-    if (!finish_layout(v, declared_align)) return false;
-    if (!parameter && cursor_.accept('=')) {
-      if (!cursor_.skip_trivia()) return false;
-      const std::uint32_t begin = cursor_.position();
-      std::uint32_t end = begin;
-      while (!cursor_.at_end() && cursor_.peek() != ',' && cursor_.peek() != ';') {
-        const char c = cursor_.peek();
-        if (c == '{' || c == '(' || c == '[') {
-          if (!skip_balanced()) return false;
-        } else if (c == '}' || c == ')' || c == ']') {
-          return false;
-        } else if (c == '"') {
-          if (!cursor_.skip_string()) return false;
-        } else {
-          cursor_.advance();
-        }
-        end = cursor_.position();
-        if (!cursor_.skip_trivia()) return false;
-      }
-      v.initializer = slice(begin, end);
-    }
+    end = cursor_.position();
+    if (!cursor_.skip_trivia()) return false;
+  }
+  v.initializer = slice(begin, end);
+  return true;
+}
+
+bool Parser::declaration(std::vector<Variable>& out, bool parameter) {
+  Variable prototype;
+  std::uint32_t align = 0;
+  if (!declaration_words(prototype, align, parameter)) return false;
+  for (;;) {
+    Variable v = prototype;
+    if (!declared_name(v) || !finish_layout(v, align)) return false;
+    if (!parameter && cursor_.accept('=') && !initializer(v)) return false;
     if (out.size() > kMaxVariables) return false;
     out.push_back(std::move(v));
     if (parameter) return true;

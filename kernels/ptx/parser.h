@@ -47,12 +47,17 @@ class Parser {
   bool header_directives(Function& function);
   bool body(Function& function);
   bool statement(Function& function, std::vector<std::uint32_t>& open_scopes);
+  bool label_or_instruction(Statement& statement, std::uint32_t& operand_count);
   // A dot word at the start of a statement.
   bool dot_statement(Function& function, Statement& statement);
   bool location_directive();  // `.loc` and its operands, which no semicolon ends
   // Declared names up to and including `terminator` (or, in a parameter list, up to `,` or `)`).
   // Does not fail(): false means that the text is something else, for the caller to keep as is.
   bool declaration(std::vector<Variable>& out, bool parameter);
+  // Its parts: the words before the names; one name with its size; what stands behind `=`.
+  bool declaration_words(Variable& prototype, std::uint32_t& align, bool parameter);
+  bool declared_name(Variable& variable);
+  bool initializer(Variable& variable);
   // Operands up to and including the `;`; they go to the pool, their count to `count`.
   bool operands(std::uint32_t& count);
   // Past everything up to and including a `;` or a balanced `{}` at depth 0; `before_functions`:

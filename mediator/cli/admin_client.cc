@@ -18,6 +18,7 @@ Result<AdminClient> AdminClient::connect(const std::string& socket_path) {
   if (!socket) {
     Error e = socket.error();
     if (e.code == ENOENT || e.code == ECONNREFUSED) e.message += " (is sluiced running?)";
+    if (e.code == EACCES) e.message += " (its group may: 'adduser YOU sluice', and log in anew)";
     return e;
   }
   AdminClient c;

@@ -10,6 +10,7 @@
 #include "mediator/cli/domain_request.h"
 #include "mediator/libvirt/api/attachment.h"
 #include "mediator/libvirt/api/connection.h"
+#include "mediator/libvirt/api/domains.h"
 #include "mediator/libvirt/api/limits.h"
 
 namespace sluice::cli {
@@ -120,8 +121,7 @@ Result<void> delete_vgpu(AdminClient& client, const std::string& uuid) {
   return {};
 }
 
-Result<void> detach_running(AdminClient& client, const libvirt::Domain& domain,
-                            const AttachOptions& o) {
+Result<void> take_out(AdminClient& client, const libvirt::Domain& domain, const AttachOptions& o) {
   auto xml = domain.running_xml();
   if (!xml) return xml.error();
   auto device = libvirt::detach_live(*xml);
@@ -143,25 +143,56 @@ Result<void> detach_running(AdminClient& client, const libvirt::Domain& domain,
                                   "that used it has ended"};
     ::usleep(50'000);
   }
-  if (auto cleared = domain.set_metadata(""); !cleared) return cleared;
-  std::printf("%s: detached\n", o.domain.c_str());
+  return domain.set_metadata("");
+}
+
+Result<void> detach_running(AdminClient& client, const libvirt::Domain& domain,
+                            const AttachOptions& o) {
+  auto out = take_out(client, domain, o);
+  if (out && !o.print_only) std::printf("%s: detached\n", o.domain.c_str());
+  return out;
+}
+
+Result<libvirt::Attachment> attachment_of(AdminClient& client, const AttachOptions& o,
+                                          VgpuSettings settings, unsigned slots) {
+  auto info = client.call("info");
+  if (!info) return info.error();
+  const std::string folder = text(*info, "runtime_dir");
+  return libvirt::Attachment{
+      std::move(settings), (folder.empty() ? "/run/sluice" : folder) + "/vgpu", slots, iommu_of(o)};
+}
+
+// What saving costs, as a refusal.
+Result<void> may_save(AdminClient& client, const std::string& uuid, const std::string& xml,
+                      const AttachOptions& o) {
+  auto all = client.call("vgpu.list");
+  if (!all) return all.error();
+  if (all->is_array())
+    for (const json::value& v : all->get_array())
+      if (const uint64_t programs = count(v, "sessions");
+          text(v, "owner") == owner_of(uuid) && programs > 0)
+        return Error{EBUSY, std::to_string(programs) + (programs == 1 ? " program" : " programs") +
+                                " on the GPU would end; end them in the guest, or save with "
+                                "--force"};
+  if (!libvirt::parts_of(xml).reserved)
+    return Error{ENOTSUP,
+                 "after 'restore' it would be without its vGPU until it is shut off: it runs "
+                 "without a root port with room for one. 'sluicectl reserve " +
+                     o.domain + "' makes it, from the next start on; or save with --force"};
   return {};
 }
 
 }  // namespace
 
 Result<void> attach(AdminClient& client, const AttachOptions& o) {
-  auto info = client.call("info");
-  if (!info) return info.error();
-  const std::string folder = text(*info, "runtime_dir");
-  const libvirt::Attachment a{settings_of(o), (folder.empty() ? "/run/sluice" : folder) + "/vgpu",
-                              o.slots, iommu_of(o)};
+  auto a = attachment_of(client, o, settings_of(o), o.slots);
+  if (!a) return a.error();
   auto domain = find(o);
   if (!domain) return domain.error();
-  if (o.live) return attach_running(client, *domain, o, a);
+  if (o.live) return attach_running(client, *domain, o, *a);
   auto xml = domain->next_xml();
   if (!xml) return xml.error();
-  auto change = libvirt::attach_vgpu(*xml, a);
+  auto change = libvirt::attach_vgpu(*xml, *a);
   if (!change) return of_domain(change.error(), o);
   return apply(*domain, *change, o, "attached");
 }
@@ -194,6 +225,72 @@ Result<void> reserve(AdminClient& client, const AttachOptions& o) {
   auto change = libvirt::reserve_room(*xml, 2 * region, iommu_of(o));
   if (!change) return of_domain(change.error(), o);
   return apply(*domain, *change, o, "room reserved");
+}
+
+Result<void> save(AdminClient& client, const AttachOptions& options) {
+  AttachOptions o = options;
+  o.live = true;
+  auto domain = find(o);
+  if (!domain) return domain.error();
+  auto persistent = domain->persistent();
+  if (!persistent) return persistent.error();
+  if (!*persistent)
+    return Error{ENOTSUP, "domain " + o.domain +
+                              " is transient: libvirt saves it to no place of "
+                              "its own; 'virsh define' it"};
+  auto xml = domain->running_xml();
+  if (!xml) return xml.error();
+  auto saved = libvirt::vgpu_to_save(*xml);
+  if (!saved) return of_domain(saved.error(), o);
+  auto uuid = domain->uuid();
+  if (!uuid) return uuid.error();
+  if (!o.force)
+    if (auto may = may_save(client, *uuid, *xml, o); !may) return of_domain(may.error(), o);
+  auto a = attachment_of(client, o, saved->settings, saved->slots);
+  if (!a) return a.error();
+  if (auto out = take_out(client, *domain, o); !out) return out;
+  auto done = domain->set_metadata(libvirt::saved_xml(*saved), libvirt::kSavedXmlNamespace);
+  if (done) done = domain->managed_save();
+  if (done) {
+    std::printf("%s: saved; 'sluicectl restore %s' starts it and attaches its vGPU\n",
+                o.domain.c_str(), o.domain.c_str());
+    return {};
+  }
+  (void)domain->set_metadata("", libvirt::kSavedXmlNamespace);
+  const auto again = attach_running(client, *domain, o, *a);
+  return Error{
+      done.error().code,
+      done.error().message + (again ? "; it runs on, with its vGPU"
+                                    : "; it runs on, without its vGPU: " + again.error().message)};
+}
+
+Result<void> restore(AdminClient& client, const AttachOptions& o) {
+  // Before the domain starts: without sluiced it would run without its vGPU.
+  auto reached = client.call("info");
+  if (!reached) return reached.error();
+  auto domain = find(o);
+  if (!domain) return domain.error();
+  auto running = domain->running();
+  if (!running) return running.error();
+  if (!*running) {
+    auto saved = domain->saved();
+    if (!saved) return saved.error();
+    if (!*saved)
+      return Error{
+          ENOENT, "domain " + o.domain + " is not saved; 'virsh start " + o.domain + "' starts it"};
+    if (auto started = domain->start(); !started) return started;
+  }
+  auto xml = domain->running_xml();
+  if (!xml) return xml.error();
+  auto saved = libvirt::saved_vgpu(*xml);
+  // A domain that was shut off, and not saved, starts with what its XML says.
+  if (!saved) return of_domain(saved.error(), o);
+  auto a = attachment_of(client, o, saved->settings, saved->slots);
+  if (!a) return a.error();
+  if (auto attached = attach_running(client, *domain, o, *a); !attached)
+    return Error(attached.error())
+        .with_context("domain " + o.domain + " runs, and is without its vGPU");
+  return domain->set_metadata("", libvirt::kSavedXmlNamespace);
 }
 
 }  // namespace sluice::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sluicectl attach, detach and reserve: a vGPU in or out of a libvirt domain.
+// sluicectl attach, detach, reserve, save and restore: a vGPU in or out of a libvirt domain.
 //
 // For the next start they change the domain's XML: the hook (mediator/libvirt/hook.h) makes the
 // vGPU. Live they create the vGPU, owned by the domain, and then attach the device, because QEMU
@@ -26,6 +26,7 @@ struct AttachOptions {
   bool print_only = false;  // show the XML, change nothing
   bool live = false;        // the running domain, not its next start
   bool no_iommu = false;    // adds no virtual IOMMU
+  bool force = false;       // save: although something is lost
 };
 Result<void> attach(AdminClient& client, const AttachOptions& options);
 // Needs sluiced only for a live one: `connect` is called then.
@@ -33,5 +34,11 @@ Result<void> detach(const AttachOptions& options,
                     const std::function<Result<AdminClient>()>& connect);
 // Makes room for a live attach from the domain's next start on.
 Result<void> reserve(AdminClient& client, const AttachOptions& options);
+// Detaches the vGPU, has libvirt save the domain's memory, and remembers the vGPU's settings in the
+// saved state. Refused where programs would end or the vGPU could not come back, unless `force`.
+// Where saving fails, the domain has its vGPU again.
+Result<void> save(AdminClient& client, const AttachOptions& options);
+// Starts the domain from there, if it does not run, and attaches the vGPU again.
+Result<void> restore(AdminClient& client, const AttachOptions& options);
 
 }  // namespace sluice::cli

@@ -256,10 +256,14 @@ Result<void> show(AdminClient& client, const std::string& name, bool as_json) {
                             format_bytes(count(*region, "extent_bytes_used")),
                             format_bytes(count(*region, "extent_bytes")),
                             text(v, "sessions_started")));
-        if (const json::value* agent = field(v, "agent"))
-          print(fmt::format("guest agent {}\n", count(*agent, "epoch") == 0 ? "not seen"
-                                                : truth(*agent, "silent")   ? "silent"
-                                                                            : "on"));
+        if (const json::value* agent = field(v, "agent")) {
+          const std::string release = text(*agent, "release");
+          const char* state = count(*agent, "epoch") == 0 ? "not seen"
+                              : truth(*agent, "silent")   ? "silent"
+                                                          : "on";
+          print(fmt::format("guest agent {}{}\n", state,
+                            release.empty() ? "" : ", release " + release));
+        }
         const std::string sms = text(v, "sms");
         print(fmt::format("GPU {}\n", !sms.empty()        ? "SM " + sms
                                       : truth(v, "holds") ? "holds it"

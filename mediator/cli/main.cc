@@ -130,6 +130,18 @@ int main(int argc, char** argv) {
   for_domain(cmd);
   may_lack_iommu(cmd);
   cmd->callback([&] { run = [&](sluice::AdminClient& a) { return reserve(a, at); }; });
+  const auto for_saving = [&](CLI::App* to) {
+    to->add_option("domain", at.domain, "name of the domain")->required();
+    to->add_option("--connect", at.uri, "libvirt's URI; default qemu:///system");
+  };
+  cmd =
+      app.add_subcommand("save", "detach a domain's vGPU and save the domain (virsh managedsave)");
+  for_saving(cmd);
+  cmd->add_flag("--force", at.force, "although programs on the GPU end, or it cannot come back");
+  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return save(a, at); }; });
+  cmd = app.add_subcommand("restore", "start a saved domain and attach the vGPU that it had");
+  for_saving(cmd);
+  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return restore(a, at); }; });
 
   GroupOptions g;
   cmd = app.add_subcommand("group", "make or change a group of vGPUs");

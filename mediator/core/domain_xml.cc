@@ -177,10 +177,8 @@ Result<DomainVgpu> read_domain(pugi::xml_node root, VgpuName name) {
                  "type='ivshmem-doorbell'/><server path='SOCKET'/></shmem>"};
   // A shmem's name is unique within its domain only.
   if (name == VgpuName::kOfDomain) d.vgpu = d.domain;
-  if (name == VgpuName::kOfDomain && !valid_vgpu_name(d.vgpu))
-    return Error{EINVAL, "the domain's name '" +
-                             clean_text(d.vgpu.data(), std::min<size_t>(d.vgpu.size(), 80)) +
-                             "' cannot name a vGPU (letters, digits, '.', '_', '-'; at most 48)"};
+  if (name == VgpuName::kOfDomain)
+    if (auto can = can_name_vgpu(d.vgpu); !can) return can.error();
   d.socket = attribute(shmem.child("server"), "path").value_or("");
   if (d.socket.empty() || d.socket[0] != '/')
     return Error{EINVAL, "<shmem> needs <server path='...'/> with an absolute path"};
@@ -209,6 +207,14 @@ Result<DomainVgpu> read_domain(pugi::xml_node root, VgpuName name) {
 }
 
 }  // namespace
+
+Result<void> can_name_vgpu(std::string_view domain) {
+  if (valid_vgpu_name(domain)) return {};
+  return Error{EINVAL, "the domain's name '" +
+                           clean_text(domain.data(), std::min<size_t>(domain.size(), 80)) +
+                           "' cannot name a vGPU (letters, digits, '.', '_', '-'; at most 48); "
+                           "'virsh domrename' changes it"};
+}
 
 Result<DomainVgpu> parse_domain_xml(std::string_view xml, VgpuName name) {
   pugi::xml_document doc;

@@ -48,6 +48,9 @@ enum class VgpuName {
 // ivshmem-doorbell shmem, or with two, is an error.
 Result<DomainVgpu> parse_domain_xml(std::string_view xml, VgpuName name = VgpuName::kOfDomain);
 
+// Whether a domain of that name can have a vGPU, which has the domain's name.
+Result<void> can_name_vgpu(std::string_view domain);
+
 // Attributes of <sluice:vgpu>: name and value.
 using VgpuSettings = std::vector<std::pair<std::string, std::string>>;
 

@@ -105,6 +105,9 @@ void Progress::add_record(const Record& r, ProgressSums* sums) const {
     whole_ns = rate->second.sm_ns_per_task() * r.total;
   if (whole_ns >= 0) {
     ++sums->predicted;
+    sums->longest_ns =
+        std::max(sums->longest_ns,
+                 static_cast<uint64_t>(std::min(whole_ns, static_cast<double>(kLongestNs))));
     sums->remaining_ns +=
         static_cast<uint64_t>(std::min(whole_ns, static_cast<double>(kLongestNs)) * left);
   }
@@ -131,6 +134,7 @@ LaunchHints Progress::look(uint32_t session, const sluice_launch_records& record
   }
   return {.predicted = sums.predicted,
           .remaining_ns = sums.remaining_ns,
+          .longest_ns = sums.longest_ns,
           .preempt_ns = sums.preempt_ns};
 }
 

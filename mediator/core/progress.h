@@ -38,6 +38,7 @@ struct ProgressSums {
   uint64_t remaining_ns =
       0;                    // that they will run, each alone on the GPU, as far as it is predicted
   uint32_t predicted = 0;   // of the launches
+  uint64_t longest_ns = 0;  // of these, whole
   uint64_t preempt_ns = 0;  // the longest that evicting one takes; 0: none ever was
 };
 

@@ -62,13 +62,13 @@ struct SchedulerConfig {
   uint64_t session_idle_ns = 200'000;
   // Turns are priorities of the GPU's streams (sharing/turns.h). Contexts must run side by side.
   bool turns_by_priority = false;
-  // There: a vGPU whose turn was taken may go on below the next one for so long before its gates
-  // close. Longer: what it has queued delays the next turn but one; shorter: visits of light
-  // tenants that take longer cost it a relaunch.
-  uint64_t linger_ns = 300'000;
-  // There: who needs longer than this to leave is charged for it. Shorter: windows that are queued
-  // already cost a correction each.
-  uint64_t leave_grace_ns = 200'000;
+  // There: a vGPU whose turn a visit interrupts may go on below it for so long before its gates
+  // close. Longer: others' visits wait for one that lasts; shorter: visits that wait for long
+  // blocks cost it a relaunch.
+  uint64_t linger_ns = 2'000'000;
+  // There: launches count as short up to this length, and so does a visit. Longer: short ones that
+  // have to leave delay the next turn; shorter: others' visits wait for launches.
+  uint64_t visit_ns = 500'000;
   // A session that was seen running without a grant for evict_end_ns in sum is ended too. The sum
   // shrinks by one part in so many of the time that passes. Smaller: who runs on for a part of the
   // time is never ended; larger: what an honest worker's delays add up to ends it one day.
@@ -98,6 +98,7 @@ struct SchedulerConfig {
 struct LaunchHints {
   uint32_t predicted = 0;     // so many of them are predicted
   uint64_t remaining_ns = 0;  // to run, of these, each alone on the whole GPU
+  uint64_t longest_ns = 0;    // the longest of these, whole; 0: not known
   uint64_t preempt_ns = 0;    // what evicting the most expensive of them has cost; 0: not known
 };
 

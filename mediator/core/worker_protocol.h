@@ -13,7 +13,9 @@
 namespace sluice::worker_protocol {
 
 inline constexpr int kControlFd = 3;
-inline constexpr uint32_t kVersion = 3;
+// Grows with every change below: while a package is upgraded, an earlier sluiced may start a worker
+// of the later release.
+inline constexpr uint32_t kVersion = 4;
 
 enum class Type : uint32_t {
   kStart = 1,

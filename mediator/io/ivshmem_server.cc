@@ -32,6 +32,7 @@ Result<Fd> make_refused_page(const std::string& reason) {
   sluice_channel_header header{};
   header.magic = SLUICE_CHANNEL_MAGIC;
   header.version = SLUICE_CHANNEL_VERSION;
+  header.oldest = SLUICE_CHANNEL_OLDEST;
   header.state = SLUICE_CHANNEL_REFUSED;
   header.region_bytes = 4096;
   std::strncpy(header.reason, reason.c_str(), sizeof header.reason - 1);

@@ -93,9 +93,9 @@ void LocalServer::on_readable(ConnectionId id) {
   if (received->bytes != sizeof guest.join || received->truncated ||
       guest.join.magic != SLUICE_JOIN_MAGIC)
     return refuse(id, EPROTO, "malformed join message");
-  if (guest.join.version != SLUICE_CHANNEL_VERSION)
+  if (sluice_join_common(guest.join.version) == 0)
     return refuse(id, EPROTONOSUPPORT,
-                  "the program's channel version " + std::to_string(guest.join.version) +
+                  "the program's channel version " + std::to_string(guest.join.version & 0xffff) +
                       " is not ours (" + std::to_string(SLUICE_CHANNEL_VERSION) + ")");
   c.joined = true;
   c.deadline.cancel();

@@ -46,6 +46,9 @@ inline constexpr uint32_t kForgetEach = 8;
 // whose length is not known is alone. Less: gaps between short launches. More: a turn ends so much
 // later.
 inline constexpr uint64_t kTurnOpaqueNs = 500'000;
+// There: the next one follows when the one in flight is expected to end so soon. Less: the engine
+// polls too late for it. More: more turns end with two launches in flight.
+inline constexpr uint64_t kTurnLeadNs = 100'000;
 // Streams of one context. Each that launches clones has a left-over list (LeftPool::kMaxLists).
 inline constexpr uint32_t kMostStreams = 1000;
 // Texture and surface objects of one context; each costs some hundred bytes here and in the driver.

@@ -37,8 +37,13 @@ Result<SessionSetup> receive_start(int control) {
   StartPacket packet{};
   auto got = receive_with_fds(control, &packet, sizeof packet);
   if (!got) return std::move(got).error();
+  if (got->bytes >= sizeof packet.message + sizeof packet.start.version &&
+      packet.message.type == wp::Type::kStart && packet.start.version != wp::kVersion)
+    return Error{EPROTO,
+                 "sluiced and sluice-worker are of different releases: the package sluice is "
+                 "being upgraded, or sluiced was not started anew since"};
   if (got->bytes != sizeof packet || packet.message.type != wp::Type::kStart ||
-      packet.start.version != wp::kVersion || got->fds.size() < wp::kStartFdCount ||
+      got->fds.size() < wp::kStartFdCount ||
       got->fds.size() > wp::kStartFdCount + (packet.start.soft_gpu_file[0] ? 1u : 0u)) {
     return Error{EPROTO, "the first message is not a Start of this version"};
   }

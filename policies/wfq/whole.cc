@@ -243,7 +243,7 @@ void WholeGpu::decide(uint64_t now_ns, Actions& out) {
   const bool above = level(n.vgpu) > level(holder_);
   if (gpu_ == Gpu::kLingers && now_ns < keep_until_ns_ && !above)
     return wake_at(keep_until_ns_, out);
-  if (!clock_[holder_].backlogged() || above) return evict(now_ns, n.vgpu, out);
+  if (!clock_[holder_].backlogged() || above) return evict(now_ns, n.vgpu, above, out);
   if (level(n.vgpu) < level(holder_)) return;
 
   const uint64_t turn_ns = quantum(holder_);
@@ -258,7 +258,7 @@ void WholeGpu::decide(uint64_t now_ns, Actions& out) {
     // At equal due times the one that waits goes first: it has waited longer.
     if (n.before_its_turn || rank_[n.vgpu] <= rank(holder_, next_due())) {
       if (preempt) budget_.spend();
-      return evict(now_ns, n.vgpu, out);
+      return evict(now_ns, n.vgpu, preempt && held_ns(now_ns) < correct(turn_ns), out);
     }
     due_[holder_] = next_due();
     turn_was_overdue_ = false;
@@ -302,10 +302,11 @@ void WholeGpu::start_turn(uint64_t now_ns) {
       (static_cast<double>(FairClock::kScale) * static_cast<double>(std::max<uint64_t>(sms(), 1)));
 }
 
-void WholeGpu::evict(uint64_t now_ns, VgpuId next, Actions& out) {
+void WholeGpu::evict(uint64_t now_ns, VgpuId next, bool early, Actions& out) {
   if (gpu_ == Gpu::kLingers) stop_lingering(now_ns);
   gpu_ = Gpu::kDrains;
   out.push_back(Action::evict(holder_, next));
+  out.back().value = early;
 }
 
 void WholeGpu::wake_at(uint64_t at_ns, Actions& out) {

@@ -191,7 +191,7 @@ class WholeGpu : public Policy {
   VgpuId entitled_short(uint32_t level) const;
   void begin(uint64_t now_ns, VgpuId v, Actions& out);
   void start_turn(uint64_t now_ns);
-  void evict(uint64_t now_ns, VgpuId next, Actions& out);
+  void evict(uint64_t now_ns, VgpuId next, bool early, Actions& out);
   void wake_at(uint64_t at_ns, Actions& out);
   void wait(VgpuId v);
   void stop_waiting(VgpuId v);

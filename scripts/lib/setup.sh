@@ -64,13 +64,14 @@ configure() {
   python3 "$root/scripts/lib/build_folder.py" "$1" "$root" "${@:2}"
 }
 
-# build FOLDER [TARGET...]: builds everything, or the targets, and says how far it is.
+# build FOLDER [TARGET...]: builds everything, or the targets, and says how far it is. Compilers are
+# nice to what else runs.
 build() {
   local dir=$1 line last=-100 began=$SECONDS
   shift
   say "building in ${dir#"$root"/}"
   # A line now and then; whatever is no progress (warnings, errors) in full.
-  ninja -C "$dir" -j "$jobs" "$@" | while IFS= read -r line; do
+  nice ninja -C "$dir" -j "$jobs" "$@" | while IFS= read -r line; do
     case $line in
       \[*)
         [ $((SECONDS - last)) -ge 15 ] || continue

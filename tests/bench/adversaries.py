@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a victim keeps beside each adversary, over what a fair rival would leave it.
 
-    tests/bench/adversaries.py --build build [--device nvidia] [--seconds 12] [--slices]
-                               [--out FILE.json]
+    tests/bench/adversaries.py --build build [--device nvidia] [--seconds 6] [--pairs 2]
+                               [--only NAME...] [--slices] [--out FILE.json]
 
-The victim checks every result. Its launches a second are measured beside an honest program of the
-same weight that never pauses (the fair rival), then beside each adversary, which starts again as
-often as it ends. `kept` is the one over the other; the goal is 0.95. The first seconds of an attack
-count. `answer_ms` is the slowest answer of the admin socket meanwhile.
+The victim checks every result. Windows alternate: beside an honest program of the same weight that
+never pauses (the fair rival), then beside an adversary, which starts again as often as it ends.
+Each window's rival has a new vGPU, so that no debt of an earlier one is in it and the first seconds
+of an attack count. `kept` is the victim's launches a second beside the adversary, over those beside
+the fair rival just before; the goal is 0.95. `answer_ms` is the slowest answer of the admin socket.
 """
 import argparse
 import json
@@ -35,6 +36,7 @@ ADVERSARIES = {
     "contexts again": ["open-again", "contexts"],
     "modules again": ["open-again", "modules"],
     "local memory": ["take-memory", "local"],
+    "any calls": ["any-calls", "1", "100000", "150"],
     "random records": ["../hostile-client", "random-records"],
     "changing records": ["../hostile-client", "records-that-change"],
 }
@@ -62,63 +64,86 @@ class Again(threading.Thread):
         self.join(60)
 
 
-def measure(build, a, rival):
-    """The victim's launches a second beside `rival` (a command), and the slowest answer in ms."""
-    with tempfile.TemporaryDirectory(prefix="sluice-bench.") as work:
+class Bench:
+    """One sluiced with a victim on vGPU `v`; each window has a rival on a fresh vGPU."""
+
+    def __init__(self, build, a, work):
+        self.build, self.a, self.vgpus = build, a, 0
         extra = "[scheduler]\nslices = true\n" if a.slices else ""
-        s = Sluiced(build, work, device=a.device, extra=extra).start()
-        try:
-            for name in "ab":
-                s.ctl("create", name, "--weight", 1)
-            s.ctl("set", "a", "--memory", "4G" if a.device == "nvidia" else "64M")
-            victim = subprocess.Popen(
-                [build / "kernels/suite/sluice-suite-stencil2d", "--seconds", "100000", "--verify",
-                 "every", "--json"], env=s.client_env("b"), stdout=subprocess.PIPE, text=True)
-            done = lambda: s.stats()["vgpus"]["b"]["launches_done"]  # noqa: E731
-            while done() == 0:
-                time.sleep(0.05)
-            monitor = AdminMonitor(s.admin)
-            monitor.start()
-            again = Again(rival, s.client_env("a"))
-            before, began = done(), time.monotonic()
-            again.start()
-            time.sleep(a.seconds)
-            rate = (done() - before) / (time.monotonic() - began)
-            again.stop()
-            monitor.finish()
-            victim.send_signal(2)
-            result = json.loads(victim.communicate(timeout=120)[0].splitlines()[-1])
-            if result["wrong"] or monitor.silent:
-                raise SystemExit(f"{rival}: {result['wrong']} wrong; {monitor.silent}")
-            return rate, 1000 * monitor.slowest_s, again.runs
-        finally:
-            s.stop()
+        self.s = Sluiced(build, work, device=a.device, extra=extra).start()
+        self.s.ctl("create", "v", "--weight", 1)
+        self.victim = subprocess.Popen(
+            [build / "kernels/suite/sluice-suite-stencil2d", "--seconds", "100000", "--verify",
+             "every", "--json"], env=self.s.client_env("v"), stdout=subprocess.PIPE, text=True)
+        while self.done() == 0:
+            time.sleep(0.05)
+
+    def done(self):
+        return self.s.stats()["vgpus"]["v"]["launches_done"]
+
+    def window(self, rival):
+        """The victim's launches a second beside `rival` (a command), and how often that ran."""
+        self.vgpus += 1
+        name = f"r{self.vgpus}"
+        self.s.ctl("create", name, "--weight", 1)
+        self.s.ctl("set", name, "--memory", "4G" if self.a.device == "nvidia" else "64M")
+        again = Again(rival, self.s.client_env(name))
+        before, began = self.done(), time.monotonic()
+        again.start()
+        time.sleep(self.a.seconds)
+        rate = (self.done() - before) / (time.monotonic() - began)
+        again.stop()
+        self.s.ctl("delete", name)
+        return rate, again.runs
+
+    def end(self):
+        self.victim.send_signal(2)
+        result = json.loads(self.victim.communicate(timeout=120)[0].splitlines()[-1])
+        if result["wrong"]:
+            raise SystemExit(f"the victim: {result['wrong']} wrong results")
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     p.add_argument("--build", required=True, type=pathlib.Path)
     p.add_argument("--device", choices=("soft", "nvidia"), default="soft")
-    p.add_argument("--seconds", type=float, default=12)
+    p.add_argument("--seconds", type=float, default=6, help="of a window")
+    p.add_argument("--pairs", type=int, default=2)
+    p.add_argument("--only", nargs="*", default=list(ADVERSARIES))
     p.add_argument("--slices", action="store_true", help="on the hardware's time slices")
     p.add_argument("--out", type=pathlib.Path)
     a = p.parse_args()
     build = a.build.resolve()
     honest = [build / "kernels/suite/sluice-suite-stencil2d", "--seconds", "100000"]
-    fair, answer, _ = measure(build, a, honest)
-    print(f"{'fair rival':26} {fair:8.1f} launches/s   slowest answer {answer:6.1f} ms", flush=True)
     rows = []
-    for name, command in ADVERSARIES.items():
-        folder = build / "tests/system/adversaries"
-        command = [folder / command[0], *command[1:]]
-        rate, answer, runs = measure(build, a, command)
-        rows.append({"experiment": "adversaries", "adversary": name, "kept": rate / fair,
-                     "goal": 0.95, "met": rate >= 0.95 * fair, "answer_ms": answer,
-                     "runs": runs})
-        print(f"{name:26} {rate:8.1f} launches/s   kept {rate / fair:5.2f}   runs {runs:4}   "
-              f"slowest answer {answer:6.1f} ms", flush=True)
-    if a.out:
-        a.out.write_text(json.dumps(rows, indent=1) + "\n")
+    with tempfile.TemporaryDirectory(prefix="sluice-bench.") as work:
+        bench = Bench(build, a, work)
+        try:
+            for name in a.only:
+                command = ADVERSARIES[name]
+                command = [build / "tests/system/adversaries" / command[0], *command[1:]]
+                monitor = AdminMonitor(bench.s.admin)
+                monitor.start()
+                pairs = [(bench.window(honest)[0], *bench.window(command)) for _ in range(a.pairs)]
+                monitor.finish()
+                if monitor.silent:
+                    raise SystemExit(monitor.silent)
+                each = [beside / fair for fair, beside, _ in pairs]
+                kept = sum(beside for _, beside, _ in pairs) / sum(fair for fair, _, _ in pairs)
+                answer = 1000 * monitor.slowest_s
+                rows.append({"experiment": "adversaries", "adversary": name, "kept": kept,
+                             "each": each, "fair": [fair for fair, _, _ in pairs], "goal": 0.95,
+                             "met": kept >= 0.95, "answer_ms": answer,
+                             "runs": sum(runs for _, _, runs in pairs), "seconds": a.seconds})
+                print(f"{name:26} kept {kept:5.2f}   each {' '.join(f'{e:.2f}' for e in each)}   "
+                      f"beside the fair rival {pairs[0][0]:7.1f} launches/s   runs "
+                      f"{rows[-1]['runs']:4}   slowest answer {answer:6.1f} ms", flush=True)
+                if a.out:
+                    a.out.write_text(json.dumps(rows, indent=1) + "\n")
+            bench.end()
+        finally:
+            bench.victim.kill()
+            bench.s.stop()
 
 
 if __name__ == "__main__":

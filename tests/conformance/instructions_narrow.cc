@@ -204,7 +204,7 @@ void video_cases(Builder& b) {
   b.add("vmad.s32.s32.s32 $d, $a.h0, -$b.b1, $c;", w, w, w, w);
   b.add("vmad.u32.u32.u32.po $d, $a.h0, $b.h1, $c;", w, w, w, w);
   // Where the H200 (ptxas makes these of many instructions) answered otherwise than our reading of
-  // the manual, the interpreter refuses the form (decoder_video.cc).
+  // the manual, the interpreter refuses the form (decode/instructions/video.cc).
   const char* const differs[] = {
       "vadd.u32.u32.u32.sat ",      "vadd.u32.s32.u32.sat ",       "vabsdiff.u32.s32.u32.sat ",
       "vmin.s32.s32.s32.sat $d.h1", "vset.s32.s32.lt.max ",        "vmad.u32.u32.u32.sat ",

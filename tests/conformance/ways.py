@@ -11,7 +11,8 @@ PROGRAM is a path below DIR. The ways:
     software        the software GPU alone
     soft-channel    through a sluiced, to the software GPU
 Without --device nvidia only the last two run. Cases of tests/cudart/of_the_guest.txt, of what only
-the guest's library has, do not run on the software GPU alone.
+the guest's library has, do not run on the software GPU alone; those of suites NotOnNvidia*, of what
+NVIDIA's driver takes or ends the program for, not on that.
 
 Cases run 20 to a process; one that ends its process costs no other. A case agrees when every way
 passes it and its calls answer the same errors as in the first way (SLUICE_CASES_ANSWERS,
@@ -55,6 +56,12 @@ def cases_of(program, env):
 
 def of_the_guest(case):
     return any(fnmatch.fnmatchcase(case, pattern) for pattern in OF_THE_GUEST)
+
+
+def runs_on(way, case):
+    if way in ("native", "nvidia") and case.startswith("NotOnNvidia"):
+        return False
+    return way != "software" or not of_the_guest(case)
 
 
 def read_cases(text):
@@ -184,7 +191,7 @@ def main():
                     path = a.build / program
                     cases = [c for c in cases_of(path, ways.runs["software"]) if a.filter in c]
                     for way, env in ways.runs.items():
-                        mine = [c for c in cases if way != "software" or not of_the_guest(c)]
+                        mine = [c for c in cases if runs_on(way, c)]
                         for k in range(0, len(mine), AT_ONCE):
                             job = pool.submit(run, path, mine[k:k + AT_ONCE], env)
                             waiting[job] = (path.name, way)

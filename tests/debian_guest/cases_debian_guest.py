@@ -293,14 +293,15 @@ class DebianGuest(unittest.TestCase):
         self.assertIn("cannot migrate domain", refused.stderr)
         self.assertEqual(self.state(), "running")
         self.results_are_right()
-        self.ctl("detach", NAME, "--live")
-        self.libvirt.virsh("managedsave", NAME)
+        self.ctl("save", NAME)
         self.assertEqual(self.state(), "shut off")
         self.assertEqual(self.vgpus(), {})
-        self.libvirt.virsh("start", NAME)
+        self.ctl("restore", NAME)
         self.hear_again(booted=True)
         self.assertEqual(self.right("cat /proc/sys/kernel/random/boot_id"), self.boot_id,
                          "it goes on where it was saved")
+        self.assertEqual(self.vgpus()[NAME]["weight"], 70, "with the settings that it had")
+        self.eventually(self.connected, "the agent has the vGPU")
         self.programs_run()
 
     def test_06_the_guests_package_is_upgraded_during_a_program(self):

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kernels/cubin/cubin.h"
-#include "kernels/ptx/fat_binary.h"
-#include "kernels/ptx/link.h"
+#include "kernels/ptx/images/fat_binary.h"
+#include "kernels/ptx/images/link.h"
 #include "kernels/ptx/module.h"
 #include "tests/fuzz/targets.h"
 

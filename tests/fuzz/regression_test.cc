@@ -12,6 +12,7 @@
 
 #include "tests/fuzz/ptx_property.h"
 #include "tests/fuzz/targets.h"
+#include "tests/support/rounds.h"
 
 namespace sluice::fuzz {
 namespace {
@@ -55,7 +56,7 @@ TEST_P(FuzzRegressions, CutFlippedAndSpliced) {
   std::minstd_rand random(7);
   std::vector<std::string> inputs;
   for (auto& [name, input] : inputs_of(GetParam())) inputs.push_back(std::move(input));
-  for (int round = 0; round < 2000; ++round) {
+  for (int round = 0; round < rounds(2000); ++round) {
     std::string mutant = inputs[random() % inputs.size()];
     const std::string& other = inputs[random() % inputs.size()];
     for (unsigned k = random() % 4 + 1; k != 0 && !mutant.empty(); --k) {

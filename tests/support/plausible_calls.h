@@ -483,6 +483,19 @@ class PlausibleCalls {
     ask(SLUICE_CALL_FUNCTION_CLONES, c,
         {reinterpret_cast<const char*>(bytes_.data()), c.address_bytes});
   }
+  void clusters() {
+    sluice_clusters c{};
+    c.function = handle(SLUICE_HANDLE_FUNCTION);
+    for (int i = 0; i < 3; ++i) {
+      c.grid[i] = static_cast<uint32_t>(chance(12) ? number() : 1 + random_() % 16);
+      c.block[i] = static_cast<uint32_t>(chance(12) ? number() : 1 + random_() % 8);
+    }
+    c.dynamic_shared_bytes = static_cast<uint32_t>(chance(8) ? number() : 0);
+    c.what = static_cast<uint32_t>(chance(12) ? number() : random_() % 2);
+    const uint64_t side = random_() % 4 + 1;
+    c.flags = chance(8) ? word() : chance(2) ? SLUICE_LAUNCHED_CLUSTER(side, 1, 1) : 0;
+    ask(SLUICE_CALL_CLUSTERS, c);
+  }
   void launch() {
     sluice_launch l{};
     l.function = handle(SLUICE_HANDLE_FUNCTION);
@@ -631,6 +644,8 @@ class PlausibleCalls {
         return stream_value();
       case 13:
         return host_func();
+      case 14:
+        return clusters();
       default:
         return launch();
     }

@@ -13,6 +13,7 @@ import unittest
 
 import support
 import virt
+from guest import Guest
 from host import HostError
 
 NAMESPACE = "https://sluice.example/vgpu/1"
@@ -233,10 +234,12 @@ class Domain(support.WithSluiced):
         self.metadata_is_followed(libvirt)
         # The agent is up a moment after the guest.
         wait_until(lambda: guest.run("sluice-suite-probe", support.TIMEOUT_S)[0] == 0)
+        self.assertRegex(self.sluiced.run("show", "vm1"), r"(?m)^guest agent on, release \d")
         self.doctor_finds_the_domain(libvirt)
         self.assertIn("from its next start on", self.ctl(libvirt, "detach", "vm1"))
         self.assertFalse(self.gone("vm1"), "the running domain keeps its vGPU")
         self.live(libvirt)
+        guest = self.saved(libvirt, guest, jobs)
         # The end of QEMU by a crash is an end as well.
         pid = int(pathlib.Path("/run/libvirt/qemu/vm1.pid").read_text())
         os.kill(pid, signal.SIGKILL)
@@ -287,6 +290,47 @@ class Domain(support.WithSluiced):
         self.assertEqual(self.sluiced.ctl("show", "vm1")["weight"], 70)
         # The guest's kernel found room for it, and its agent has it.
         wait_until(lambda: self.sluiced.ctl("show", "vm1")["agent"]["epoch"] != 0)
+
+    def saved(self, libvirt, guest, jobs):
+        """sluicectl save and restore. Returns the guest as it goes on."""
+        def sessions():
+            return self.sluiced.ctl("show", "vm1")["sessions"]
+
+        def has_its_vgpu():
+            shown = self.sluiced.ctl("show", "vm1")
+            return shown["weight"] == 70 and shown["agent"]["epoch"] != 0
+        folder = pathlib.Path("/var/lib/libvirt/qemu/save")
+        folder.mkdir(parents=True, exist_ok=True)
+        self.refuses(libvirt, "was not saved", "restore", "vm1")
+        job = guest.start("sluice-suite-triad --seconds 100000")
+        wait_until(sessions)
+        self.refuses(libvirt, "1 program on the GPU would end", "save", "vm1")
+        self.assertFalse(job.done())
+        guest.run("killall sluice-suite-triad", support.TIMEOUT_S)
+        job.wait(support.TIMEOUT_S)
+        wait_until(lambda: not sessions())
+        # A full disk: the domain runs on, with its vGPU.
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "full", folder], check=True)
+        self.refuses(libvirt, "it runs on, with its vGPU", "save", "vm1")
+        subprocess.run(["umount", folder], check=True)
+        self.assertTrue(libvirt.running("vm1"))
+        self.assertEqual(list(folder.iterdir()), [])
+        wait_until(has_its_vgpu)
+        guest.run("touch /tmp/before", support.TIMEOUT_S)
+        self.ctl(libvirt, "save", "vm1")
+        self.assertFalse(libvirt.running("vm1"))
+        self.assertTrue(self.gone("vm1"))
+        guest.close()
+        self.ctl(libvirt, "restore", "vm1")
+        guest = Guest("vm1", jobs)
+        guest.connect(support.TIMEOUT_S, lambda: libvirt.running("vm1"), booted=True)
+        self.assertEqual(guest.run("ls /tmp/before", support.TIMEOUT_S)[0], 0,
+                         "it goes on where it was saved")
+        wait_until(has_its_vgpu)
+        wait_until(lambda: guest.run("sluice-suite-probe", support.TIMEOUT_S)[0] == 0)
+        self.refuses(libvirt, "was not saved", "restore", "vm1")
+        self.assertNotIn("saved", libvirt.virsh("dumpxml", "vm1").stdout)
+        return guest
 
     def metadata_is_followed(self, libvirt):
         """The event service, with a libvirtd that is restarted in between."""

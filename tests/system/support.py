@@ -6,10 +6,9 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
+import sys
 import tempfile
-import threading
 import time
 import unittest
 
@@ -17,7 +16,8 @@ import guest_image
 import virt
 from host import Sluiced
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
 BUILD = None  # set by run.py, like DEVICE
 DEVICE = "soft"
 PROGRAMS = ["triad", "matmul", "reduction", "stencil2d", "histogram", "md5"]
@@ -139,41 +139,28 @@ class WithSluiced(unittest.TestCase):
                         self.vgpu(name)["memory_bytes"] == 0, f"{name} has everything freed")
 
 
-class AdminMonitor(threading.Thread):
-    """Asks sluiced for its version every 50 ms over a connection of its own, as long as it runs.
+class AdminMonitor:
+    """Asks sluiced for its version every 50 ms, as long as it runs (admin_monitor.py).
 
     `answers` counts, `slowest_s` is the longest wait, `silent` says why it gave up. A sluiced whose
     loop is blocked answers nothing: that is a failure after `patience_s`, long enough for a busy
-    machine. It asks in real time where it may, so that a wait is sluiced's and not its own.
+    machine.
     """
 
     def __init__(self, path, patience_s=30):
-        super().__init__(daemon=True)
-        self.path, self.patience_s = str(path), patience_s
+        self.command = [sys.executable, HERE / "admin_monitor.py", str(path), str(patience_s)]
         self.answers, self.slowest_s, self.silent = 0, 0.0, None
-        self._stop_asked = threading.Event()
 
-    def run(self):
-        with contextlib.suppress(OSError):  # of this thread
-            os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(2))
-        try:
-            with socket.socket(socket.AF_UNIX) as s:
-                s.settimeout(self.patience_s)
-                s.connect(self.path)
-                lines = s.makefile("rb")
-                while not self._stop_asked.wait(0.05):
-                    began = time.monotonic()
-                    s.sendall(b'{"jsonrpc":"2.0","id":1,"method":"version","params":{}}\n')
-                    if b'"result"' not in lines.readline():
-                        raise OSError("the connection was closed or the answer is an error")
-                    self.slowest_s = max(self.slowest_s, time.monotonic() - began)
-                    self.answers += 1
-        except OSError as e:
-            self.silent = f"no answer from the admin socket: {e!r}"
+    def start(self):
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+        self.first = self.process.stdout.readline()
 
     def finish(self):
-        self._stop_asked.set()
-        self.join()
+        rest, _ = self.process.communicate()
+        result = json.loads((self.first + rest).splitlines()[-1])
+        self.answers, self.slowest_s = result["answers"], result["slowest_s"]
+        self.silent = result["silent"]
 
 
 class WithVictim(WithSluiced):

@@ -130,6 +130,10 @@ CUresult clusters(int* to, CUfunction func, const CUlaunchConfig* config,
   CUresult r = flags_of_attributes(grid, config->attrs, config->numAttrs, &body.flags, &events);
   if (r != CUDA_SUCCESS) return r;
   body.flags &= ~SLUICE_LAUNCHED_COOPERATIVE;
+  // A launch in clusters of one block is one without; a driver finds no clusters in that.
+  for (unsigned i = 0; i < config->numAttrs; ++i)
+    if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION && body.flags == 0)
+      body.flags = SLUICE_LAUNCHED_CLUSTER(1, 1, 1);
   Pending pending;
   r = f.link->call(SLUICE_CALL_CLUSTERS, f.context, body, pending);
   if (r != CUDA_SUCCESS) return r;

@@ -290,6 +290,8 @@ CUresult flags_of_attributes(const uint32_t grid[3], const CUlaunchAttribute* at
         break;
       }
       default:
+        if (attribute.id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING)
+          return CUDA_ERROR_INVALID_VALUE;  // no attribute
         return static_cast<CUresult>(not_supported("cuLaunchKernelEx", "a launch attribute"));
     }
   }

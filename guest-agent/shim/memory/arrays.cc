@@ -423,9 +423,8 @@ CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* t
 CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* to, CUarray array) {
   return of_no_array(to, is_array(array));
 }
-CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* to,
-                                             CUmipmappedArray array) {
-  return of_no_array(to, is_mipmap(array));
+CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* to, CUmipmappedArray) {
+  return of_no_array(to, true);
 }
 CUresult cuArrayGetPlane(CUarray* plane, CUarray array, unsigned int) {
   return of_no_array(plane, is_array(array));

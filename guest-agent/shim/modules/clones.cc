@@ -168,9 +168,14 @@ class Maker {
       if (found != all_modules().modules.end()) module = found->second.separable;
     }
     const std::string why = module ? try_to_make(e, function, *module) : "its module has gone";
-    if (!why.empty()) log_line("kernel %s: no clones: %s", function.name.c_str(), why.c_str());
     std::scoped_lock lock(all_modules().mutex, mutex_);
-    if (FunctionInfo* info = state().functions.find(handle)) info->clones = ClonesState::kSettled;
+    FunctionInfo* info = state().functions.find(handle);
+    // Autotuners (XLA's) unload what they have timed; then the worker knows the function no more.
+    if (!why.empty() && info == nullptr)
+      log_line("kernel %s: unloaded before its clones are there", function.name.c_str());
+    else if (!why.empty())
+      log_line("kernel %s: no clones: %s", function.name.c_str(), why.c_str());
+    if (info != nullptr) info->clones = ClonesState::kSettled;
     made_.notify_all();
   }
 

@@ -10,7 +10,7 @@
 #include "guest-agent/shim/modules/module_registry.h"
 #include "guest-agent/shim/state/api.h"
 #include "kernels/cubin/cubin.h"
-#include "kernels/ptx/link.h"
+#include "kernels/ptx/images/link.h"
 
 using namespace sluice::guest;
 

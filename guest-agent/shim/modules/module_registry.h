@@ -14,6 +14,7 @@
 
 #include "guest-agent/shim/modules/managed_variables.h"
 #include "guest-agent/shim/modules/module_text.h"
+#include "guest-agent/shim/modules/texture_references.h"
 #include "guest-agent/shim/state/state.h"
 
 namespace sluice::guest {
@@ -26,6 +27,7 @@ struct Module {
   std::vector<std::string> entries;           // names of all its kernels
   uint64_t library = 0;                       // handle of the library it belongs to, 0: none
   std::vector<uint64_t> globals;              // base addresses in the pointer map
+  std::vector<ReferenceName> references;      // texture_references.h
   std::shared_ptr<ManagedVariables> managed;  // with a library, all its modules have the same
 };
 

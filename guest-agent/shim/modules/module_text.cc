@@ -14,10 +14,11 @@
 #include "abi/wire.h"
 #include "guest-agent/shim/modules/device_runtime.h"
 #include "guest-agent/shim/modules/managed_variables.h"
+#include "guest-agent/shim/modules/texture_references.h"
 #include "guest-agent/shim/session/log.h"
 #include "kernels/cubin/cubin.h"
 #include "kernels/passes/rewrite.h"
-#include "kernels/ptx/fat_binary.h"
+#include "kernels/ptx/images/fat_binary.h"
 #include "kernels/ptx/module.h"
 #include "mediator/base/fd.h"
 
@@ -175,6 +176,8 @@ std::shared_ptr<const Text> make_text(ModuleCode code) {
   }
   add_device_runtime(&text->original);
   text->managed = lift_managed_variables(&text->original);
+  text->references = lift_references(&text->original);
+  if (!text->references.empty()) code.machine.clear();
   if (!rewriting() || code.originals) {
     text->entries = entries_of(text->original);
     text->machine = std::move(code.machine);

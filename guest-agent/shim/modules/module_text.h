@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "abi/cuda_driver.h"
+#include "guest-agent/shim/modules/texture_references.h"
 #include "kernels/passes/rewrite.h"
 #include "kernels/ptx/separate.h"
 
@@ -35,8 +36,9 @@ struct Text {
   // `rewritten`.
   std::shared_ptr<const ptx::SeparableModule> separable;
   std::unordered_map<std::string, KernelFlags> kernels;
-  std::vector<std::string> entries;  // names of all kernels, in the order of the text
-  std::vector<std::string> managed;  // its managed variables (managed_variables.h)
+  std::vector<std::string> entries;       // names of all kernels, in the order of the text
+  std::vector<std::string> managed;       // its managed variables (managed_variables.h)
+  std::vector<ReferenceName> references;  // texture references (texture_references.h)
 };
 
 // The code in an image: points into it, or, out of a fat binary, into `kept`: PTX for the newest

@@ -107,6 +107,7 @@ CUresult load_module(const Entered& e, const Text& text, uint64_t library,
   module.library = library;
   module.entries = text.entries;
   module.separable = text.separable;
+  module.references = text.references;
   CUresult r = CUDA_ERROR_INVALID_PTX;
   if (!text.machine.empty()) {
     r = send_text(*e.link, e.context, text.machine, handle, &log);
@@ -139,6 +140,7 @@ CUresult load_module(const Entered& e, const Text& text, uint64_t library,
     }
   }
   all_modules().modules[*handle] = std::move(module);
+  if (!text.references.empty()) read_zeros(e, *handle, text.references);
   return CUDA_SUCCESS;
 }
 
@@ -147,6 +149,7 @@ void forget_module(uint64_t handle) {
   if (found == all_modules().modules.end()) return;
   for (const auto& [name, function] : found->second.functions) state().functions.remove(function);
   for (const uint64_t base : found->second.globals) state().pointers.remove(base);
+  if (!found->second.references.empty()) forget_references(handle);
   all_modules().modules.erase(found);
 }
 
@@ -208,6 +211,8 @@ CUresult find_global(const Entered& e, uint64_t module_handle, const char* name,
                      size_t* bytes) {
   const auto found = all_modules().modules.find(module_handle);
   if (found == all_modules().modules.end()) return CUDA_ERROR_INVALID_HANDLE;
+  for (const ReferenceName& reference : found->second.references)
+    if (reference.name == name) return CUDA_ERROR_INVALID_VALUE;
   if (const auto* managed = found->second.managed.get()) {
     if (const auto* place = managed->find(name)) {
       if (dptr != nullptr) *dptr = place->address;
@@ -241,6 +246,7 @@ void forget_modules_of(uint64_t context) {
     if (module.context == context) gone.push_back(handle);
   for (const uint64_t handle : gone) forget_module(handle);
   for (auto& [handle, library] : all_modules().libraries) library.modules.erase(context);
+  forget_references_of_context(context);
 }
 
 FunctionInfo* resolve_function(const Entered& e, CUfunction function, CUresult* why) {
@@ -307,6 +313,7 @@ CUresult cuModuleUnload(CUmodule hmod) {
   const auto found = all_modules().modules.find(wire(hmod));
   if (found == all_modules().modules.end() || found->second.library != 0)
     return CUDA_ERROR_INVALID_HANDLE;
+  if (!found->second.references.empty()) end_references(e, wire(hmod));
   const CUresult r = SLUICE_CALL(cuModuleUnload, *e.link, found->second.context, hmod);
   if (r == CUDA_SUCCESS) forget_module(wire(hmod));
   return r;

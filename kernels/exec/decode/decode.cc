@@ -64,9 +64,13 @@ class ModuleDecoder {
  private:
   Result<void> symbols();
   Result<void> functions();
+  Result<void> collect_functions();
+  Result<void> place_function(Callee& callee, uint32_t& frame_align);
+  Place function_shared(const ptx::Variable& v);
   Result<void> function_symbols(const ptx::Function& f, Places& places);
   Result<void> function(const ptx::Function& f, uint32_t callee);
   Result<void> entry(const ptx::Function& f);
+  Result<uint32_t> entry_shared(const ptx::Function& f, bool calls, Places& places) const;
   Result<void> entry_or_refusal(const ptx::Function& f);
   // Whether an error costs only the kernels that reach what it is about.
   bool costs_kernels_only(const Error& error) const {
@@ -202,11 +206,8 @@ Result<Layout> ModuleDecoder::layout_of(const ptx::Function& f) {
   return layout;
 }
 
-// The .func bodies. Their variables lie in frames, which every activation has anew; their registers
-// at places of their own, beside those of all others; their static shared memory before the
-// kernels'.
-Result<void> ModuleDecoder::functions() {
-  uint32_t frame_align = 16;
+// Of each name its definition, or a declaration where there is none.
+Result<void> ModuleDecoder::collect_functions() {
   for (const ptx::Function& f : module_.functions()) {
     if (f.is_entry) continue;
     const auto [it, fresh] =
@@ -223,61 +224,78 @@ Result<void> ModuleDecoder::functions() {
     if (!layout) return std::move(layout).error();
     callee.layout = *std::move(layout);
   }
+  return {};
+}
+
+Place ModuleDecoder::function_shared(const ptx::Variable& v) {
+  Place place;
+  place.space = kSpaceShared;
+  if (v.bytes == 0) {
+    place.dynamic_shared = true;
+    dynamic_align_ = std::max(dynamic_align_, v.align);
+    return place;
+  }
+  function_shared_ = align_up(function_shared_, std::max(v.align, 1u));
+  place.offset = function_shared_;
+  place.bytes = v.bytes;
+  function_shared_ += std::min<uint64_t>(v.bytes, kMaxSharedBytes + 1);
+  return place;
+}
+
+// Places of what a body names: parameters, local and shared variables, its own and the module's.
+Result<void> ModuleDecoder::place_function(Callee& callee, uint32_t& frame_align) {
+  const ptx::Function& f = *callee.function;
+  Places& places = callee_places_[callee.index];
+  frame_align = std::max(frame_align, callee.layout.align);
+  const auto parameters = [&places](const std::vector<ptx::Variable>& list,
+                                    const std::vector<Piece>& pieces) {
+    for (size_t k = 0; k < list.size(); ++k) {
+      if (list[k].space == ptx::Space::kReg) continue;
+      Place place;
+      place.space = kSpaceLocal;
+      place.in_frame = true;
+      place.offset = pieces[k].offset;
+      place.bytes = pieces[k].bytes;
+      places[Decoder::scope_key(0, list[k].name)] = place;
+    }
+  };
+  parameters(f.params, callee.layout.params);
+  parameters(f.returns, callee.layout.returns);
+  auto local = local_places(f, callee.layout.end, places);
+  if (!local) return std::move(local).error();
+  callee_frames_[callee.index] = *local;
+  for (const ptx::Variable& v : f.variables)
+    if (v.space == ptx::Space::kLocal) frame_align = std::max(frame_align, v.align);
+  if (auto done = function_symbols(f, places); !done) return done;
+  for (const ptx::Variable& v : f.variables)
+    if (v.space == ptx::Space::kShared)
+      places[Decoder::scope_key(v.scope, v.name)] = function_shared(v);
+  for (const std::string_view name : mentioned(f, shared_))
+    if (context_.places.count(name) == 0)
+      context_.places[name] = function_shared(*shared_.at(name));
+  if (function_shared_ > kMaxSharedBytes)
+    return at_line(f.line, "more shared memory than a block can have");
+  return {};
+}
+
+// The .func bodies. Their variables lie in frames, which every activation has anew; their registers
+// at places of their own, beside those of all others; their static shared memory before the
+// kernels'.
+Result<void> ModuleDecoder::functions() {
+  if (auto done = collect_functions(); !done) return done;
   callee_places_.resize(context_.callees.size());
   callee_frames_.resize(context_.callees.size());
   context_.nodes.resize(context_.callees.size());
+  uint32_t frame_align = 16;
   Code& code = program_->code;
   code.callables.resize(context_.callees.size());
   for (Callee& callee : context_.callees) {
-    const ptx::Function& f = *callee.function;
     Callable& callable = code.callables[callee.index];
-    callable.name = std::string(f.name);
+    callable.name = std::string(callee.function->name);
     callable.signature = callee.layout.signature;
-    if (!f.has_body) continue;
+    if (!callee.function->has_body) continue;
     code.has_frames = true;
-    Places& places = callee_places_[callee.index];
-    frame_align = std::max(frame_align, callee.layout.align);
-    const auto parameters = [&places](const std::vector<ptx::Variable>& list,
-                                      const std::vector<Piece>& pieces) {
-      for (size_t k = 0; k < list.size(); ++k) {
-        if (list[k].space == ptx::Space::kReg) continue;
-        Place place;
-        place.space = kSpaceLocal;
-        place.in_frame = true;
-        place.offset = pieces[k].offset;
-        place.bytes = pieces[k].bytes;
-        places[Decoder::scope_key(0, list[k].name)] = place;
-      }
-    };
-    parameters(f.params, callee.layout.params);
-    parameters(f.returns, callee.layout.returns);
-    auto local = local_places(f, callee.layout.end, places);
-    if (!local) return std::move(local).error();
-    callee_frames_[callee.index] = *local;
-    for (const ptx::Variable& v : f.variables)
-      if (v.space == ptx::Space::kLocal) frame_align = std::max(frame_align, v.align);
-    if (auto done = function_symbols(f, places); !done) return done;
-    // Shared variables, its own and the module's that it mentions.
-    const auto shared = [this](const ptx::Variable& v) {
-      Place place;
-      place.space = kSpaceShared;
-      if (v.bytes == 0) {
-        place.dynamic_shared = true;
-        dynamic_align_ = std::max(dynamic_align_, v.align);
-        return place;
-      }
-      function_shared_ = align_up(function_shared_, std::max(v.align, 1u));
-      place.offset = function_shared_;
-      place.bytes = v.bytes;
-      function_shared_ += std::min<uint64_t>(v.bytes, kMaxSharedBytes + 1);
-      return place;
-    };
-    for (const ptx::Variable& v : f.variables)
-      if (v.space == ptx::Space::kShared) places[Decoder::scope_key(v.scope, v.name)] = shared(v);
-    for (const std::string_view name : mentioned(f, shared_))
-      if (context_.places.count(name) == 0) context_.places[name] = shared(*shared_.at(name));
-    if (function_shared_ > kMaxSharedBytes)
-      return at_line(f.line, "more shared memory than a block can have");
+    if (auto done = place_function(callee, frame_align); !done) return done;
   }
   for (const ptx::Function& f : module_.functions())
     for (const ptx::Statement& s : f.statements)
@@ -343,6 +361,59 @@ Result<void> ModuleDecoder::function(const ptx::Function& f, uint32_t callee) {
   return check_size(f, frame);
 }
 
+// Static shared memory: the functions', then the module's that this entry mentions, then its own.
+// Returns its bytes.
+Result<uint32_t> ModuleDecoder::entry_shared(const ptx::Function& f, bool calls,
+                                             Places& places) const {
+  uint64_t shared = calls ? function_shared_ : 0;
+  uint64_t dynamic_align = calls ? dynamic_align_ : 16;
+  std::vector<std::string> dynamic;
+  const auto put = [&](const std::string& key, const ptx::Variable& v) {
+    if (v.bytes == 0) {
+      dynamic.push_back(key);
+      dynamic_align = std::max<uint64_t>(dynamic_align, v.align);
+      return;
+    }
+    shared = align_up(shared, std::max(v.align, 1u));
+    Place place;
+    place.space = kSpaceShared;
+    place.offset = shared;
+    place.bytes = v.bytes;
+    places[key] = place;
+    shared += std::min<uint64_t>(v.bytes, kMaxSharedBytes + 1);
+  };
+  const auto used = mentioned(f, shared_);
+  for (const ptx::Variable& v : module_.variables())
+    if (used.count(v.name) != 0 && shared_.at(v.name) == &v &&
+        (!calls || v.bytes == 0 || context_.places.count(v.name) == 0))
+      put(Decoder::scope_key(0, v.name), v);
+  for (const ptx::Variable& v : f.variables)
+    if (v.space == ptx::Space::kShared) put(Decoder::scope_key(v.scope, v.name), v);
+  if (dynamic_align > 16) shared = align_up(shared, dynamic_align);
+  if (shared > kMaxSharedBytes) return at_line(f.line, "more shared memory than a block can have");
+  for (const std::string& key : dynamic) {
+    Place place;
+    place.space = kSpaceShared;
+    place.offset = align_up(shared, 16);
+    places[key] = place;
+  }
+  return static_cast<uint32_t>(shared);
+}
+
+// What the kernel is reported to use: a compiler keeps to what lets the promised block, or several
+// of them, be resident.
+uint32_t reported_registers(const ptx::Function& f, const FunctionFrame& frame,
+                            uint32_t max_threads) {
+  uint32_t registers = std::clamp<uint32_t>(frame.register_bytes / kSlotBytes + 8, 16, 255);
+  if (f.maxnreg != 0) registers = std::min(registers, f.maxnreg);
+  if (max_threads == 0) return registers;
+  constexpr uint64_t kRegistersPerSm = 65536;
+  // An SM has four parts with registers of their own, over which a block's warps are dealt.
+  const uint64_t warps = (uint64_t{max_threads} + 127) / 128 * 4 * std::max(f.minnctapersm, 1u);
+  const uint64_t bound = std::max<uint64_t>(16, kRegistersPerSm / 32 / warps / 8 * 8);
+  return std::min(registers, static_cast<uint32_t>(bound));
+}
+
 Result<void> ModuleDecoder::entry(const ptx::Function& f) {
   EntryInfo info;
   info.name = std::string(f.name);
@@ -376,40 +447,9 @@ Result<void> ModuleDecoder::entry(const ptx::Function& f) {
   if (!local) return std::move(local).error();
   if (auto done = function_symbols(f, places); !done) return done;
 
-  // Static shared memory: the functions', then the module's that this entry mentions, then its own.
-  uint64_t shared = calls ? function_shared_ : 0;
-  uint64_t dynamic_align = calls ? dynamic_align_ : 16;
-  std::vector<std::string> dynamic;
-  const auto put = [&](const std::string& key, const ptx::Variable& v) {
-    if (v.bytes == 0) {
-      dynamic.push_back(key);
-      dynamic_align = std::max<uint64_t>(dynamic_align, v.align);
-      return;
-    }
-    shared = align_up(shared, std::max(v.align, 1u));
-    Place place;
-    place.space = kSpaceShared;
-    place.offset = shared;
-    place.bytes = v.bytes;
-    places[key] = place;
-    shared += std::min<uint64_t>(v.bytes, kMaxSharedBytes + 1);
-  };
-  const auto used = mentioned(f, shared_);
-  for (const ptx::Variable& v : module_.variables())
-    if (used.count(v.name) != 0 && shared_.at(v.name) == &v &&
-        (!calls || v.bytes == 0 || context_.places.count(v.name) == 0))
-      put(Decoder::scope_key(0, v.name), v);
-  for (const ptx::Variable& v : f.variables)
-    if (v.space == ptx::Space::kShared) put(Decoder::scope_key(v.scope, v.name), v);
-  if (dynamic_align > 16) shared = align_up(shared, dynamic_align);
-  if (shared > kMaxSharedBytes) return at_line(f.line, "more shared memory than a block can have");
-  info.static_shared_bytes = static_cast<uint32_t>(shared);
-  for (const std::string& key : dynamic) {
-    Place place;
-    place.space = kSpaceShared;
-    place.offset = align_up(shared, 16);
-    places[key] = place;
-  }
+  auto shared = entry_shared(f, calls, places);
+  if (!shared) return std::move(shared).error();
+  info.static_shared_bytes = *shared;
 
   const uint32_t begin = static_cast<uint32_t>(program_->code.code.size());
   const uint32_t base = calls                       ? function_registers_
@@ -421,17 +461,7 @@ Result<void> ModuleDecoder::entry(const ptx::Function& f) {
   context_.nodes.emplace_back();
   if (!decoder.run(base, *local, node, frame)) return decoder.error();
   const auto own = static_cast<uint32_t>(align_up(frame.local_end, program_->code.frame_align));
-  info.registers = std::clamp<uint32_t>(frame.register_bytes / kSlotBytes + 8, 16, 255);
-  if (f.maxnreg != 0) info.registers = std::min(info.registers, f.maxnreg);
-  // A compiler keeps to what lets the promised block, or several of them, be resident.
-  if (info.max_threads != 0) {
-    constexpr uint64_t kRegistersPerSm = 65536;
-    // An SM has four parts with registers of their own, over which a block's warps are dealt.
-    const uint64_t warps =
-        (uint64_t{info.max_threads} + 127) / 128 * 4 * std::max(f.minnctapersm, 1u);
-    const uint64_t bound = std::max<uint64_t>(16, kRegistersPerSm / 32 / warps / 8 * 8);
-    info.registers = std::min(info.registers, static_cast<uint32_t>(bound));
-  }
+  info.registers = reported_registers(f, frame, info.max_threads);
   const uint32_t index = static_cast<uint32_t>(program_->entries.size());
   if (!program_->entry_index.emplace(info.name, index).second)
     return at_line(f.line, "kernel " + info.name + " is defined twice");

@@ -207,8 +207,7 @@ class Decoder {
   void append_aux(const std::vector<Operand>& operands, bool def);  // more of it, at once
   bool finish_statement();  // conversions into destinations of another width
 
-  // Instructions, by family. decoder_int.cc, decoder_float.cc, decoder_memory.cc,
-  // decoder_control.cc.
+  // Instructions, by family: a file each in instructions/.
   bool statement(const ptx::Statement& s);
   bool instruction();
   using Method = bool (Decoder::*)();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What decoder_rare.cc and decoder_video.cc tell ops_rare.cc, by Inst::imm and Code::aux. Internal
-// to kernels/exec.
+// What rare.cc and video.cc of decode/instructions hand to ops_rare.cc, by Inst::imm and Code::aux.
+// Internal to kernels/exec.
 #pragma once
 
 #include <cstdint>

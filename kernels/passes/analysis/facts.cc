@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "kernels/passes/analysis/address_spaces.h"
 #include "kernels/passes/analysis/detectors.h"
 #include "kernels/passes/analysis/persistent.h"
 #include "kernels/passes/analysis/spin.h"
@@ -148,8 +149,15 @@ void ModuleFacts::gather_waits(const ptx::Cfg& cfg, const ptx::PostDominators& p
                         [this](std::string_view name) { return constants_.count(name) != 0; }};
   Waiting waiting;
   const StackSlots slots(cfg.function());
-  if (slots.any()) {
-    const auto its_cfg = ptx::Cfg::build(slots.function());
+  const ptx::Function& without_frame = slots.any() ? slots.function() : cfg.function();
+  const auto in_shared = [this](std::string_view name) {
+    for (const Variable& v : module_.variables())
+      if (v.name == name) return v.space == Space::kShared;
+    return false;
+  };
+  const AddressSpaces spaces(without_frame, in_shared);
+  if (slots.any() || spaces.any()) {
+    const auto its_cfg = ptx::Cfg::build(spaces.any() ? spaces.function() : without_frame);
     if (!its_cfg) return out.opaque.add("waits", its_cfg.error().message);
     const auto its_ends = ptx::PostDominators::build(*its_cfg);
     if (!its_ends) return out.opaque.add("waits", its_ends.error().message);

@@ -114,6 +114,17 @@ Sum Sums::difference(const Sum& a, const Sum& b) {
 
 std::string Sums::text(const Sum& s) { return text_of(s); }
 
+std::optional<std::string> Sums::root(const Sum& address) {
+  std::optional<std::string> root;
+  for (const auto& [text, times] : address.parts) {
+    if (times != 1 && times != -1) continue;
+    const bool named = text.find('(') == text.npos && text[0] != '%' && text[0] != kVaries;
+    if (root || times != 1 || (!named && !text.starts_with(kParameter))) return std::nullopt;
+    root = text;
+  }
+  return root;
+}
+
 Places Sums::compare(const Sum& a, const Sum& b) {
   const Sum rest = difference(a, b);
   if (rest.is_constant()) return rest.constant == 0 ? Places::kSame : Places::kOther;

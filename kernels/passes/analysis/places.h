@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -24,6 +25,7 @@ namespace sluice::passes {
 
 // What parts begin with that are the result of an atomic, a load from shared memory, or any other
 // load but one of a parameter.
+inline constexpr std::string_view kParameter = "param(";  // a kernel's
 inline constexpr std::string_view kAtomic = "atom%", kSharedLoad = "ld.shared", kLoad = "ld(";
 
 // parts' factors by their text, and a constant; modulo 2^64.
@@ -48,6 +50,9 @@ class Sums {
   static Sum difference(const Sum& a, const Sum& b);
   // The same for the same sum; others share one only where both are very long.
   static std::string text(const Sum& s);
+  // What an address is counted from: its only part that is taken once, if that is a variable or a
+  // parameter.
+  static std::optional<std::string> root(const Sum& address);
   // Whether two addresses name one place. Unknown where they differ by registers that have several
   // values in turn.
   static Places compare(const Sum& a, const Sum& b);

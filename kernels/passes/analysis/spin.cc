@@ -62,6 +62,26 @@ bool surely_advances(const Statement& s, const LowerIndex& values, Sums& sums) {
   return sums.of(s.operands[2], s).is_positive();
 }
 
+// The same, unless the launch passes 0: where what it finds is the place of work, which a poll does
+// not ask for.
+bool advances_by_parameter(const Statement& s, Sums& sums) {
+  if (!advances_counter(s) || !has_modifier(s.opcode, "add") || s.operands.size() < 3) return false;
+  const Sum step = sums.of(s.operands[2], s);
+  return !step.is_constant() && step.constant >= 0 &&
+         std::all_of(step.parts.begin(), step.parts.end(), [](const auto& part) {
+           return part.second > 0 &&
+                  (part.first.starts_with(kParameter) || part.first.starts_with("%ntid"));
+         });
+}
+
+// One that sets or clears bits, or keeps the larger or smaller number.
+bool merges(const Statement& s) {
+  if (base_opcode(s.opcode) != "atom" || s.operands.size() != 3) return false;
+  for (const std::string_view how : {"or", "and", "xor", "min", "max"})
+    if (has_modifier(s.opcode, how)) return true;
+  return false;
+}
+
 // An atomic that leaves memory as it is: a load in disguise, which Triton and others use.
 bool only_reads(const Statement& s, LowerIndex& values) {
   if (base_opcode(s.opcode) == "ld") return true;
@@ -175,6 +195,7 @@ class Finder {
   Result<ptx::Divergence> depending(std::vector<std::uint32_t> from) const;
   template <typename Found>
   void for_each_exit(const std::vector<std::uint32_t>& from, const Found& found);
+  bool finds_places(std::uint32_t i) const;
   std::vector<ptx::LoopLevel> ways_past_branches(std::uint64_t& budget) const;
   bool ends_by_part_of(std::uint32_t i, std::uint32_t loop) const;
   void keep_only_exits_of_waits(std::vector<std::uint32_t>* exits) const;
@@ -241,11 +262,18 @@ bool Finder::polls(std::uint32_t i, bool ordered_loop) {
     return true;
   if (swap && swaps_.takes_token(i, members_[loop_of(b)])) return true;
   if (base_opcode(s.opcode) == "atom" && only_reads(s, lower_) && !block_internal(s)) return true;
+  // At another place each turn, or with other bits: a search, as for a free one of many.
+  if (swap && merges(s) &&
+      (moves_on(cfg_, registers_, members_[loop_of(b)], i, s.operands[1]) ||
+       moves_on(cfg_, registers_, members_[loop_of(b)], i, s.operands[2])))
+    return false;
   if (copies_in(s))
     return same_every_turn(cfg_, registers_, members_[loop_of(b)], i, s.operands[1]);
   if (reads_others(s, ordered_loop))
-    return !swaps_.only_compared(i, members_[loop_of(b)]) && !polls_lock(i) && !reads_constant(i) &&
-           !reads_value_lock(cfg_, registers_, sums_, i, members_[loop_of(b)]);
+    return !(swaps_.may_be_compared(i) &&
+             (swaps_.only_compared(i, members_[loop_of(b)]) ||
+              reads_value_lock(cfg_, registers_, sums_, i, members_[loop_of(b)]))) &&
+           !polls_lock(i) && !reads_constant(i) && !swaps_.only_put(i, members_[loop_of(b)]);
   return calls_what_polls(s, callees_, ordered_loop);
 }
 
@@ -318,6 +346,24 @@ Result<ptx::Divergence> Finder::depending(std::vector<std::uint32_t> from) const
     if (changed) dependence = ptx::Divergence::depending_on(cfg_, post_dominators_, from);
   }
   return dependence;
+}
+
+// Whether the loop, all of it, reads global memory at places that depend on what statement `i` has
+// found.
+bool Finder::finds_places(std::uint32_t i) const {
+  const auto dependence = depending({i});
+  if (!dependence) return false;
+  const std::uint32_t home = cfg_.block_of(i);
+  for (std::uint32_t b = 0; b < blocks_.size(); ++b) {
+    if (!outermost_->in_loop[b] || outermost_->loop[b] != outermost_->loop[home]) continue;
+    for (std::uint32_t k = blocks_[b].begin; k < blocks_[b].end; ++k) {
+      const Statement& s = statements_[k];
+      if (s.kind == StatementKind::kInstruction && base_opcode(s.opcode) == "ld" &&
+          !block_internal(s) && dependence->reads_tainted(k))
+        return true;
+    }
+  }
+  return false;
 }
 
 // Whether some way out of a loop depends on what `from` wrote; calls `found` with its block.
@@ -499,8 +545,9 @@ void Finder::look(const ptx::LoopLevel& level, bool past) {
     bool waits = false, for_lower = true, columns = false;
     for (std::uint32_t i : polled) {
       const Statement& s = statements_[i];
-      if (surely_advances(s, lower_, sums_) && !ends_by_part_of(i, loop_of(b)) &&
-          !swaps_.changed_beside(i, members_[loop_of(b)]))
+      if ((surely_advances(s, lower_, sums_) ||
+           (advances_by_parameter(s, sums_) && finds_places(i))) &&
+          !ends_by_part_of(i, loop_of(b)) && !swaps_.changed_beside(i, members_[loop_of(b)]))
         continue;
       waits = true;
       // A turn goes round once: in a loop of rounds it comes from higher blocks, too.

@@ -154,6 +154,13 @@ bool same_every_turn(const ptx::Cfg& cfg, ptx::RegisterTable& registers,
   return turns.understood() && turns.same(cfg.function().statements[statement], operand);
 }
 
+bool moves_on(const ptx::Cfg& cfg, ptx::RegisterTable& registers,
+              const std::vector<std::uint32_t>& blocks, std::uint32_t statement,
+              std::string_view operand) {
+  const Turns turns(cfg, registers, blocks, true);
+  return turns.understood() && !turns.same(cfg.function().statements[statement], operand);
+}
+
 bool same_but_for_others(const ptx::Cfg& cfg, ptx::RegisterTable& registers,
                          const std::vector<std::uint32_t>& blocks, std::uint32_t statement,
                          std::string_view operand) {

@@ -37,4 +37,10 @@ bool same_but_for_others(const ptx::Cfg& cfg, ptx::RegisterTable& registers,
                          const std::vector<std::uint32_t>& blocks, std::uint32_t statement,
                          std::string_view operand);
 
+// Whether `operand` of `statement` is certain to come from what the loop itself has found or
+// counted before: it is no constant of the loop, and no load that may find the same again.
+bool moves_on(const ptx::Cfg& cfg, ptx::RegisterTable& registers,
+              const std::vector<std::uint32_t>& blocks, std::uint32_t statement,
+              std::string_view operand);
+
 }  // namespace sluice::passes

@@ -19,6 +19,8 @@ namespace {
 // Definitions that a number is followed through; compilers need one or two.
 constexpr int kDeepestSwap = 8;
 constexpr std::size_t kMostCopies = 32;  // of one result
+// Instructions of a loop that is gone through again for each of its loads.
+constexpr std::size_t kLongestLoop = 1000;
 
 bool in_own_memory(const Statement& s) {
   return has_modifier(s.opcode, "shared") || s.opcode.find("shared::cta") != s.opcode.npos ||
@@ -42,6 +44,61 @@ Swaps::Swaps(const ptx::Cfg& cfg, ptx::RegisterTable& registers, Sums& sums)
     ptx::for_each_register(registers_, s.operands[0], s,
                            [&](std::uint32_t r) { definitions_[r].push_back(&s); });
   }
+  std::vector<std::uint32_t> work;
+  for (const Statement& s : cfg.function().statements)
+    if (s.kind == StatementKind::kInstruction && base_opcode(s.opcode) == "atom" &&
+        has_modifier(s.opcode, "cas") && s.operands.size() == 4)
+      work.push_back(number(s, s.operands[2]));
+  while (!work.empty()) {
+    const std::uint32_t r = work.back();
+    work.pop_back();
+    const auto by = definitions_.find(r);
+    if (!compared_.insert(r).second || by == definitions_.end()) continue;
+    for (const Statement* s : by->second)
+      if (base_opcode(s->opcode) == "mov" && s->operands.size() == 2)
+        work.push_back(number(*s, s->operands[1]));
+  }
+}
+
+bool Swaps::may_be_compared(std::uint32_t load) const {
+  const Statement& read = cfg_.function().statements[load];
+  return !read.operands.empty() && compared_.count(number(read, read.operands[0])) != 0;
+}
+
+bool Swaps::only_put(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const {
+  const Statement& read = cfg_.function().statements[load];
+  if (base_opcode(read.opcode) != "ld" || read.operands.size() != 2 || !is_short(blocks))
+    return false;
+  const std::vector<const Statement*> loop = ptx::instructions_of(cfg_, blocks);
+  std::unordered_set<std::uint32_t> made{number(read, read.operands[0])};
+  bool put = false;
+  for (std::size_t before = 0; before != made.size();) {
+    before = made.size();
+    for (const Statement* s : loop) {
+      const std::string_view base = base_opcode(s->opcode);
+      const bool cas = base == "atom" && has_modifier(s->opcode, "cas"),
+                 exchange = base == "atom" && has_modifier(s->opcode, "exch");
+      const std::size_t value = cas ? 3 : exchange ? 2 : 0;
+      bool uses = made.count(number(*s, s->guard)) != 0, puts = false;
+      for (std::size_t k = ptx::effect_of(*s) != ptx::Effect::kNone; k < s->operands.size(); ++k)
+        ptx::for_each_register(registers_, s->operands[k], *s, [&](std::uint32_t r) {
+          if (made.count(r) == 0) return;
+          (value != 0 && k == value && !in_own_memory(*s) ? puts : uses) = true;
+        });
+      put |= puts;
+      if (!uses) continue;
+      if (ptx::effect_of(*s) != ptx::Effect::kPure || !s->guard.empty()) return false;
+      ptx::for_each_register(registers_, s->operands[0], *s,
+                             [&](std::uint32_t r) { made.insert(r); });
+    }
+  }
+  return put;
+}
+
+bool Swaps::is_short(const std::vector<std::uint32_t>& blocks) const {
+  std::size_t length = 0;
+  for (const std::uint32_t b : blocks) length += cfg_.blocks()[b].end - cfg_.blocks()[b].begin;
+  return length <= kLongestLoop;
 }
 
 Places Swaps::compare(const Statement& a, std::string_view address_of_a, const Statement& b,
@@ -231,7 +288,8 @@ bool Swaps::waits_for_turn(
     const std::function<bool(std::string_view, const ptx::Statement&)>& is_index) const {
   const auto& statements = cfg_.function().statements;
   const Statement& read = statements[load];
-  if (base_opcode(read.opcode) != "ld" || read.operands.size() != 2) return false;
+  if (base_opcode(read.opcode) != "ld" || read.operands.size() != 2 || !is_short(blocks))
+    return false;
   const std::vector<const Statement*> loop = ptx::instructions_of(cfg_, blocks);
   std::unordered_set<std::uint32_t> copies{number(read, read.operands[0])};
   const auto is_copy = [&](const Statement& s, std::size_t k) {
@@ -344,7 +402,9 @@ bool Swaps::waits_for_count(std::uint32_t load, const std::vector<std::uint32_t>
   const auto& statements = cfg_.function().statements;
   const Statement& read = statements[load];
   const bool atom = base_opcode(read.opcode) == "atom";
-  if (!atom && (base_opcode(read.opcode) != "ld" || read.operands.size() != 2)) return false;
+  if ((!atom && (base_opcode(read.opcode) != "ld" || read.operands.size() != 2)) ||
+      !is_short(blocks))
+    return false;
   const std::int64_t ahead = most_ahead(load, blocks);
   if (ahead == 0) return false;
   const auto adds = [&](const Statement& s, std::string_view how, std::int64_t value) {

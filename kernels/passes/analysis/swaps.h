@@ -34,6 +34,12 @@ class Swaps {
   // swap has failed: who fails, fails because another one got through. False where that is
   // not known.
   bool only_compared(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const;
+  // Whether a compare-and-swap compares with what statement `load` has read; only then the others
+  // need to be asked.
+  bool may_be_compared(std::uint32_t load) const;
+  // Whether the loop only ever puts the value that `load` reads, or what it makes of it, somewhere
+  // by a swap: the new head of a list. False where that is not known.
+  bool only_put(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const;
   // Whether the value that `load` reads is only ever asked whether it is the block's own number
   // (`is_index`), and the block passes the turn on to a higher one behind the loop: serial split-K
   // and the like. False where that is not known.
@@ -75,6 +81,8 @@ class Swaps {
   std::uint32_t number(const ptx::Statement& s, std::string_view operand) const {
     return registers_.number(ptx::trimmed(operand), s);
   }
+  // Whether a loop is as short as those are that wait; longer ones are not searched.
+  bool is_short(const std::vector<std::uint32_t>& blocks) const;
   Places compare(const ptx::Statement& a, std::string_view address_of_a, const ptx::Statement& b,
                  std::string_view address_of_b) const;
   // Whether what statement `write` puts where `read` read is a higher number than `own`, one that
@@ -90,6 +98,7 @@ class Swaps {
   Sums& sums_;
   using Statements = std::vector<const ptx::Statement*>;
   std::unordered_map<std::uint32_t, Statements> definitions_, uses_;  // by register
+  std::unordered_set<std::uint32_t> compared_;  // registers, copied or not, that a swap compares
 };
 
 }  // namespace sluice::passes

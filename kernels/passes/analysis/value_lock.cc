@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/passes/analysis/value_lock.h"
 
-#include <optional>
 #include <string>
 #include <unordered_set>
 
@@ -19,23 +18,10 @@ namespace {
 // Blocks of functions in which such locks are searched for; each search goes through all of them.
 constexpr std::size_t kMostBlocks = 4000;
 
-// What an address is counted from: its only part that is taken once, if that is a variable or a
-// parameter.
-std::optional<std::string> root_of(const Sum& address) {
-  std::optional<std::string> root;
-  for (const auto& [text, times] : address.parts) {
-    if (times != 1 && times != -1) continue;
-    const bool named = text.find('(') == text.npos && text[0] != '%' && text[0] != '~';
-    if (root || times != 1 || (!named && !text.starts_with("param("))) return std::nullopt;
-    root = text;
-  }
-  return root;
-}
-
 bool may_be_same(const Sum& a, const Sum& b) {
   const Sum rest = Sums::difference(a, b);
   if (rest.is_constant()) return rest.constant == 0;
-  const auto root_a = root_of(a), root_b = root_of(b);
+  const auto root_a = Sums::root(a), root_b = Sums::root(b);
   return !root_a || !root_b || *root_a == *root_b;
 }
 
@@ -82,7 +68,7 @@ class ValueLock {
     const Sum address = sums_.of(operand, s);
     if (Sums::compare(address, place_) != Places::kSame) return false;
     if (place_.parts.size() == 1 && place_.parts.begin()->first.find('(') == std::string::npos &&
-        root_of(place_))
+        Sums::root(place_))
       return true;
     std::uint32_t here = ptx::RegisterTable::kNone, there = here;
     ptx::for_each_register(registers_, operand, s, [&](std::uint32_t r) { here = r; });

@@ -171,7 +171,7 @@ Verdict hugepages(const HostFacts& facts) {
 
 Verdict agents(const HostFacts& facts) {
   if (!facts.vgpus) return skipped("sluiced was not reached");
-  std::string unseen, silent;
+  std::string unseen, silent, other;
   size_t connected = 0;
   for (const auto& [name, v] : facts.shown) {
     if (text(v, "state") != "connected") continue;
@@ -182,11 +182,17 @@ Verdict agents(const HostFacts& facts) {
       unseen += (unseen.empty() ? "" : ", ") + name;
     else if (truth(*agent, "silent"))
       silent += (silent.empty() ? "" : ", ") + name;
+    else if (const std::string release = text(*agent, "release"); release != facts.version)
+      other +=
+          (other.empty() ? "" : ", ") + name + " (" + (release.empty() ? "unknown" : release) + ")";
   }
   if (!unseen.empty()) return wrong("no agent was seen in the guest of " + unseen);
   if (!silent.empty())
     return wrong("the agent is silent in the guest of " + silent,
                  "virsh domstate: it may be paused; in it: journalctl -u sluice-guest-agent");
+  if (!other.empty())
+    return right("each connected guest has one; of another release than this host, which works: " +
+                 other);
   return right(connected ? "each connected guest has one" : "no guest is connected");
 }
 

@@ -9,15 +9,19 @@ namespace sluice::core {
 
 void Charging::charge_by_clock(uint64_t now_ns) {
   if (!sharing_.strategy->charges_by_clock()) return;
-  for (const VgpuId v : sharing_.holders) {
-    Account& a = vgpus_[v];
-    const uint64_t used = a.clock.take_used(now_ns);
-    if (used == 0) continue;
-    const uint64_t sm_ns = used * sharing_.strategy->charged_sms(v);
-    a.used_sm_ns += sm_ns;
-    a.counted_ns = a.clock.total_ns(now_ns);
-    charge(now_ns, v, sm_ns);
-  }
+  for (const VgpuId v : sharing_.holders) charge_clock_of(now_ns, v);
+  const VgpuId beside = sharing_.strategy->runs_beside();
+  if (beside != policy::kNoVgpu) charge_clock_of(now_ns, beside);
+}
+
+void Charging::charge_clock_of(uint64_t now_ns, VgpuId v) {
+  Account& a = vgpus_[v];
+  const uint64_t used = a.clock.take_used(now_ns);
+  if (used == 0) return;
+  const uint64_t sm_ns = used * sharing_.strategy->charged_sms(v);
+  a.used_sm_ns += sm_ns;
+  a.counted_ns = a.clock.total_ns(now_ns);
+  charge(now_ns, v, sm_ns);
 }
 
 // A refund that is due is taken off first.

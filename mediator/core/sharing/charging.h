@@ -27,6 +27,7 @@ class Charging {
 
   // Charges what the clocks of all holders have counted until now.
   void charge_by_clock(uint64_t now_ns);
+  void charge_clock_of(uint64_t now_ns, VgpuId v);
   // On time slices: v's contexts have used so much.
   // `free`: it is shown, and not charged.
   void charge_measured(uint64_t now_ns, VgpuId v, uint64_t sm_ns, bool free = false);

@@ -95,6 +95,14 @@ void LaunchForecast::on_idle(uint64_t now_ns, VgpuId v) {
   begin_interval(v, done);
 }
 
+uint64_t LaunchForecast::longest_ns(VgpuId v) const {
+  uint64_t longest_ns = 0;
+  for (const SessionId s : sharing_.vgpus[v].sessions)
+    if (sharing_.sessions[s].backlogged)
+      longest_ns = std::max(longest_ns, hints_[s].predicted ? hints_[s].longest_ns : 0);
+  return longest_ns;
+}
+
 uint64_t LaunchForecast::launches_done(VgpuId v) const {
   const VgpuState& g = sharing_.vgpus[v];
   uint64_t done = g.counters.launches_done;

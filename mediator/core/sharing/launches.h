@@ -37,6 +37,8 @@ class LaunchForecast {
   // A busy time begins or ends: the mean length of v's launches is measured over it.
   void on_busy(uint64_t now_ns, VgpuId v);
   void on_idle(uint64_t now_ns, VgpuId v);
+  // The longest launch that v has queued, alone on the whole GPU; 0: none is predicted.
+  uint64_t longest_ns(VgpuId v) const;
   uint64_t reported_sm_ns(VgpuId v) const { return vgpus_[v].reported_sm_ns; }
 
  private:

@@ -41,6 +41,8 @@ class SharingStrategy {
   // Charging: SMs that v is charged for while it holds.
   virtual uint32_t charged_sms(VgpuId v) const = 0;
   virtual bool charges_by_clock() const { return true; }
+  // Whose clock runs though it does not hold the GPU.
+  virtual VgpuId runs_beside() const { return policy::kNoVgpu; }
   // Whether somebody waits for evicted vGPUs, so that they have a deadline.
   virtual bool has_deadlines() const { return true; }
   // A fault of v has stopped the GPU since `from_ns`: who pays.

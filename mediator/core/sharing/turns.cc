@@ -31,23 +31,45 @@ uint64_t Turns::extra_flags(VgpuId v) const {
 
 uint32_t Turns::charged_sms(VgpuId) const { return sharing_.sm_count(); }
 
+bool Turns::is_leaving(VgpuId v) const {
+  return std::find(leaving_.begin(), leaving_.end(), v) != leaving_.end();
+}
+
+VgpuId Turns::holder() const {
+  return sharing_.holders.empty() ? policy::kNoVgpu : sharing_.holders.front();
+}
+
 // ---- the policy's actions --------------------------------------------------------------------
 
 bool Turns::run(uint64_t now_ns, const policy::Action& a, ActionQueue& out) {
   const VgpuState* g = sharing_.vgpu(a.vgpu);
   if (!g || !is_whole(a, sharing_.sm_count()) || !sharing_.holders.empty() || g->sessions.empty())
     return false;
+  settle(now_ns);
+  sharing_.charging.charge_by_clock(now_ns);
   sharing_.begin_hold(now_ns, a.vgpu);
+  if (runs_ != a.vgpu) sharing_.charging.clock(a.vgpu).on_left(now_ns);
   holds_.on_granted(now_ns, a.vgpu);
-  sharing_.charging.meter.set_holder(now_ns, a.vgpu);
   linger_until_ns_ = now_ns + sharing_.config.linger_ns;
-  if (vgpus_[a.vgpu].state == TurnState::kLingering) {
+  goes_down_ = false;
+  Turn& t = vgpus_[a.vgpu];
+  const bool visits = std::exchange(interrupted_, policy::kNoVgpu) != policy::kNoVgpu;
+  if (t.state == TurnState::kLingering) {
     // Its gates are open and its words stand.
-    vgpus_[a.vgpu].state = TurnState::kTurn;
+    t.state = TurnState::kTurn;
     std::erase(lingering_, a.vgpu);
   } else {
-    grant(now_ns, a.vgpu, out);
+    t.level = !visits ? turn_level(a.vgpu) : is_visit(a.vgpu) ? kVisit : kShort;
+    // Who lingers is below it, or does not linger.
+    for (const VgpuId v : std::vector<VgpuId>(lingering_))
+      if (vgpus_[v].level >= t.level) {
+        std::erase(lingering_, v);
+        close(now_ns, v, out);
+      }
+    t.state = TurnState::kWaiting;
+    if (has_place(a.vgpu, t.level)) grant(now_ns, a.vgpu, out);
   }
+  settle(now_ns);
   sharing_.log(out, LogEvent::kGranted, a.vgpu, sharing_.sessions[g->sessions.front()].generation);
   return true;
 }
@@ -56,27 +78,33 @@ bool Turns::evict(uint64_t now_ns, const policy::Action& a, ActionQueue& out) {
   const VgpuState* g = sharing_.vgpu(a.vgpu);
   if (!g || !is_whole(a, sharing_.sm_count()) || !g->holds()) return false;
   Turn& t = vgpus_[a.vgpu];
-  if (t.state != TurnState::kTurn) return true;
+  if (t.state != TurnState::kTurn && t.state != TurnState::kWaiting) return true;
+  settle(now_ns);
   released_ = a.vgpu;
   const bool stays = std::any_of(g->sessions.begin(), g->sessions.end(), [&](SessionId s) {
     return sharing_.sessions[s].report.guest_keeps & SLUICE_KEEPS_SMS;
   });
-  if (g->backlogged() && t.level < kVisit && !stays) {
+  const bool early = a.value != 0 && g->backlogged();
+  if (early) interrupted_ = a.vgpu;
+  if (t.state == TurnState::kWaiting) {
+    t.state = g->draining_sessions > 0 ? TurnState::kLeaving : TurnState::kOut;
+  } else if (early && t.level < kVisit && !stays) {
     t.state = TurnState::kLingering;
     lingering_.push_back(a.vgpu);
   } else {
     close(now_ns, a.vgpu, out);
   }
+  settle(now_ns);
   return true;
 }
 
 // ---- words -----------------------------------------------------------------------------------
 
 void Turns::grant(uint64_t now_ns, VgpuId v, ActionQueue& out) {
-  const VgpuState& g = sharing_.vgpus[v];
-  vgpus_[v].state = TurnState::kTurn;
-  vgpus_[v].recall = g.draining_sessions > 0;
-  vgpus_[v].level = lingering_.empty() ? turn_level(v) : kVisit;
+  Turn& t = vgpus_[v];
+  t.state = TurnState::kTurn;
+  t.recall = sharing_.vgpus[v].draining_sessions > 0;
+  t.runs_level = t.level;
   sharing_.crowd.open_gates(now_ns, v, out);
 }
 
@@ -87,6 +115,7 @@ void Turns::close(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   t.closed_ns = now_ns;
   g.had_in_flight = false;
   if (g.backlogged()) ++g.counters.evictions;
+  t.closed_level = t.runs_level;
   begin_leaving(now_ns, v);
   const EvictCause cause = g.busy ? EvictCause::kQuantum : EvictCause::kIdle;
   sharing_.log(out, LogEvent::kEvictSent, v, static_cast<uint64_t>(cause));
@@ -95,13 +124,19 @@ void Turns::close(uint64_t now_ns, VgpuId v, ActionQueue& out) {
 
 void Turns::stop_lingering(uint64_t now_ns, ActionQueue& out) {
   for (const VgpuId v : std::exchange(lingering_, {})) close(now_ns, v, out);
-  if (!sharing_.holders.empty() && vgpus_[sharing_.holders.front()].level == kVisit)
-    go_down(sharing_.holders.front(), out);
+  const VgpuId v = holder();
+  goes_down_ = v != policy::kNoVgpu && vgpus_[v].state == TurnState::kTurn;
 }
 
 // To a turn's level: a new generation there, and what was launched on the visit drains.
-void Turns::go_down(VgpuId v, ActionQueue& out) {
-  vgpus_[v].level = turn_level(v);
+bool Turns::go_down(ActionQueue& out) {
+  const VgpuId v = holder();
+  if (v == policy::kNoVgpu || vgpus_[v].state != TurnState::kTurn) return goes_down_ = false;
+  const uint32_t level = turn_level(v);
+  if (level < vgpus_[v].level && !has_place(v, level)) return false;
+  goes_down_ = false;
+  if (level >= vgpus_[v].level) return false;
+  vgpus_[v].level = level;
   vgpus_[v].recall = true;
   for (const SessionId s : sharing_.vgpus[v].sessions) {
     if (!sharing_.has_open_gate(s) && sharing_.sessions[s].life == SessionLife::kLive) continue;
@@ -112,75 +147,129 @@ void Turns::go_down(VgpuId v, ActionQueue& out) {
     sharing_.set_evict(out, s, SLUICE_EVICT_ALL_SMS(old));
     sharing_.begin_drain(s, Drain::kAll, old, out);
   }
+  return true;
 }
 
-// Where v's launches go that have a turn: not where others' that have not ended would run with
-// them.
+// ---- levels ----------------------------------------------------------------------------------
+
+// All that it has queued is short, as far as its launch records say.
+bool Turns::is_visit(VgpuId v) const {
+  const uint64_t sm_ns = sharing_.launches.reported_sm_ns(v);
+  return sm_ns > 0 && sm_ns <= sharing_.config.visit_ns * sharing_.sm_count();
+}
+
 uint32_t Turns::turn_level(VgpuId v) const {
-  const auto anyone_at = [&](auto level) {
-    return std::any_of(leaving_.begin(), leaving_.end(),
-                       [&](VgpuId w) { return w != v && level(vgpus_[w].level); });
-  };
-  const bool below = anyone_at([](uint32_t level) { return level == 0; });
-  const bool above = anyone_at([](uint32_t level) { return level != 0; });
-  return below && !above ? 1 : 0;
+  // Alone it is below whoever comes.
+  if (sharing_.reports.others_backlogged(v) == 0) return kLong;
+  const uint64_t longest_ns = sharing_.launches.longest_ns(v);
+  if (longest_ns > 0 && longest_ns <= sharing_.config.visit_ns) return kShort;
+  const bool above = std::any_of(leaving_.begin(), leaving_.end(), [&](VgpuId w) {
+    return w != v && vgpus_[w].left_level == kLong &&
+           (has_left_many(w) ||
+            sharing_.vgpus[w].share.priority < sharing_.vgpus[v].share.priority);
+  });
+  return above ? kShort : kLong;
 }
 
-// The deadline of who leaves stands still while the holder is above it.
-void Turns::settle_leaver(uint64_t now_ns) {
-  const uint64_t ns = now_ns - std::exchange(leaver_since_ns_, now_ns);
-  const Leaver was = std::exchange(leaver_, Leaver::kLate);
-  if (leaving_.empty()) return;
-  if (was == Leaver::kBelowTheHolder) sharing_.deadlines.excuse(leaving_.front(), now_ns, ns);
-  if (was == Leaver::kInItsNextTurn) own_turns_ns_ += ns;
-  if (sharing_.holders.empty()) return;
-  const VgpuId holder = sharing_.holders.front();
-  if (holder == leaving_.front())
-    leaver_ = Leaver::kInItsNextTurn;
-  else if (sharing_.vgpus[holder].backlogged() &&
-           vgpus_[holder].level > vgpus_[leaving_.front()].level)
-    leaver_ = Leaver::kBelowTheHolder;
+bool Turns::has_left_many(VgpuId v) const {
+  uint64_t launches = 0;
+  for (const SessionId s : sharing_.vgpus[v].sessions)
+    launches += sharing_.sessions[s].report.guest_in_flight;
+  return launches > 1;
+}
+
+bool Turns::has_place(VgpuId v, uint32_t level) const {
+  return level != kShort || std::none_of(leaving_.begin(), leaving_.end(), [&](VgpuId w) {
+           return w != v && vgpus_[w].left_level == kShort;
+         });
+}
+
+// ---- who runs --------------------------------------------------------------------------------
+
+VgpuId Turns::runner() const {
+  const VgpuId h = holder();
+  VgpuId first = policy::kNoVgpu;
+  uint32_t level = 0;
+  const auto offer = [&](VgpuId v, uint32_t at) {
+    if (first == policy::kNoVgpu || at > level) first = v, level = at;
+  };
+  for (const VgpuId v : leaving_) offer(v, vgpus_[v].left_level);
+  for (const VgpuId v : lingering_)
+    if (sharing_.vgpus[v].backlogged()) offer(v, vgpus_[v].level);
+  if (h == policy::kNoVgpu) return first;
+  // What it launches now comes behind what it has left.
+  if (vgpus_[h].state == TurnState::kTurn && sharing_.vgpus[h].backlogged() && !is_leaving(h))
+    offer(h, vgpus_[h].runs_level);
+  return first == policy::kNoVgpu ? h : first;
+}
+
+// The clock of who ran stands still from now on, and that of who runs goes on.
+void Turns::settle(uint64_t now_ns) {
+  const uint64_t ns = now_ns - std::exchange(settled_ns_, now_ns);
+  for (const VgpuId v : leaving_)
+    if (v != runs_) sharing_.deadlines.excuse(v, now_ns, ns);
+  const VgpuId next = runner();
+  if (next == runs_) return;
+  if (runs_ != policy::kNoVgpu && sharing_.vgpus[runs_].present()) {
+    sharing_.charging.clock(runs_).on_left(now_ns);
+    sharing_.charging.charge_clock_of(now_ns, runs_);
+  }
+  runs_ = next;
+  sharing_.charging.meter.set_holder(
+      now_ns, next == policy::kNoVgpu ? accounting::ShareMeter::kNobody : next);
+  if (next == policy::kNoVgpu) return;
+  const bool contended = next != holder() || sharing_.reports.others_backlogged(next) > 0;
+  sharing_.charging.clock(next).on_granted(now_ns, contended);
 }
 
 // ---- leaving ---------------------------------------------------------------------------------
 
 void Turns::begin_leaving(uint64_t now_ns, VgpuId v) {
-  // It may not have drained since the last time: its deadline runs on.
-  if (std::find(leaving_.begin(), leaving_.end(), v) != leaving_.end()) return;
+  if (is_leaving(v)) return;
   leaving_.push_back(v);
-  if (leaving_.size() == 1) start_deadline(now_ns);
+  set_oldest(now_ns, v);
 }
 
-void Turns::end_leaving(uint64_t now_ns, VgpuId v) {
-  const bool first = !leaving_.empty() && leaving_.front() == v;
-  settle_leaver(now_ns);
-  if (first) {
-    const uint64_t ns = now_ns - sharing_.deadlines.evicted_at_ns(v);
-    const uint64_t late_ns = ns - std::min(ns, sharing_.deadlines.excused_ns(v) + own_turns_ns_);
-    sharing_.deadlines.stop(v);
-    if (late_ns > sharing_.config.leave_grace_ns)
-      holds_.charge_stall(now_ns, v, late_ns - sharing_.config.leave_grace_ns);
+// From now on what it had launched when its gates closed last is the oldest.
+void Turns::set_oldest(uint64_t now_ns, VgpuId v) {
+  vgpus_[v].left_level = vgpus_[v].closed_level;
+  for (const SessionId s : sharing_.vgpus[v].sessions) {
+    if (s >= due_.size()) due_.resize(s + 1);
+    due_[s] = sharing_.sessions[s].drain == Drain::kNone ? sharing_.sessions[s].generation
+                                                         : sharing_.sessions[s].drain_generation;
   }
-  std::erase(leaving_, v);
-  if (first && !leaving_.empty()) start_deadline(now_ns);
+  sharing_.deadlines.stop(v);
+  sharing_.deadlines.start(now_ns, v);
 }
 
-void Turns::start_deadline(uint64_t now_ns) {
-  leaver_ = Leaver::kLate;
-  leaver_since_ns_ = now_ns;
-  own_turns_ns_ = 0;
-  sharing_.deadlines.start(now_ns, leaving_.front());
+void Turns::on_report(uint64_t now_ns, SessionId s, ActionQueue&) {
+  const VgpuId v = sharing_.sessions[s].vgpu;
+  if (!is_leaving(v) || sharing_.vgpus[v].draining_sessions == 0) return;
+  for (const SessionId x : sharing_.vgpus[v].sessions) {
+    const SessionState& y = sharing_.sessions[x];
+    if (y.drain != Drain::kNone && (y.drain_generation == due_[x] || y.reads_pending > 0 ||
+                                    y.report.guest_left_generation < due_[x]))
+      return;
+  }
+  settle(now_ns);
+  set_oldest(now_ns, v);
+  settle(now_ns);
 }
 
 void Turns::on_drained(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   VgpuState& g = sharing_.vgpus[v];
   Turn& t = vgpus_[v];
+  settle(now_ns);
   t.recall = false;
-  end_leaving(now_ns, v);
-  if (t.state != TurnState::kLeaving) return;
-  t.state = TurnState::kOut;
-  sharing_.log(out, LogEvent::kLeft, v, now_ns - t.closed_ns);
-  if (g.had_in_flight) g.counters.eviction_latency.add(now_ns - t.closed_ns);
+  t.runs_level = t.level;
+  sharing_.deadlines.stop(v);
+  std::erase(leaving_, v);
+  if (t.state == TurnState::kLeaving) {
+    t.state = TurnState::kOut;
+    sharing_.log(out, LogEvent::kLeft, v, now_ns - t.closed_ns);
+    if (g.had_in_flight) g.counters.eviction_latency.add(now_ns - t.closed_ns);
+  }
+  settle(now_ns);
 }
 
 void Turns::on_session_removed(uint64_t now_ns, SessionId s, ActionQueue& out) {
@@ -188,9 +277,11 @@ void Turns::on_session_removed(uint64_t now_ns, SessionId s, ActionQueue& out) {
   const VgpuId v = x.vgpu;
   if (x.drain != Drain::kNone) sharing_.session_drained(now_ns, s, out);
   if (!sharing_.vgpus[v].sessions.empty()) return;
+  settle(now_ns);
   std::erase(lingering_, v);
-  if (vgpus_[v].state == TurnState::kTurn) released_ = v;
+  if (v == holder()) released_ = v;
   vgpus_[v].state = TurnState::kOut;
+  settle(now_ns);
 }
 
 // ---- after each event ------------------------------------------------------------------------
@@ -198,27 +289,35 @@ void Turns::on_session_removed(uint64_t now_ns, SessionId s, ActionQueue& out) {
 // v's turn is over; the policy chooses the next one.
 void Turns::release(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   VgpuState& g = sharing_.vgpus[v];
-  sharing_.charging.clock(v).on_left(now_ns);
-  sharing_.charging.charge_by_clock(now_ns);
   const policy::LeftReason why = sharing_.left_reason(v);
+  sharing_.charging.charge_by_clock(now_ns);
   // The policy must not choose it again for work that it no longer has.
   if (g.busy && !g.backlogged()) sharing_.reports.turn_idle(now_ns, v, out);
   g.left_ns = now_ns;
   sharing_.end_hold(v);
-  sharing_.charging.meter.set_holder(now_ns, accounting::ShareMeter::kNobody);
+  settle(now_ns);
   sharing_.ask(now_ns, out,
                [&](policy::Actions& a) { sharing_.policy->on_released(now_ns, v, 0, {}, why, a); });
 }
 
 bool Turns::advance(uint64_t now_ns, ActionQueue& out) {
-  settle_leaver(now_ns);
+  settle(now_ns);
   // So that the policy hears what its sessions have reported last.
   if (released_ != policy::kNoVgpu && !sharing_.reports.outstanding()) {
     release(now_ns, std::exchange(released_, policy::kNoVgpu), out);
     return true;
   }
+  const VgpuId h = holder();
+  if (h != policy::kNoVgpu && vgpus_[h].state == TurnState::kWaiting &&
+      has_place(h, vgpus_[h].level)) {
+    grant(now_ns, h, out);
+    settle(now_ns);
+    return true;
+  }
+  if (goes_down_ && go_down(out)) return true;
   if (lingering_.empty() || now_ns < linger_until_ns_) return false;
   stop_lingering(now_ns, out);
+  settle(now_ns);
   return true;
 }
 

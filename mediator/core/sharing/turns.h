@@ -4,21 +4,28 @@
 // the software GPU in mode mps). Source: measured on an H100, docs/decisions/0011-turns.md.
 //
 // Nobody waits until the vGPU before has left the GPU: the next one is granted at once, at a level
-// of priority of its own. Whose turn was taken *lingers*: its gates stay open and its launches fill
-// what the turn leaves idle. If its turn comes back soon, as after the visit of a light tenant,
-// nothing has changed for it: no launch was evicted.
+// of priority. Blocks of a higher level take each SM as blocks of lower ones end; of equal levels
+// the launch that came first goes first. What a vGPU has left when its turn ends keeps its level.
 //
 //   level  whose
-//   2      a visit: whoever has the turn while another lingers
-//   0, 1   other turns: 1 if what others have not finished is at 0, else 0
+//   2      a visit: it interrupts another's turn, and all that it has queued takes visit_ns at most
+//   1      a visit of longer launches; a turn of short launches, of which some are in flight
+//   0      a turn of long launches, of which one is in flight; a turn before which more than one
+//          was left at 0 is at 1
 //
-// After linger_ns the gates of who lingers close, and the visitor goes down to a turn's level.
-// What was launched before stays at its level: if that is below the holder's it waits there until
-// its own turn comes; if it is above it runs to its end first, and its vGPU is charged for that.
+// A level-1 grant waits until nothing that another left is at 1. So what is left at the holder's
+// own level is one launch each, which came first, and short launches soon leave.
+//
+// Who is interrupted by a visit *lingers*: its gates stay open below the visitor. If it has its
+// turn again soon, nothing has changed for it. linger_ns after the visit began its gates close, and
+// the visitor goes down to a turn's level.
 //
 //   state       event                                                            next
 //   kOut        the policy runs it                                               kTurn
-//   kTurn       evicted with work queued, not on a visit, and its blocks         kLingering
+//   kOut        the policy runs it at level 1, where others have something left  kWaiting
+//   kWaiting    they have left                                                   kTurn
+//   kWaiting    evicted                                                          kOut
+//   kTurn       a visit interrupts it, below which it can be, and its blocks     kLingering
 //               make room for others as they end (SLUICE_KEEPS_SMS is not set)
 //   kTurn       evicted otherwise: its gates close, its launches are evicted     kLeaving
 //   kLingering  the policy runs it again                                         kTurn
@@ -27,12 +34,14 @@
 //   kLeaving    the policy runs it: granted anew, what is older drains (recall)  kTurn
 //   any         its last session is gone                                         kOut
 //
-// Who leaves has a deadline, one after the other in the order in which their gates closed: who
-// waits behind a kernel that does not leave is not ended for it. Time in which the holder was above
-// it and had work does not count. Who needs longer than leave_grace_ns pays for that time, and
-// those who had the turn meanwhile do not; turns of its own in between it has paid for already. The
-// clock charges the turn's holder for the whole GPU.
-// Lingering is not charged: it uses what the holder leaves idle, for linger_ns a turn at most.
+// Charging: at each moment one vGPU *runs*, whom the hardware lets go first: the highest level; of
+// equals who has left something before the holder, in the order in which they left. The clock
+// charges the holder for the whole GPU. Where another one runs, that one is charged instead: it
+// is late, or fills what the holder leaves idle.
+//
+// Who leaves has a deadline. Time in which others ran does not count. Who has its next turn before
+// it has left goes on leaving, and so it may be for many turns; its deadline begins anew when what
+// it had launched before the first of them has left.
 //
 // Owned by Sharing as its strategy, one thread.
 #pragma once
@@ -55,50 +64,60 @@ class Turns final : public SharingStrategy {
   bool gates_open(VgpuId v) const override;
   uint64_t extra_flags(VgpuId v) const override;
   uint32_t charged_sms(VgpuId v) const override;
+  VgpuId runs_beside() const override { return runs_ == holder() ? policy::kNoVgpu : runs_; }
   void charge_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns) override {
     holds_.charge_stall(now_ns, v, stall_ns);
   }
 
   void on_vgpu_added(VgpuId v) override;
   void on_drained(uint64_t now_ns, VgpuId v, ActionQueue& out) override;
+  void on_report(uint64_t now_ns, SessionId s, ActionQueue&) override;
   void on_session_removed(uint64_t now_ns, SessionId s, ActionQueue& out) override;
   bool advance(uint64_t now_ns, ActionQueue& out) override;
   uint64_t next_ns() const override { return lingering_.empty() ? kNever : linger_until_ns_; }
 
  private:
-  static constexpr uint32_t kVisit = 2;
-  enum class TurnState : uint8_t { kOut, kTurn, kLingering, kLeaving };
-  // Why the first of those that leave has not left yet.
-  enum class Leaver : uint8_t { kLate, kBelowTheHolder, kInItsNextTurn };
+  static constexpr uint32_t kLong = 0, kShort = 1, kVisit = 2;  // levels
+  enum class TurnState : uint8_t { kOut, kWaiting, kTurn, kLingering, kLeaving };
   struct Turn {
     TurnState state = TurnState::kOut;
-    uint32_t level = 0;      // of its newest grant
-    bool recall = false;     // launches of older generations drain while its gates are open
-    uint64_t closed_ns = 0;  // kLeaving: since then
+    uint32_t level = 0;       // of its newest grant
+    uint32_t runs_level = 0;  // of what it launched; above `level` until what is older has drained
+    uint32_t left_level = 0;  // in leaving_: of the oldest that it has left
+    uint32_t closed_level = 0;  // of what it had launched when its gates closed last
+    bool recall = false;        // launches of older generations drain while its gates are open
+    uint64_t closed_ns = 0;     // kLeaving: since then
   };
 
   void grant(uint64_t now_ns, VgpuId v, ActionQueue& out);
   void close(uint64_t now_ns, VgpuId v, ActionQueue& out);
   void stop_lingering(uint64_t now_ns, ActionQueue& out);
-  void go_down(VgpuId v, ActionQueue& out);
+  bool go_down(ActionQueue& out);
   void release(uint64_t now_ns, VgpuId v, ActionQueue& out);
   uint32_t turn_level(VgpuId v) const;
-  void settle_leaver(uint64_t now_ns);
+  bool has_place(VgpuId v, uint32_t level) const;
+  bool is_visit(VgpuId v) const;
+  bool has_left_many(VgpuId v) const;
+  VgpuId holder() const;
+  bool is_leaving(VgpuId v) const;
+
+  VgpuId runner() const;
+  void settle(uint64_t now_ns);
   void begin_leaving(uint64_t now_ns, VgpuId v);
-  void end_leaving(uint64_t now_ns, VgpuId v);
-  void start_deadline(uint64_t now_ns);
+  void set_oldest(uint64_t now_ns, VgpuId v);
 
   Sharing& sharing_;
   HoldTimes holds_{sharing_};
-  std::vector<Turn> vgpus_;            // by VgpuId
-  std::vector<VgpuId> lingering_;      // rarely more than one
-  uint64_t linger_until_ns_ = 0;       // of all of them
-  std::vector<VgpuId> leaving_;        // in the order in which their gates closed
-  VgpuId released_ = policy::kNoVgpu;  // its turn is over, and the policy has to hear of it
-  // Of the first in leaving_.
-  Leaver leaver_ = Leaver::kLate;
-  uint64_t leaver_since_ns_ = 0;
-  uint64_t own_turns_ns_ = 0;  // it has had the turn for so long since its gates closed
+  std::vector<Turn> vgpus_;               // by VgpuId
+  std::vector<VgpuId> lingering_;         // rarely more than one
+  uint64_t linger_until_ns_ = 0;          // of all of them
+  std::vector<VgpuId> leaving_;           // in the order in which their gates closed
+  std::vector<uint32_t> due_;             // by SessionId, in leaving_: the generation of the oldest
+  VgpuId released_ = policy::kNoVgpu;     // its turn is over, and the policy has to hear of it
+  VgpuId interrupted_ = policy::kNoVgpu;  // by whom the policy runs next
+  bool goes_down_ = false;                // the holder, as soon as it has a place
+  VgpuId runs_ = policy::kNoVgpu;         // since settled_ns_; its clock runs
+  uint64_t settled_ns_ = 0;
 };
 
 }  // namespace sluice::core

@@ -113,6 +113,7 @@ json::object describe_fully(Daemon& d, GrantExecutor& executor, VgpuServer& v, u
                              {"extent_bytes_used", v.shared_memory().used_bytes},
                              {"slots_ended", v.slots_in(SlotState::kEnded)}};
   o["agent"] = json::object{{"epoch", v.agent().agent_epoch()},
+                            {"release", v.agent().agent_release()},
                             {"silent", v.agent().agent_epoch() != 0 && v.agent().silent(now)}};
   o["memory_by_kind"] = memory_by_kind(v);
   o["sessions_started"] = v.sessions_started();

@@ -171,6 +171,12 @@ void AgentLink::flush() {
   to_agent_.publish();
 }
 
+std::string AgentLink::agent_release() const {
+  char guest_release[sizeof(sluice_channel_header::agent_release)];
+  std::memcpy(guest_release, header(channel_).agent_release, sizeof guest_release);
+  return clean_text(guest_release, sizeof guest_release);
+}
+
 bool AgentLink::silent(uint64_t now_ns) {
   const uint64_t guest_beat = load_shared(header(channel_).agent_beat);
   if (guest_beat != last_beat_ || last_beat_ns_ == 0) {

@@ -50,6 +50,7 @@ class AgentLink {
   // lately.
   uint64_t agent_epoch() const { return agent_epoch_; }
   bool silent(uint64_t now_ns);
+  std::string agent_release() const;  // of its package; empty: not known
 
  private:
   void check_epoch();

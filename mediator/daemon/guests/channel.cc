@@ -75,6 +75,8 @@ void Channel::write_header(uint64_t host_epoch) {
   sluice_channel_header& h = header();
   h.magic = SLUICE_CHANNEL_MAGIC;
   h.version = SLUICE_CHANNEL_VERSION;
+  h.oldest = SLUICE_CHANNEL_OLDEST;
+  copy_text(h.host_release, sizeof h.host_release, SLUICE_VERSION);
   h.region_bytes = geometry_.region_bytes;
   h.slot_count = geometry_.slots;
   h.slot_stride = SLUICE_SLOT_STRIDE;

@@ -5,6 +5,8 @@
 #include <pugixml.hpp>
 #include <sstream>
 
+#include "abi/channel.h"
+
 namespace sluice::libvirt {
 namespace {
 
@@ -42,11 +44,22 @@ bool is_doorbell(pugi::xml_node shmem) {
   return Text(shmem.child("model").attribute("type").value()) == "ivshmem-doorbell";
 }
 
-// <sluice:vgpu>, by the namespace that libvirt writes at the element itself.
-bool is_settings(pugi::xml_node n) {
+// An element of `name_space`, which libvirt writes at the element itself.
+bool is_of(pugi::xml_node n, Text name_space) {
   for (pugi::xml_attribute a : n.attributes())
-    if (Text(a.name()).starts_with("xmlns") && Text(a.value()) == kVgpuXmlNamespace) return true;
+    if (Text(a.name()).starts_with("xmlns") && Text(a.value()) == name_space) return true;
   return false;
+}
+
+// <sluice:vgpu>.
+bool is_settings(pugi::xml_node n) { return is_of(n, kVgpuXmlNamespace); }
+
+// All attributes but the namespace's.
+VgpuSettings settings_of(pugi::xml_node n) {
+  VgpuSettings settings;
+  for (pugi::xml_attribute a : n.attributes())
+    if (!Text(a.name()).starts_with("xmlns")) settings.emplace_back(a.name(), a.value());
+  return settings;
 }
 
 // The machine has the devices of q35: PCI Express and a virtual IOMMU.
@@ -253,6 +266,7 @@ Result<Change> reserve_room(Text xml, uint64_t window_bytes, Iommu iommu) {
   pugi::xml_document doc;
   if (auto loaded = load(xml, doc); !loaded) return loaded.error();
   pugi::xml_node domain = doc.document_element();
+  if (auto can = can_name_vgpu(domain.child("name").text().get()); !can) return can.error();
   if (!is_q35(domain))
     return Error{EINVAL,
                  "live attaching needs a PCI Express root port, which only machine='q35' in <type> "
@@ -320,6 +334,48 @@ Result<std::string> detach_live(Text xml) {
   const pugi::xml_node shmem = doorbell_of(doc.document_element());
   if (!shmem) return Error{ENOENT, "it runs without a vGPU"};
   return printed(shmem);
+}
+
+std::string saved_xml(const SavedVgpu& saved) {
+  pugi::xml_document doc;
+  pugi::xml_node node = doc.append_child("saved");
+  node.append_attribute("slots") = saved.slots;
+  for (const auto& [key, value] : saved.settings)
+    node.append_attribute(key.c_str()) = value.c_str();
+  return printed(node);
+}
+
+Result<SavedVgpu> vgpu_to_save(Text xml) {
+  pugi::xml_document doc;
+  if (auto loaded = load(xml, doc); !loaded) return loaded.error();
+  pugi::xml_node domain = doc.document_element();
+  const std::string name = domain.child("name").text().get();
+  auto vgpu = parse_domain_xml(xml);
+  if (!doorbell_of(domain))
+    return Error{ENOENT, "it runs without a vGPU: 'virsh managedsave " + name + "' saves it"};
+  if (!vgpu) return vgpu.error();
+  SavedVgpu saved;
+  if (vgpu->vectors > 1) saved.slots = vgpu->vectors - 1;
+  for (pugi::xml_node n : domain.child("metadata").children())
+    if (is_settings(n)) saved.settings = settings_of(n);
+  return saved;
+}
+
+Result<SavedVgpu> saved_vgpu(Text xml) {
+  pugi::xml_document doc;
+  if (auto loaded = load(xml, doc); !loaded) return loaded.error();
+  SavedVgpu saved;
+  for (pugi::xml_node n : doc.document_element().child("metadata").children()) {
+    if (!is_of(n, kSavedXmlNamespace)) continue;
+    const unsigned slots = n.attribute("slots").as_uint();
+    if (slots > 0 && slots <= SLUICE_MAX_SLOTS) saved.slots = slots;
+    n.remove_attribute("slots");
+    saved.settings = settings_of(n);
+    if (auto right = parse_vgpu_settings(saved.settings); !right)
+      return Error(right.error()).with_context("what was saved of its vGPU");
+    return saved;
+  }
+  return Error{ENOENT, "it was not saved by 'sluicectl save'"};
 }
 
 }  // namespace sluice::libvirt

@@ -59,4 +59,18 @@ Result<LiveAttachment> attach_live(std::string_view xml, const Attachment& attac
 // The <shmem> to detach.
 Result<std::string> detach_live(std::string_view xml);
 
+// The vGPU that a domain had when it was saved without it: <saved>, in a namespace of its own in
+// the metadata, which libvirt keeps in the saved state. The attributes are those of <sluice:vgpu>,
+// and `slots`.
+inline constexpr char kSavedXmlNamespace[] = "https://sluice.example/saved/1";
+struct SavedVgpu {
+  VgpuSettings settings;
+  unsigned slots = 16;
+};
+std::string saved_xml(const SavedVgpu& saved);
+// Of the XML that a domain with a vGPU runs with.
+Result<SavedVgpu> vgpu_to_save(std::string_view xml);
+// Of the XML that a domain runs with that was saved so. ENOENT: it was not.
+Result<SavedVgpu> saved_vgpu(std::string_view xml);
+
 }  // namespace sluice::libvirt

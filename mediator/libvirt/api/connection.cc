@@ -77,11 +77,27 @@ Result<void> Domain::detach_device(const std::string& xml) const {
   return {};
 }
 
-Result<void> Domain::set_metadata(const std::string& xml) const {
+Result<void> Domain::set_metadata(const std::string& xml, const char* name_space) const {
   if (lib_->virDomainSetMetadata(domain_.get(), virt::kMetadataElement,
-                                 xml.empty() ? nullptr : xml.c_str(), "sluice", kVgpuXmlNamespace,
+                                 xml.empty() ? nullptr : xml.c_str(), "sluice", name_space,
                                  virt::kAffectLive) != 0)
     return lib_->error("write the domain's metadata");
+  return {};
+}
+
+Result<void> Domain::managed_save() const {
+  if (lib_->virDomainManagedSave(domain_.get(), 0) != 0) return lib_->error("save the domain");
+  return {};
+}
+
+Result<bool> Domain::saved() const {
+  const int yes = lib_->virDomainHasManagedSaveImage(domain_.get(), 0);
+  if (yes < 0) return lib_->error("ask whether the domain is saved");
+  return yes == 1;
+}
+
+Result<void> Domain::start() const {
+  if (lib_->virDomainCreate(domain_.get()) != 0) return lib_->error("start the domain");
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "mediator/base/result.h"
+#include "mediator/core/domain_xml.h"
 
 namespace sluice::libvirt {
 
@@ -29,8 +30,15 @@ class Domain {
   Result<void> attach_device(const std::string& xml) const;
   // Only asks: the guest releases the device some time later.
   Result<void> detach_device(const std::string& xml) const;
-  // The element of our namespace in its metadata; empty: takes it out.
-  Result<void> set_metadata(const std::string& xml) const;
+  // The element of one of our namespaces in its metadata; empty: takes it out.
+  Result<void> set_metadata(const std::string& xml,
+                            const char* name_space = kVgpuXmlNamespace) const;
+  // Its memory goes to a file, and it is shut off. Takes as long as writing that.
+  Result<void> managed_save() const;
+  // Whether there is that file.
+  Result<bool> saved() const;
+  // From that file, where there is one.
+  Result<void> start() const;
 
  private:
   const Library* lib_ = nullptr;

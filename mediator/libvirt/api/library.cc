@@ -44,6 +44,9 @@ Result<const Library*> Library::load() {
   SLUICE_FIND(virDomainDefineXML);
   SLUICE_FIND(virDomainAttachDeviceFlags);
   SLUICE_FIND(virDomainDetachDeviceFlags);
+  SLUICE_FIND(virDomainCreate);
+  SLUICE_FIND(virDomainManagedSave);
+  SLUICE_FIND(virDomainHasManagedSaveImage);
   SLUICE_FIND(virDomainSetMetadata);
   SLUICE_FIND(virEventRegisterDefaultImpl);
   SLUICE_FIND(virEventRunDefaultImpl);

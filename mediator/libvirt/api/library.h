@@ -35,6 +35,9 @@ struct Library {
   void* (*virDomainDefineXML)(void*, const char*);
   int (*virDomainAttachDeviceFlags)(void*, const char* xml, unsigned flags);
   int (*virDomainDetachDeviceFlags)(void*, const char* xml, unsigned flags);
+  int (*virDomainCreate)(void*);
+  int (*virDomainManagedSave)(void*, unsigned flags);
+  int (*virDomainHasManagedSaveImage)(void*, unsigned flags);
   int (*virDomainSetMetadata)(void*, int type, const char* xml, const char* key, const char* uri,
                               unsigned flags);
   int (*virEventRegisterDefaultImpl)();

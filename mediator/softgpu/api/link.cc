@@ -3,8 +3,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "kernels/ptx/fat_binary.h"
-#include "kernels/ptx/link.h"
+#include "kernels/ptx/images/fat_binary.h"
+#include "kernels/ptx/images/link.h"
 #include "mediator/softgpu/api/jit_log.h"
 #include "mediator/softgpu/state/state.h"
 

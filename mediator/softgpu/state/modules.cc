@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "kernels/cubin/cubin.h"
-#include "kernels/ptx/fat_binary.h"
+#include "kernels/ptx/images/fat_binary.h"
 #include "kernels/ptx/module.h"
 #include "mediator/softgpu/state/state.h"
 

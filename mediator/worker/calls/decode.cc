@@ -42,10 +42,20 @@ void decode_custom(WorkerSession& s, const Call& call, Bytes body) {
     SLUICE_CUSTOM_CALLS(SLUICE_CALL_HANDLER)
 #undef SLUICE_CALL_HANDLER
   }
-  s.violation("unknown opcode " + std::to_string(call.opcode));
 }
 
-void decode_generic(WorkerSession& s, const Call& call, Bytes body) {
+// cuTexObjectCreate of a libcuda from before a texture could have a view, which was its last
+// argument: none is sent as zeros.
+constexpr uint16_t kTextureWithoutView = 0x0b2;
+
+void decode_generic(WorkerSession& s, Call call, Bytes body) {
+  std::vector<std::byte> longer;
+  if (call.opcode == kTextureWithoutView) {
+    call.opcode = calls::kOpcode_cuTexObjectCreate;
+    longer.assign(body.begin(), body.end());
+    longer.resize(body.size() + 1 + sizeof(CUDA_RESOURCE_VIEW_DESC));
+    body = longer;
+  }
   const calls::Status when = calls::call_status(call.opcode);
   if (when == calls::Status::kAtOnce) return run_generic(s, call, body);
   auto job = [&s, call, copy = std::vector<std::byte>(body.begin(), body.end())] {
@@ -82,6 +92,12 @@ void decode(WorkerSession& s, const sluice_record& record, Bytes body) {
   }
   if (const int sticky = s.sticky.load(); sticky != 0 && !works_after_fault(call.opcode))
     return s.answer(call, static_cast<CUresult>(sticky));
+  // Of a later libcuda than this worker. Its program has to be told, or its order would be lost.
+  if (!calls::is_call(call.opcode) && call.opcode != kTextureWithoutView) {
+    if (call.flags & SLUICE_RECORD_NO_REPLY)
+      s.violation("unknown opcode " + std::to_string(call.opcode) + " without an answer");
+    return s.answer(call, CUDA_ERROR_NOT_SUPPORTED);
+  }
   const bool no_such_context = record.context != 0 && !call.context;
   if (no_such_context && !calls::is_device_call(call.opcode) &&
       !calls::is_virtual_memory_call(call.opcode)) {

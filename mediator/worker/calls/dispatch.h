@@ -392,9 +392,9 @@ Result<CUresult> run_row(Session& session, std::span<const std::byte> body, Repl
 
 // Runs the generic call `opcode` whose arguments are `body` (a private copy). The status is the
 // program's; `reply` holds results only if it is CUDA_SUCCESS. An Error means that the record was
-// malformed or the opcode unknown: the session's end, because its guest's library is broken or
-// hostile. `api` is anything with members named like the driver's functions
-// (mediator/gpu/driver_api.h).
+// malformed or the opcode unknown (the worker answers those before): the session's end, because its
+// guest's library is broken or hostile. `api` is anything with members named like the driver's
+// functions (mediator/gpu/driver_api.h).
 template <class Session, class Api>
 Result<CUresult> dispatch_call(Session& session, Api& api, uint16_t opcode,
                                std::span<const std::byte> body, ReplyWriter& reply) {

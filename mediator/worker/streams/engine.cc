@@ -7,6 +7,12 @@
 
 namespace sluice::worker {
 
+namespace {
+// A marker costs some microseconds; what waits for one behind a longer launch would wait for that.
+constexpr uint64_t kMarkedNs = 100'000;
+bool is_long(uint64_t expected_ns) { return expected_ns == 0 || expected_ns >= kMarkedNs; }
+}  // namespace
+
 StreamEngine::StreamEngine(EngineDriver& driver, Gate& gate, EngineLimits limits)
     : driver_(driver),
       gate_(gate),
@@ -289,7 +295,8 @@ bool StreamEngine::advance(Stream& s, bool relaunches_only, uint64_t now_ns) {
       if (s.next == 0) reach(op);  // everything before it is complete
       return progress;
     }
-    if (!may_submit(s, op) || (op.is_launch() && !enter_gate(s, op, now_ns))) return progress;
+    if (!may_submit(s, op, now_ns) || (op.is_launch() && !enter_gate(s, op, now_ns)))
+      return progress;
     bool pieces = false;
     const CUresult status = to_driver(s, op, &pieces, now_ns);
     submitted(s, op, pieces, status, now_ns);
@@ -306,11 +313,15 @@ void StreamEngine::reach(Op& op) {
   driver_.reached_host_func(op.token);
 }
 
-bool StreamEngine::may_submit(const Stream& s, const Op& op) const {
+bool StreamEngine::may_submit(const Stream& s, const Op& op, uint64_t now_ns) const {
   if (s.queue.length() >= limits_.stream_depth) return false;
   if (op.kind != OpKind::kLaunch && s.launches_issued != 0) return false;
-  return op.kind != OpKind::kOpaque ||
-         opaque_.allows(driver_.expected_ns(*op.work), gate_.contended());
+  if (op.kind != OpKind::kOpaque) return true;
+  if (opaque_.allows(driver_.expected_ns(*op.work), gate_.contended())) return true;
+  // The next one is there when the only one ends, so that the GPU does not pause between them.
+  if (limits_.opaque_lead_ns == 0 || opaque_.in_flight() > 1) return false;
+  const uint64_t end_ns = expected_end_ns();
+  return end_ns >= now_ns && end_ns - now_ns <= limits_.opaque_lead_ns;
 }
 
 uint64_t StreamEngine::expected_end_ns() const {
@@ -347,6 +358,9 @@ bool StreamEngine::enter_gate(Stream& s, Op& op, uint64_t now_ns) {
 
 CUresult StreamEngine::to_driver(Stream& s, Op& op, bool* pieces, uint64_t now_ns) {
   if (op.kind == OpKind::kLaunch) return launch(s, op, pieces, now_ns);
+  // What is before a long one would be known as ended only when this has.
+  if (op.kind == OpKind::kOpaque && is_long(driver_.expected_ns(*op.work)))
+    mark_if_due(s, now_ns, true);
   const CUresult status = driver_.issue(s.id, op.kind, *op.work, now_ns);
   if (status != CUDA_SUCCESS) return status;
   if (op.kind == OpKind::kOpaque) {

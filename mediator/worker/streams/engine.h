@@ -44,6 +44,9 @@ struct EngineLimits {
   // expected to take so long together.
   uint32_t opaque_depth = 32;
   uint64_t opaque_contended_ns = 0;
+  // ... or two, when the first is expected to end within this; 0: one. Shorter: the GPU pauses
+  // until the engine has seen the end; longer: an eviction more often finds two.
+  uint64_t opaque_lead_ns = 0;
   // kStuck in a row before a launch counts as failed. Should not happen at all; without the limit a
   // kernel that forges its control block would be relaunched for ever.
   uint32_t futile_launches = 100;
@@ -151,7 +154,7 @@ class StreamEngine {
   bool feed(Stream& s, uint64_t now_ns);
   bool launch_over(Stream& s, Op& op, uint64_t now_ns);
   void reach(Op& op);
-  bool may_submit(const Stream& s, const Op& op) const;
+  bool may_submit(const Stream& s, const Op& op, uint64_t now_ns) const;
   bool enter_gate(Stream& s, Op& op, uint64_t now_ns);
   CUresult to_driver(Stream& s, Op& op, bool* pieces, uint64_t now_ns);
   CUresult launch(Stream& s, Op& op, bool* pieces, uint64_t now_ns);

@@ -138,9 +138,8 @@ void Gate::note_if_left(uint64_t grant, uint64_t now_ns) {
   uint32_t generation = SLUICE_GRANT_GENERATION(grant);
   if (grant & SLUICE_GRANT_OPEN) {
     if (!(grant & SLUICE_GRANT_RECALL)) return;
-    if (!flights_.empty() && flights_.front().generation < generation &&
-        kept_generation_ < generation)
-      return;
+    if (!flights_.empty() && kept_generation_ < generation)
+      generation = std::min(generation, flights_.front().generation);
     --generation;
   } else if (in_flight_ != 0) {
     return;

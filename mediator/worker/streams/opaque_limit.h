@@ -34,6 +34,7 @@ class OpaqueLimit {
     --in_flight_;
     expected_ns_ -= counted_ns(expected_ns);
   }
+  uint32_t in_flight() const { return in_flight_; }
   void clear() { in_flight_ = 0, expected_ns_ = 0; }
 
  private:

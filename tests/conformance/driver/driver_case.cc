@@ -160,10 +160,12 @@ Piece::~Piece() {
   }
 }
 void Piece::write(const std::vector<uint8_t>& bytes) {
-  if (kind_ == Kind::kDevice)
+  if (kind_ == Kind::kDevice) {
     OK(cuMemcpyHtoD(address(), bytes.data(), bytes.size()));
-  else
+    OK(cuStreamSynchronize(nullptr));  // streams that do not wait for the legacy one
+  } else {
     std::memcpy(at_, bytes.data(), bytes.size());
+  }
 }
 std::vector<uint8_t> Piece::read() const {
   std::vector<uint8_t> bytes(bytes_);

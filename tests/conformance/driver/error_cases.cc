@@ -302,12 +302,6 @@ const Wrong kWrong[] = {
        r.res.linear = {t.memory + 4, CU_AD_FORMAT_FLOAT, 1, 64};
        return make_texture(r, {});
      }},
-    {"SurfaceOfAnArrayForTextures", kAny,
-     [](Things& t) {
-       const CUDA_RESOURCE_DESC r = array_resource(t);
-       CUsurfObject object = 0;
-       return cuSurfObjectCreate(&object, &r);
-     }},
     {"OccupancyOfNoBlock", kAny,
      [](Things& t) {
        int blocks = 0;

@@ -31,6 +31,8 @@ class Refused : public DriverCase {
   CUarray array_ = nullptr;
   char here_[256] = {};
 };
+// What NVIDIA's driver takes, or ends the program for.
+class NotOnNvidiaRefused : public Refused {};
 class GuestCallsRefused : public Refused {};  // of functions that the software GPU alone lacks
 
 TEST_F(Refused, OfDevices) {
@@ -55,9 +57,19 @@ TEST_F(Refused, OfNullPointers) {
   REFUSED(cuDriverGetVersion(nullptr));
   REFUSED(cuCtxGetCurrent(nullptr));
   REFUSED(cuStreamGetPriority(stream_, nullptr));
+}
+TEST_F(NotOnNvidiaRefused, OfNullPointers) {
   void* function = nullptr;
   REFUSED(cuGetProcAddress(nullptr, &function, 12000, 0, nullptr));
   EXPECT_EQ(function, nullptr);
+  CUlibrary library = nullptr;  // NVIDIA's driver looks at it later
+  REFUSED(cuLibraryLoadData(&library, "not a module", nullptr, nullptr, 0, nullptr, nullptr, 0));
+  EXPECT_EQ(library, nullptr);
+  CUDA_RESOURCE_DESC resource{};  // an array that is not for surfaces
+  resource.resType = CU_RESOURCE_TYPE_ARRAY;
+  resource.res.array.hArray = array_;
+  CUsurfObject surface = 0;
+  REFUSED(cuSurfObjectCreate(&surface, &resource));
 }
 TEST_F(Refused, OfEventsAndStreams) {
   REFUSED(cuEventRecordWithFlags(event_, stream_, 77));
@@ -80,8 +92,6 @@ TEST_F(Refused, OfLibraries) {
   CUmodule module = nullptr;
   CUkernel nothing = nullptr;
   size_t offset = 0, bytes = 0;
-  REFUSED(cuLibraryLoadData(&library, "not a module", nullptr, nullptr, 0, nullptr, nullptr, 0));
-  EXPECT_EQ(library, nullptr);
   REFUSED(cuLibraryGetModule(&module, nullptr));
   OK(cuLibraryLoadData(&library,
                        ".version 7.0\n.target sm_70\n.address_size 64\n"

@@ -5,7 +5,8 @@ none of CUDA's headers.
 
 usage: make_clang.py OUT [CLANG]
 
-Leaves OUT/NAME.O0.ptx to OUT/NAME.O3.ptx. Those of must_refuse.cu must all be opaque (`waits`).
+Leaves OUT/NAME.O0.ptx to OUT/NAME.O3.ptx. Those of must_refuse.cu must all be opaque (`waits`), and
+of suites.cu the six that its head names.
 """
 import pathlib
 import subprocess

@@ -256,6 +256,52 @@ TEST_F(AgentTest, ManyProgramsAtOnce) {
   EXPECT_TRUE(eventually([&] { return agent_->programs() == 0; }));
 }
 
+TEST_F(AgentTest, AHostOfTheNextVersionThatStillSpeaksThisOneIsServed) {
+  EXPECT_STREQ(header().agent_release, SLUICE_VERSION);
+  stop_agent();
+  constexpr uint32_t kNow = SLUICE_CHANNEL_VERSION, kOldest = SLUICE_CHANNEL_OLDEST;
+  const struct {
+    uint32_t version, oldest, common;
+  } hosts[] = {{kNow, 0, kNow},         {kNow, kOldest, kNow}, {kNow + 1, kNow, kNow},
+               {kNow + 1, kNow + 1, 0}, {kNow + 1, 0, 0},      {kOldest - 1, kOldest - 1, 0},
+               {kOldest - 1, kNow, 0},  {UINT32_MAX, 1, kNow}, {0, 0, 0}};
+  std::strcpy(header().host_release, "9.9");
+  for (const auto& host : hosts) {
+    EXPECT_EQ(sluice_channel_common(host.version, host.oldest), host.common);
+    header().version = host.version;
+    header().oldest = host.oldest;
+    const auto checked = check_channel_header(device_);
+    EXPECT_EQ(checked.ok(), host.common != 0) << host.version << ", " << host.oldest;
+    if (!checked) {
+      EXPECT_NE(checked.error().message.find("the host (9.9)"), std::string::npos)
+          << checked.error().message;
+      EXPECT_NE(
+          checked.error().message.find(host.version < kNow ? "host's package" : "guest's package"),
+          std::string::npos)
+          << checked.error().message;
+    }
+  }
+  // A host that does not end its text.
+  std::memset(header().host_release, 'x', sizeof header().host_release);
+  header().version = kNow + 1, header().oldest = kNow + 1;
+  EXPECT_NE(check_channel_header(device_).error().message.find("(xxxxxxxxxxxxxxxx)"),
+            std::string::npos);
+}
+
+TEST_F(AgentTest, AProgramOfTheNextVersionThatStillSpeaksThisOneIsServed) {
+  constexpr uint32_t kNow = SLUICE_CHANNEL_VERSION;
+  static_assert(SLUICE_JOIN_VERSION(2, 2) == 2, "what libcudas of today send");
+  EXPECT_EQ(sluice_join_common(SLUICE_JOIN_VERSION(kNow + 1, kNow)), kNow);
+  EXPECT_EQ(sluice_join_common(SLUICE_JOIN_VERSION(kNow + 1, kNow + 1)), 0u);
+  sluice_join hello{};
+  hello.magic = SLUICE_JOIN_MAGIC;
+  hello.version = SLUICE_JOIN_VERSION(kNow + 1, kNow);
+  auto socket = connect_unix(path(), SOCK_SEQPACKET);
+  ASSERT_TRUE(socket.ok());
+  ASSERT_TRUE(send_with_fds(socket->get(), &hello, sizeof hello, {}).ok());
+  EXPECT_NE(receive(SLUICE_CONTROL_OPEN).request, 0u);
+}
+
 TEST_F(AgentTest, StrangersAreRefused) {
   struct {
     sluice_join join;

@@ -31,13 +31,13 @@ const Finding& named(const std::vector<Finding>& findings, const std::string& na
 
 TEST(Doctor, WithoutAnythingEachCheckSaysWhatToDo) {
   const auto findings = examine(nothing_there());
-  ASSERT_EQ(findings.size(), 8u);
+  ASSERT_EQ(findings.size(), 9u);
   EXPECT_FALSE(all_right(findings));
   EXPECT_NE(named(findings, "device").mend.find("sluicectl attach"), std::string::npos);
   EXPECT_NE(named(findings, "agent").mend.find("systemctl start sluice-guest-agent"),
             std::string::npos);
   EXPECT_NE(named(findings, "libcuda").mend.find("install sluice-guest-agent"), std::string::npos);
-  for (const char* name : {"transport", "driver", "channel", "runtime", "launch"})
+  for (const char* name : {"host", "transport", "driver", "channel", "runtime", "launch"})
     EXPECT_EQ(named(findings, name).state, Finding::State::kSkipped) << name;
   for (const Finding& f : findings)
     EXPECT_EQ(f.state == Finding::State::kWrong, !f.mend.empty()) << f.name;
@@ -87,6 +87,7 @@ TEST(Doctor, ALocalSocketStandsInForTheDevice) {
   const auto findings = examine(o);
   EXPECT_EQ(named(findings, "device").state, Finding::State::kRight);
   EXPECT_EQ(named(findings, "agent").state, Finding::State::kRight);
+  EXPECT_EQ(named(findings, "host").state, Finding::State::kRight);
   ::unlink(o.socket.c_str());
   ::rmdir(folder);
 }

@@ -14,6 +14,7 @@ constexpr char kLog[] =
     "which no block that can run now may ever write\n"
     "sluice[8]: kernel made_late: launched before its clones are there\n"
     "sluice[8]: kernel made_late: in-order\n"
+    "sluice[8]: kernel timed_once: unloaded before its clones are there\n"
     "sluice[8]: kernel sass: opaque: machine code, which runs to its end; build with PTX\n"
     "sluice[8]: kernel fails: no clones: they do not load (218): ptxas says no\n"
     "sluice[8]: kernel asked: prologue: a barrier with a number in a register\n"

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <new>
 
+#include "guest-agent/agent/doctor.h"
 #include "tests/unit/agent/fixture.h"
 
 namespace sluice::guest {
@@ -50,6 +51,35 @@ class SysfsAgentTest : public AgentTest {
 
   std::string sysfs_, files_;
 };
+
+TEST_F(SysfsAgentTest, TheDoctorComparesReleases) {
+  DoctorOptions o;
+  o.socket = path();
+  o.sysfs = sysfs_;
+  o.driver = "libnone-of-this-name.so.1";
+  const auto host = [&] { return examine(o)[2]; };
+  std::strcpy(header().host_release, SLUICE_VERSION);
+  header().oldest = SLUICE_CHANNEL_OLDEST;
+  EXPECT_EQ(host().name, "host");
+  EXPECT_EQ(host().state, Finding::State::kRight) << host().fact;
+  EXPECT_EQ(host().fact.find("which works"), std::string::npos) << host().fact;
+  std::strcpy(header().host_release, "9.9");
+  header().version = SLUICE_CHANNEL_VERSION + 1;
+  EXPECT_EQ(host().state, Finding::State::kRight) << host().fact;
+  EXPECT_NE(host().fact.find("release 9.9"), std::string::npos) << host().fact;
+  EXPECT_NE(host().fact.find("which works"), std::string::npos) << host().fact;
+  header().oldest = SLUICE_CHANNEL_VERSION + 1;
+  EXPECT_EQ(host().state, Finding::State::kWrong);
+  EXPECT_NE(host().mend.find("sluice-guest-agent"), std::string::npos) << host().mend;
+  header().version = header().oldest = SLUICE_CHANNEL_OLDEST - 1;
+  EXPECT_NE(host().mend.find("on the host"), std::string::npos) << host().mend;
+  // Unreadable, as under VFIO: the agent that answers has checked it.
+  header().magic = ~uint64_t{0};
+  EXPECT_EQ(host().state, Finding::State::kRight);
+  EXPECT_NE(host().fact.find("checked by the agent"), std::string::npos) << host().fact;
+  o.socket = "/no/such/socket";
+  EXPECT_EQ(host().state, Finding::State::kSkipped);
+}
 
 TEST_F(SysfsAgentTest, ProgramsRingAndPollWithoutInterrupts) {
   std::string enabled;

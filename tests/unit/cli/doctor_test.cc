@@ -66,7 +66,8 @@ class HostDoctor : public testing::Test {
         "workers": {"missing_walls": []}, "vgpu_defaults": {"region_bytes": 268435456}})");
     facts_.vgpus = json::parse(R"([{"name": "vm1", "socket": "/run/sluice/vgpu/vm1.sock"}])");
     facts_.shown["vm1"] = json::parse(
-        R"({"name": "vm1", "state": "connected", "agent": {"epoch": 5, "silent": false}})");
+        R"({"name": "vm1", "state": "connected", "agent": {"epoch": 5, "release": "0.1.0",
+            "silent": false}})");
     facts_.domains = std::vector<libvirt::ListedDomain>{{"vm1", kUuid, "running", domain(kIommu)}};
   }
   void TearDown() override { fs::remove_all(root_); }
@@ -354,6 +355,17 @@ TEST_F(HostDoctor, AGuestHasNoAgent) {
   expect_wrong("agents", "silent in the guest of vm1", "journalctl");
   facts_.shown["vm1"].get_object()["state"] = "waiting";
   EXPECT_EQ(found("agents").state, Finding::State::kRight);
+}
+
+TEST_F(HostDoctor, AGuestOfAnotherRelease) {
+  auto& agent = facts_.shown["vm1"].get_object()["agent"];
+  EXPECT_EQ(found("agents").fact, "each connected guest has one");
+  for (const auto& [release, named] :
+       {std::pair{"0.2.0", "vm1 (0.2.0)"}, std::pair{"", "vm1 (unknown)"}}) {
+    agent = {{"epoch", 7}, {"release", release}, {"silent", false}};
+    EXPECT_EQ(found("agents").state, Finding::State::kRight);
+    EXPECT_NE(found("agents").fact.find(named), std::string::npos) << found("agents").fact;
+  }
 }
 
 // sluiced is of another version, or not sluiced at all.

@@ -7,98 +7,170 @@
 namespace sluice::core {
 namespace {
 
-SchedulerConfig turns() {
+SchedulerConfig turns(const char* policy = "rr") {
   SchedulerConfig c;
-  c.policy = "rr";
+  c.policy = policy;
   c.policy_config.quantum_ns = 2 * kMs;
   c.turns_by_priority = true;
   return c;
 }
 bool open_gate(const Host& h, SessionId s) { return h.pages[s].grant & SLUICE_GRANT_OPEN; }
 uint32_t level(const Host& h, SessionId s) { return SLUICE_GRANT_LEVEL(h.pages[s].grant); }
-bool is_above(const Host& h, SessionId s) { return level(h, s) == 2; }
 uint32_t granted(const Host& h, SessionId s) { return SLUICE_GRANT_GENERATION(h.pages[s].grant); }
 
 // Two vGPUs with a session each, both backlogged; a has the turn.
 struct TurnsTest : testing::Test {
-  TurnsTest() : h(turns()), a(h.vgpu()), b(h.vgpu()), s(h.session(a)), t(h.session(b)) {
-    h.report(s, 1, 0);
-    EXPECT_TRUE(open_gate(h, s));
-    h.quietly(s, 4, 2);
-    h.report(t, 1, 0);
+  explicit TurnsTest(const char* policy = "rr")
+      : h(turns(policy)), a(h.vgpu()), b(h.vgpu()), s(h.session(a)), t(h.session(b)) {}
+  // `count` launches of so many us each; in_flight of them are.
+  void work(SessionId x, uint32_t count, uint32_t in_flight, uint64_t us, uint32_t left = 0) {
+    h.page(x).report.guest_hints =
+        LaunchHints{.predicted = count, .remaining_ns = count * us * 1000, .longest_ns = us * 1000};
+    h.report(x, count, in_flight, left);
   }
-  // Until b has the turn.
-  void to_b() {
-    for (int i = 0; i < 10 && !h.scheduler->stats(h.now, b).holds; ++i) h.time(h.wake);
-    ASSERT_TRUE(h.scheduler->stats(h.now, b).holds);
+  void quietly(SessionId x, uint32_t count, uint32_t in_flight, uint64_t us) {
+    h.quietly(x, count, in_flight);
+    h.page(x).report.guest_hints =
+        LaunchHints{.predicted = count, .remaining_ns = count * us * 1000, .longest_ns = us * 1000};
   }
-  Host h;
+  bool holds(VgpuId v) const { return h.scheduler->stats(h.now, v).holds; }
+  // The clock's time.
+  uint64_t charged(VgpuId v) const { return h.scheduler->stats(h.now, v).gpu_ns; }
+  // Until v has the turn.
+  void to(VgpuId v) {
+    for (int i = 0; i < 10 && !holds(v); ++i) h.time(h.wake);
+    ASSERT_TRUE(holds(v));
+  }
+  mutable Host h;
   VgpuId a, b;
   SessionId s, t;
 };
 
-TEST_F(TurnsTest, TheNextIsGrantedAboveWhileTheOneBeforeIsStillThere) {
-  EXPECT_FALSE(open_gate(h, t));
-  h.take();
-  to_b();
-  EXPECT_TRUE(open_gate(h, t));
-  EXPECT_TRUE(is_above(h, t));
-  // a fills what b leaves idle; nothing of it was evicted.
+// ---- turns -----------------------------------------------------------------------------------
+
+// A launch that is left at the same level came first, so it is charged until it has left.
+TEST_F(TurnsTest, LongLaunchesFollowOneAnotherAtTheLowestLevel) {
+  work(s, 4, 1, 5000);
   EXPECT_TRUE(open_gate(h, s));
-  EXPECT_FALSE(is_above(h, s));
-  EXPECT_EQ(h.pages[s].evict, 0u);
-  EXPECT_FALSE(h.scheduler->stats(h.now, a).holds);
-  EXPECT_EQ(h.scheduler->stats(h.now, a).evictions, 0u);
-}
-
-TEST_F(TurnsTest, AVisitLeavesTheOtherAsItWas) {
-  to_b();
-  const uint64_t words[] = {h.pages[s].grant, h.pages[s].evict};
-  h.now += 100'000;
-  h.report(t, 0, 0);  // its launch has ended
-  EXPECT_TRUE(h.scheduler->stats(h.now, a).holds);
+  work(t, 4, 0, 5000);
   EXPECT_FALSE(open_gate(h, t));
-  EXPECT_EQ(h.pages[s].grant, words[0]);
-  EXPECT_EQ(h.pages[s].evict, words[1]);
-  EXPECT_EQ(h.scheduler->stats(h.now, a).evictions, 0u);
+  to(b);
+  EXPECT_TRUE(open_gate(h, t)) << "nobody waits until a has left";
+  EXPECT_FALSE(open_gate(h, s));
+  EXPECT_EQ(level(h, t), 0u);
+  const uint64_t of_a = charged(a), of_b = charged(b);
+  h.now += 1'500'000;
+  work(s, 3, 0, 5000, granted(h, s));
+  EXPECT_EQ(charged(a) - of_a, 1'500'000u);
+  EXPECT_EQ(charged(b), of_b);
+  h.now += 300'000;
+  work(t, 4, 1, 5000);
+  EXPECT_EQ(charged(a) - of_a, 1'500'000u);
+  EXPECT_EQ(charged(b) - of_b, 300'000u);
 }
 
-TEST_F(TurnsTest, AfterTheLingerGatesCloseAndTheHolderGoesDown) {
-  to_b();
-  const uint32_t old_a = granted(h, s), old_b = granted(h, t);
-  h.quietly(t, 3, 2);
-  h.time(h.now + SchedulerConfig{}.linger_ns);
+// Those would come one by one, each behind one of b's, so b goes above them. In a's next turn b's
+// are above, and b pays for them.
+TEST_F(TurnsTest, WhoHasLeftSeveralLongLaunchesWaitsBelow) {
+  work(s, 4, 3, 5000);
+  work(t, 4, 0, 5000);
+  to(b);
+  EXPECT_EQ(level(h, t), 1u);
+  const uint64_t of_a = charged(a), of_b = charged(b);
+  quietly(t, 4, 1, 5000);
+  to(a);
+  EXPECT_EQ(charged(a), of_a);
+  EXPECT_GE(charged(b) - of_b, 2 * kMs);
+  EXPECT_EQ(level(h, s), 0u);
+  EXPECT_TRUE(h.pages[s].grant & SLUICE_GRANT_RECALL) << "what it had left drains";
+  const uint64_t after_b = charged(b);
+  h.now += kMs;
+  work(t, 3, 0, 5000, granted(h, t));
+  EXPECT_EQ(charged(a), of_a);
+  EXPECT_EQ(charged(b) - after_b, kMs);
+}
+
+// What fills a pause of the holder pays for it.
+TEST_F(TurnsTest, WhoFillsAPausePaysForIt) {
+  work(s, 4, 3, 5000);
+  work(t, 4, 0, 5000);
+  const SessionId u = h.session(h.vgpu());
+  to(b);
+  ASSERT_EQ(level(h, t), 1u);
+  h.now += 100'000;
+  work(u, 1, 0, 5000);
+  const uint64_t of_a = charged(a), of_b = charged(b);
+  h.quietly(t, 0, 0);
+  h.scheduler->on_report(h.now, t, h.page(t).report, h.queue);
+  h.drain();
+  h.now += 40'000;
+  h.time(h.now);
+  EXPECT_GE(charged(a) + 1 - of_a, 40'000u);
+  EXPECT_EQ(charged(b), of_b);
+}
+
+struct LengthsTest : TurnsTest {
+  LengthsTest() : TurnsTest("wfq") {}
+};
+
+TEST_F(LengthsTest, ShortLaunchesGoAboveLongOnes) {
+  work(s, 4, 1, 5000);
+  work(t, 50, 0, 100);
+  to(b);
+  EXPECT_EQ(level(h, t), 1u);
+  const uint64_t of_a = charged(a), of_b = charged(b);
+  quietly(t, 50, 5, 100);
+  h.now += kMs;
+  h.time(h.now);
+  EXPECT_EQ(charged(a), of_a) << "it waits below";
+  EXPECT_EQ(charged(b) - of_b, kMs);
+  to(a);
+  EXPECT_EQ(level(h, s), 0u);
+}
+
+// Both would take turns launch by launch, and nobody could tell who had what.
+TEST_F(LengthsTest, ShortLaunchesWaitUntilOthersHaveLeft) {
+  work(s, 50, 5, 100);
+  work(t, 50, 0, 100);
+  to(b);
+  quietly(t, 50, 5, 100);
+  to(a);  // alone it was at the lowest level: now both are where short ones are
+  EXPECT_EQ(h.scheduler->stats(h.now, b).evictions, 1u);
   EXPECT_FALSE(open_gate(h, s));
-  EXPECT_EQ(h.pages[s].evict, SLUICE_EVICT_ALL_SMS(old_a));
-  EXPECT_TRUE(open_gate(h, t));
-  EXPECT_FALSE(is_above(h, t));
-  EXPECT_EQ(granted(h, t), old_b + 1);
-  EXPECT_TRUE(h.pages[t].grant & SLUICE_GRANT_RECALL);
-  EXPECT_EQ(h.pages[t].evict, SLUICE_EVICT_ALL_SMS(old_b));
-  EXPECT_TRUE(h.scheduler->stats(h.now, b).holds);
-  EXPECT_EQ(h.scheduler->stats(h.now, a).evictions, 1u);
-  // b's older launches have left: it is no eviction of b's turn.
-  h.report(t, 3, 1, old_b);
-  EXPECT_TRUE(h.scheduler->stats(h.now, b).holds);
-  EXPECT_EQ(h.scheduler->stats(h.now, b).evictions, 0u);
+  EXPECT_FALSE(open_gate(h, t));
+  const uint64_t of_a = charged(a), of_b = charged(b);
+  h.now += 300'000;
+  work(t, 45, 0, 100, granted(h, t));
+  EXPECT_TRUE(open_gate(h, s));
+  EXPECT_EQ(level(h, s), 1u);
+  EXPECT_EQ(charged(a), of_a);
+  EXPECT_EQ(charged(b) - of_b, 300'000u);
+  // Its turn may be over before it has begun.
+  work(s, 50, 5, 100, granted(h, s) - 1);
+  to(b);
+  ASSERT_FALSE(open_gate(h, t));
+  h.report(t, 0, 0);
+  EXPECT_TRUE(holds(a));
+  EXPECT_FALSE(open_gate(h, t));
+  EXPECT_TRUE(open_gate(h, s)) << "only its own are there";
 }
 
 // a's turn comes before all that it had launched has left: it is granted anew and nothing waits.
 TEST_F(TurnsTest, WhoHasNotLeftYetIsRecalledIntoItsTurn) {
-  to_b();
+  work(s, 4, 2, 5000);
+  work(t, 1, 0, 5000);
+  to(b);
   const uint32_t old = granted(h, s);
-  h.time(h.now + SchedulerConfig{}.linger_ns);
   ASSERT_FALSE(open_gate(h, s));
-  h.report(t, 0, 0, granted(h, t) - 1);
-  ASSERT_TRUE(h.scheduler->stats(h.now, a).holds);
+  h.report(t, 0, 0);
+  ASSERT_TRUE(holds(a));
   EXPECT_TRUE(open_gate(h, s));
   EXPECT_EQ(granted(h, s), old + 1);
   EXPECT_TRUE(h.pages[s].grant & SLUICE_GRANT_RECALL);
   // Evicted again before that: both generations have to leave, and it counts as one.
-  h.quietly(s, 4, 2);
-  h.report(t, 1, 0);
-  to_b();
-  h.time(h.now + SchedulerConfig{}.linger_ns);
+  quietly(s, 4, 2, 5000);
+  work(t, 1, 0, 5000);
+  to(b);
   EXPECT_EQ(h.pages[s].evict, SLUICE_EVICT_ALL_SMS(old + 1));
   h.report(s, 4, 1, old);
   h.report(s, 4, 0, old + 1);
@@ -107,10 +179,12 @@ TEST_F(TurnsTest, WhoHasNotLeftYetIsRecalledIntoItsTurn) {
 
 // Who does not leave is ended, though turns go on meanwhile; who waits behind it is not.
 TEST_F(TurnsTest, WhoNeverLeavesIsEndedAndTheOneBehindItIsNot) {
+  work(s, 4, 1, 5000);
+  work(t, 4, 0, 5000);
   std::string did;
   for (int i = 0; i < 20000 && did.find("end") == std::string::npos; ++i) {
     // Neither leaves: a spins, and b's launches do not come on to the GPU.
-    h.quietly(s, 4, 2), h.quietly(t, 4, 2);
+    quietly(s, 4, 1, 5000), quietly(t, 4, 1, 5000);
     h.time(std::max(h.wake, h.now + 1));
     did = h.take();
   }
@@ -120,86 +194,116 @@ TEST_F(TurnsTest, WhoNeverLeavesIsEndedAndTheOneBehindItIsNot) {
   EXPECT_GE(h.now, SchedulerConfig{}.evict_end_ns);
   EXPECT_LE(h.now, 2 * SchedulerConfig{}.evict_end_ns + 100 * kMs);
   h.remove(s);
-  EXPECT_TRUE(h.scheduler->stats(h.now, b).holds);
+  EXPECT_TRUE(holds(b));
 }
 
-// What is left of a when its turn is over waits below b, and costs a nothing. What is left of b is
-// then above a, so b pays for it.
-TEST_F(TurnsTest, WhoRunsOnAboveTheHolderPaysForIt) {
-  const uint64_t linger = SchedulerConfig{}.linger_ns;
-  to_b();
-  h.quietly(t, 3, 1);
-  h.time(h.now + linger);
-  ASSERT_FALSE(open_gate(h, s));
-  EXPECT_EQ(level(h, t), 1u);
-  const auto charged = [&](VgpuId v) { return h.scheduler->stats(h.now, v).charged_sm_ns; };
-  const uint64_t of_a = charged(a), late = 5 * kMs;
-  h.now += late;
-  h.report(s, 4, 0, granted(h, s));
-  EXPECT_EQ(charged(a), of_a);
-  h.quietly(s, 4, 2);
-  for (int i = 0; i < 10 && !h.scheduler->stats(h.now, a).holds; ++i) h.time(h.wake);
-  ASSERT_TRUE(h.scheduler->stats(h.now, a).holds);
-  EXPECT_EQ(level(h, s), 2u) << "b lingers";
-  h.time(h.now + linger);
-  ASSERT_FALSE(open_gate(h, t));
-  EXPECT_EQ(level(h, s), 0u);
-  const uint64_t of_b = charged(b);
-  h.now += late;
+// Lengths are a worker's word. One that calls its launches long goes below others and waits there;
+// one that calls them short pays for all that it keeps from others.
+TEST_F(LengthsTest, WhoLiesOfLengthsPaysForWhatItKeeps) {
+  work(s, 4, 1, 5000);
+  work(t, 4, 0, 100);
+  to(b);
+  quietly(t, 4, 1, 100);
+  to(a);
+  ASSERT_EQ(level(h, s), 0u);
+  const uint64_t of_a = charged(a), of_b = charged(b);
+  h.now += 20 * kMs;  // one of b's "short" ones
   h.report(t, 3, 0, granted(h, t));
-  EXPECT_GE(charged(b) - of_b, late - kMs);
-  EXPECT_LE(charged(b) - of_b, late + kMs);
-}
-
-// A launch of a outlasts b's turn, a's next one and b's after that. a has paid for its own.
-TEST_F(TurnsTest, TurnsOfItsOwnAreNotChargedAgain) {
-  const uint64_t linger = SchedulerConfig{}.linger_ns;
-  const auto charged = [&](VgpuId v) { return h.scheduler->stats(h.now, v).charged_sm_ns; };
-  to_b();
-  h.quietly(t, 3, 1);
-  h.time(h.now + linger);
-  ASSERT_FALSE(open_gate(h, s));
-  h.report(t, 0, 0, granted(h, t));
-  ASSERT_TRUE(h.scheduler->stats(h.now, a).holds);
-  const uint64_t of_a = charged(a), of_b = charged(b), begin = h.now;
-  h.quietly(s, 4, 2);
-  h.report(t, 1, 0);
-  to_b();
-  const uint64_t held = h.now - begin;
-  ASSERT_GE(held, kMs);
-  h.quietly(t, 3, 1);
-  h.time(h.now + linger);
-  ASSERT_FALSE(open_gate(h, s));
-  h.now += 5 * kMs;
-  h.report(s, 4, 0, granted(h, s));
-  EXPECT_GE(charged(a) - of_a, held - kMs / 2);
-  EXPECT_LE(charged(a) - of_a, held + kMs / 2);
-  h.time(h.now + 1);
-  EXPECT_GE(charged(b) - of_b, 5 * kMs);
+  EXPECT_EQ(charged(a), of_a);
+  EXPECT_EQ(charged(b) - of_b, 20 * kMs);
 }
 
 TEST_F(TurnsTest, SessionsThatGoLeaveNothingBehind) {
-  to_b();
-  h.remove(s);  // lingering
-  EXPECT_TRUE(h.scheduler->stats(h.now, b).holds);
-  h.time(h.now + SchedulerConfig{}.linger_ns);
+  work(s, 4, 2, 5000);
+  work(t, 4, 0, 5000);
+  to(b);
+  h.remove(s);  // leaving
+  EXPECT_TRUE(holds(b));
   h.remove(t);  // with the turn
-  EXPECT_FALSE(h.scheduler->stats(h.now, b).holds);
+  EXPECT_FALSE(holds(b));
   const SessionId u = h.session(a);
   h.report(u, 1, 0);
   EXPECT_TRUE(open_gate(h, u));
-  EXPECT_FALSE(is_above(h, u));
+  EXPECT_EQ(level(h, u), 0u);
   EXPECT_EQ(h.take().find("policy?"), std::string::npos);
 }
 
-TEST_F(TurnsTest, ASessionThatComesMeanwhileHasItsVgpusGrant) {
-  to_b();
+// ---- visits ----------------------------------------------------------------------------------
+
+struct VisitsTest : TurnsTest {
+  VisitsTest() : TurnsTest("wfq") {
+    // So that nobody is new.
+    for (const SessionId x : {t, s}) {
+      work(x, 1, 0, 100);
+      h.now += 100'000;
+      h.report(x, 0, 0);
+      h.now += kMs;
+    }
+    work(s, 4, 1, 5000);
+    h.now += kMs;
+    work(t, 1, 0, 100);
+    to(b);
+  }
+};
+
+TEST_F(VisitsTest, AreAboveWhileTheOneBeforeGoesOn) {
+  EXPECT_TRUE(open_gate(h, t));
+  EXPECT_EQ(level(h, t), 2u);
+  // a fills what b leaves idle; nothing of it was evicted.
+  EXPECT_TRUE(open_gate(h, s));
+  EXPECT_EQ(level(h, s), 0u);
+  EXPECT_EQ(h.scheduler->stats(h.now, a).evictions, 0u);
+  EXPECT_FALSE(holds(a));
+}
+
+TEST_F(VisitsTest, LeaveTheOtherAsItWas) {
+  const uint64_t words[] = {h.pages[s].grant, h.pages[s].evict};
+  const uint64_t of_a = charged(a), of_b = charged(b);
+  h.now += 100'000;
+  h.report(t, 0, 0);
+  EXPECT_TRUE(holds(a));
+  EXPECT_FALSE(open_gate(h, t));
+  EXPECT_EQ(h.pages[s].grant, words[0]);
+  EXPECT_EQ(h.pages[s].evict, words[1]);
+  EXPECT_EQ(h.scheduler->stats(h.now, a).evictions, 0u);
+  EXPECT_EQ(charged(a), of_a);
+  EXPECT_EQ(charged(b) - of_b, 100'000u);
+}
+
+TEST_F(VisitsTest, ThatLastGoDownAndTheOtherLeaves) {
+  const uint32_t old_a = granted(h, s), old_b = granted(h, t);
+  quietly(t, 30, 2, 100);
+  h.time(h.now + SchedulerConfig{}.linger_ns);
+  EXPECT_FALSE(open_gate(h, s));
+  EXPECT_EQ(h.pages[s].evict, SLUICE_EVICT_ALL_SMS(old_a));
+  EXPECT_TRUE(open_gate(h, t));
+  EXPECT_EQ(level(h, t), 1u);
+  EXPECT_EQ(granted(h, t), old_b + 1);
+  EXPECT_TRUE(h.pages[t].grant & SLUICE_GRANT_RECALL);
+  EXPECT_EQ(h.pages[t].evict, SLUICE_EVICT_ALL_SMS(old_b));
+  EXPECT_TRUE(holds(b));
+  EXPECT_EQ(h.scheduler->stats(h.now, a).evictions, 1u);
+  // b's older launches have left: it is no eviction of b's turn.
+  work(t, 30, 1, 100, old_b);
+  EXPECT_TRUE(holds(b));
+  EXPECT_EQ(h.scheduler->stats(h.now, b).evictions, 0u);
+}
+
+TEST_F(VisitsTest, ASessionThatComesMeanwhileHasItsVgpusGrant) {
   EXPECT_TRUE(open_gate(h, h.session(a)));  // lingering
   const SessionId of_b = h.session(b);
   EXPECT_TRUE(open_gate(h, of_b));
-  EXPECT_TRUE(is_above(h, of_b));
+  EXPECT_EQ(level(h, of_b), 2u);
   h.time(h.now + SchedulerConfig{}.linger_ns);
   EXPECT_FALSE(open_gate(h, h.session(a)));
+}
+
+TEST_F(VisitsTest, ALingeringSessionThatGoesLeavesNothingBehind) {
+  h.remove(s);
+  EXPECT_TRUE(holds(b));
+  h.time(h.now + SchedulerConfig{}.linger_ns);
+  EXPECT_TRUE(holds(b));
+  EXPECT_EQ(h.take().find("policy?"), std::string::npos);
 }
 
 // Every policy that gives the GPU to one at a time works with turns: random events, and nothing is
@@ -231,21 +335,25 @@ TEST(Turns, RandomEventsUnderEveryPolicy) {
           break;
         case 1:
           if (open_gate(h, s)) h.quietly(s, 2, static_cast<uint32_t>(random(3)));
+          h.page(s).report.guest_hints =
+              LaunchHints{.predicted = 2, .remaining_ns = kMs, .longest_ns = random(kMs)};
           break;
         default:
           if (h.wake != kNever) h.time(std::max(h.now, h.wake));
       }
-      int holders = 0, with_above = 0;
-      for (int k = 0; k < 4; ++k) {
-        const bool holds = h.scheduler->stats(h.now, vgpus[static_cast<size_t>(k)]).holds;
-        holders += holds;
-        with_above += is_above(h, sessions[static_cast<size_t>(k)]) &&
-                      open_gate(h, sessions[static_cast<size_t>(k)]);
-        EXPECT_TRUE(!holds || open_gate(h, sessions[static_cast<size_t>(k)])) << row.name;
+      int holders = 0, visitors = 0;
+      for (size_t k = 0; k < 4; ++k) {
+        holders += h.scheduler->stats(h.now, vgpus[k]).holds;
+        visitors += open_gate(h, sessions[k]) && level(h, sessions[k]) == 2;
       }
       ASSERT_LE(holders, 1) << row.name;
-      ASSERT_LE(with_above, 1) << row.name;
+      ASSERT_LE(visitors, 1) << row.name;
     }
+    // Whoever waits for a place gets it when all have left.
+    for (const SessionId x : sessions) h.report(x, 2, 0, granted(h, x));
+    int open = 0;
+    for (const SessionId x : sessions) open += open_gate(h, x);
+    EXPECT_GE(open, 1) << row.name;
     const std::string did = h.take();
     EXPECT_EQ(did.find("policy?"), std::string::npos) << row.name;
     EXPECT_EQ(did.find("lie"), std::string::npos) << row.name;

@@ -13,6 +13,7 @@
 #include "kernels/exec/block/block.h"
 #include "kernels/exec/checker/checker.h"
 #include "tests/support/random_kernel.h"
+#include "tests/support/rounds.h"
 #include "tests/unit/exec/harness.h"
 
 namespace sluice::exec {
@@ -128,7 +129,7 @@ TEST(RandomKernels, EachOperation) {
 }
 
 TEST(RandomKernels, Everything) {
-  uint64_t first = 1, count = 200;
+  uint64_t first = 1, count = rounds<uint64_t>(200);
   if (const char* seeds = std::getenv("SLUICE_RANDOM_SEEDS"); seeds != nullptr) {
     char* rest = nullptr;
     first = std::strtoull(seeds, &rest, 10);
@@ -141,19 +142,19 @@ TEST(RandomKernels, IntegersAndControlFlowOnly) {
   RandomKernelOptions options;
   options.floats = options.atomics = options.calls = false;
   options.statements = 60;
-  run_seeds(10'001, 60, options);
+  run_seeds(10'001, rounds<uint64_t>(60), options);
 }
 
 TEST(RandomKernels, StraightAndUniform) {
   RandomKernelOptions options;
   options.divergence = false;
-  run_seeds(20'001, 60, options);
+  run_seeds(20'001, rounds<uint64_t>(60), options);
 }
 
 // What the generator makes has no races, reads nothing that nobody wrote, and all meet at its
 // barriers: the checker has nothing to say, and changes nothing.
 TEST(RandomKernels, TheCheckerIsSilent) {
-  for (uint64_t seed = 30'001; seed < 30'061; ++seed) {
+  for (uint64_t seed = 30'001; seed < 30'001 + rounds<uint64_t>(60); ++seed) {
     RandomKernelOptions options;
     options.seed = seed;
     const RandomKernel kernel = make_random_kernel(options);

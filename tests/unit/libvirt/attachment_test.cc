@@ -17,6 +17,11 @@ std::string domain(const std::string& inside, const std::string& devices = "",
          "</devices><qemu:commandline><qemu:arg value='-x'/></qemu:commandline></domain>";
 }
 
+std::string named(const std::string& name) {
+  std::string xml = domain("");
+  return xml.replace(xml.find("vm1"), 3, name);
+}
+
 Attachment settings() { return {{{"weight", "300"}, {"memory", "8G"}}, "/run/sluice/vgpu", 4}; }
 
 TEST(Attachment, AddsWhatADomainNeeds) {
@@ -123,6 +128,38 @@ TEST(Attachment, ALiveDeviceGoesOnTheReservedPort) {
   EXPECT_TRUE(detached->starts_with("<shmem name=\"vgpu0\"")) << *detached;
 }
 
+TEST(Attachment, WhatIsSavedOfAVgpuComesBack) {
+  auto attached = attach_vgpu(domain(""), settings());
+  ASSERT_TRUE(attached.ok());
+  auto to_save = vgpu_to_save(attached->xml);
+  ASSERT_TRUE(to_save.ok()) << to_save.error().message;
+  EXPECT_EQ(to_save->settings, settings().settings);
+  EXPECT_EQ(to_save->slots, 4u);
+  const auto with = [](std::string saved) {
+    // As libvirt gives it back: with a prefix and the namespace.
+    saved.replace(saved.find("<saved"), 6,
+                  "<s:saved xmlns:s='" + std::string(kSavedXmlNamespace) + "'");
+    return domain("<metadata>" + saved + "</metadata>");
+  };
+  auto back = saved_vgpu(with(saved_xml(*to_save)));
+  ASSERT_TRUE(back.ok()) << back.error().message;
+  EXPECT_EQ(back->settings, to_save->settings);
+  EXPECT_EQ(back->slots, 4u);
+  // The hook lets such a domain start: it has nothing of a vGPU.
+  auto hook = find_vgpu(with(saved_xml(*to_save)), "/run/sluice/vgpu");
+  ASSERT_TRUE(hook.ok()) << hook.error().message;
+  EXPECT_FALSE(hook->has_value());
+
+  EXPECT_EQ(vgpu_to_save(domain("")).error().code, ENOENT);
+  EXPECT_EQ(saved_vgpu(domain("")).error().code, ENOENT);
+  // Whoever may edit the domain may have written it.
+  for (const char* wrong : {"<saved weight='0'/>", "<saved memory='lots'/>", "<saved other='1'/>"})
+    EXPECT_EQ(saved_vgpu(with(wrong)).error().code, EINVAL) << wrong;
+  for (const char* odd : {"<saved/>", "<saved slots='0'/>", "<saved slots='65'/>",
+                          "<saved slots='-1'/>", "<saved slots='many'/>"})
+    EXPECT_EQ(saved_vgpu(with(odd))->slots, 16u) << odd;
+}
+
 TEST(Attachment, AProvidedVgpuHasAnySocketAndMayBeAskedForAgain) {
   const std::string socket = "/run/sluice-vgpu/vgpu.sock", long_name(127, 'n');
   std::string plain = domain("");
@@ -174,6 +211,8 @@ TEST(Attachment, RefusalsSayWhatToDo) {
       {attach_vgpu("<network/>", settings()), "no <domain>"},
       {detach_vgpu(domain("")), "no vGPU"},
       {reserve_room(domain("", "", "pc-i440fx-7.2"), 1), "machine='q35'"},
+      {reserve_room(named("my vm"), 1), "'virsh domrename'"},
+      {attach_vgpu(named("my vm"), settings()), "'virsh domrename'"},
       {reserve_room(reserve_room(domain(""), 1u << 28)->xml, 1), "has room"},
   };
   auto no_port = attach_live(domain(""), settings());

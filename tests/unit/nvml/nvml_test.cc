@@ -71,6 +71,12 @@ TEST(Nvml, ADeviceAndWhatItIs) {
   int major = 0, minor = -1, mode = -1, version = 0;
   EXPECT_EQ(call("nvmlDeviceGetCudaComputeCapability", device, &major, &minor), NVML_SUCCESS);
   EXPECT_GE(major, 1);
+  unsigned architecture = 0;
+  EXPECT_EQ(call("nvmlDeviceGetArchitecture", device, &architecture), NVML_SUCCESS);
+  EXPECT_GE(architecture, 2u);
+  EXPECT_EQ(call("nvmlDeviceGetArchitecture", device, nullptr), NVML_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(call("nvmlDeviceGetComputeRunningProcesses_v2", device, &architecture, nullptr),
+            NVML_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(call("nvmlDeviceGetComputeMode", device, &mode), NVML_SUCCESS);
   EXPECT_EQ(mode, 0);
   EXPECT_EQ(call("nvmlSystemGetCudaDriverVersion_v2", &version), NVML_SUCCESS);

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "kernels/tool/eviction_run.h"
+#include "tests/support/rounds.h"
 
 namespace sluice::tool {
 
@@ -65,6 +66,7 @@ TEST_P(Hazards, EvictedAtRandomLeavesTheSame) {
     ASSERT_TRUE(clone) << clone.error().message;
     evictions += clone->evictions;
     ASSERT_EQ(first_difference(expected, (*run)->contents()), "") << clone->setting;
+    if (seed < 60 && seed >= rounds<std::uint64_t>(60) && evictions > 5) break;
   }
   EXPECT_GT(evictions, 5u);
 }

@@ -183,6 +183,171 @@ $MINE:
 	st.release.gpu.global.u32 [%rd4], %r24;
 $END:
 	ret;)"},
+      // Takes the first of a list. What stands behind it is only put in its place.
+      {"takes_first",
+       "plain",
+       {8, 1, 1},
+       {32, 1, 1},
+       0,
+       0,
+       ".global .u32 head = 1;\n.global .u32 next[9] = {0, 2, 3, 4, 5, 6, 7, 8, 0};",
+       R"(
+	setp.ne.u32 %p1, %r0, 0;
+	@%p1 bra $END;
+	mov.u64 %rd5, next;
+	ld.volatile.global.u32 %r10, [head];
+$TRY:
+	setp.eq.u32 %p2, %r10, 0;
+	@%p2 bra $END;
+	mul.wide.u32 %rd4, %r10, 4;
+	add.s64 %rd6, %rd5, %rd4;
+	ld.volatile.global.u32 %r11, [%rd6];
+	atom.global.cas.b32 %r12, [head], %r10, %r11;
+	setp.eq.u32 %p3, %r12, %r10;
+	@%p3 bra $GOT;
+	mov.u32 %r10, %r12;
+	bra.uni $TRY;
+$GOT:
+	add.s64 %rd7, %rd0, %rd4;
+	atom.global.add.u32 %r13, [%rd7], 1;
+$END:
+	ret;)"},
+      // The same list, but it goes on only where there is another behind the first.
+      {"takes_first_if_second",
+       "opaque",
+       {8, 1, 1},
+       {32, 1, 1},
+       0,
+       0,
+       ".global .u32 head = 1;\n.global .u32 next[9] = {0, 2, 3, 4, 5, 6, 7, 8, 0};",
+       R"(
+	mov.u64 %rd5, next;
+$TRY:
+	ld.volatile.global.u32 %r10, [head];
+	mul.wide.u32 %rd4, %r10, 4;
+	add.s64 %rd6, %rd5, %rd4;
+	ld.volatile.global.u32 %r11, [%rd6];
+	setp.eq.u32 %p2, %r11, 0;
+	@%p2 bra $TRY;
+	atom.global.cas.b32 %r12, [head], %r10, %r11;
+	setp.ne.u32 %p3, %r12, %r10;
+	@%p3 bra $TRY;
+	st.global.u32 [%rd2], %r5;
+	ret;)"},
+      // Searches for a free bit.
+      {"finds_free_bit", "plain", {32, 1, 1}, {32, 1, 1}, 0, 0, ".global .u32 taken;", R"(
+	setp.ne.u32 %p1, %r0, 0;
+	@%p1 bra $END;
+	mov.u32 %r10, 0;
+$TRY:
+	not.b32 %r11, %r10;
+	bfind.u32 %r12, %r11;
+	mov.u32 %r13, 1;
+	shl.b32 %r13, %r13, %r12;
+	atom.global.or.b32 %r14, [taken], %r13;
+	or.b32 %r10, %r14, %r13;
+	and.b32 %r15, %r14, %r13;
+	setp.ne.u32 %p2, %r15, 0;
+	@%p2 bra $TRY;
+	mul.wide.u32 %rd4, %r12, 4;
+	add.s64 %rd4, %rd0, %rd4;
+	st.global.u32 [%rd4], %r12;
+$END:
+	ret;)"},
+      // Sets its own bit of a word and waits for the neighbour's in it.
+      {"waits_for_bit", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 0, ".global .u32 came;", R"(
+	mov.u32 %r10, 1;
+	shl.b32 %r10, %r10, %r1;
+	add.u32 %r11, %r10, %r10;
+$WAIT:
+	atom.global.or.b32 %r12, [came], %r10;
+	and.b32 %r13, %r12, %r11;
+	setp.eq.u32 %p1, %r13, 0;
+	@%p1 bra $WAIT;
+	st.global.u32 [%rd2], %r5;
+	ret;)"},
+      // Draws as much work at a time as the launch says.
+      {"work_queue_by_parameter", "plain", {3, 1, 1}, {32, 1, 1}, 0, 4, ".global .u32 drawn;", R"(
+	setp.ne.u32 %p1, %r0, 0;
+	@%p1 bra $END;
+$DRAW:
+	atom.global.add.u32 %r10, [drawn], %r4;
+	setp.ge.u32 %p2, %r10, 60;
+	@%p2 bra $END;
+	mul.wide.u32 %rd4, %r10, 4;
+	add.s64 %rd5, %rd1, %rd4;
+	add.s64 %rd6, %rd0, %rd4;
+	ld.global.u32 %r11, [%rd5];
+	st.global.u32 [%rd6], %r11;
+	bra.uni $DRAW;
+$END:
+	ret;)"},
+      // The launch may say 0, and nothing is done with what it finds but to ask whether it is
+      // enough.
+      {"work_queue_of_nothing", "opaque", {3, 1, 1}, {32, 1, 1}, 0, 0, ".global .u32 drawn;", R"(
+$WAIT:
+	atom.global.add.u32 %r10, [drawn], %r4;
+	setp.lt.u32 %p2, %r10, 60;
+	@%p2 bra $WAIT;
+	st.global.u32 [%rd2], %r5;
+	ret;)"},
+      // Not optimised: every address is generic. The bounds of the loop are read again and again,
+      // beside a minimum that others lower, too; neither is in memory of the block.
+      {"bounds_by_generic_addresses", "plain", {9, 1, 1}, {32, 1, 1}, 0, 0, "", R"(
+	ld.param.u64 %rd10, [in];
+	ld.param.u64 %rd11, [out];
+	and.b32 %r10, %r3, 7;
+	mul.wide.u32 %rd4, %r10, 4;
+	add.s64 %rd12, %rd11, %rd4;
+	mov.u32 %r20, 0;
+$NEXT:
+	ld.u32 %r11, [%rd10+8];
+	and.b32 %r11, %r11, 15;
+	setp.gt.u32 %p1, %r20, %r11;
+	@%p1 bra $END;
+	add.u32 %r20, %r20, 1;
+	add.u32 %r13, %r20, %r5;
+	atom.max.u32 %r12, [%rd12], %r13;
+	setp.ge.u32 %p2, %r12, %r13;
+	@%p2 bra $NEXT;
+	mov.u32 %r14, 1;
+	st.u32 [%rd11+64], %r14;
+	bra.uni $NEXT;
+$END:
+	ret;)"},
+      // The same, but what it waits for is in global memory.
+      {"flag_by_generic_address", "opaque", {9, 1, 1}, {32, 1, 1}, 0, 0, "", R"(
+	ld.param.u64 %rd10, [in];
+$WAIT:
+	ld.volatile.u32 %r11, [%rd10+8];
+	setp.eq.u32 %p1, %r11, 0;
+	@%p1 bra $WAIT;
+	st.global.u32 [%rd2], %r5;
+	ret;)"},
+      // A flag of the block's own, by its generic address.
+      {"own_flag_by_generic_address",
+       "plain",
+       {9, 1, 1},
+       {64, 1, 1},
+       0,
+       0,
+       ".shared .align 4 .u32 flag;",
+       R"(
+	mov.u64 %rd10, flag;
+	cvta.shared.u64 %rd11, %rd10;
+	mov.u32 %r10, 0;
+	st.volatile.u32 [%rd11], %r10;
+	bar.sync 0;
+	setp.ne.u32 %p1, %r0, 33;
+	@%p1 bra $WAIT;
+	mov.u32 %r10, 1;
+	st.volatile.u32 [%rd11], %r10;
+$WAIT:
+	ld.volatile.u32 %r11, [%rd11];
+	setp.eq.u32 %p2, %r11, 0;
+	@%p2 bra $WAIT;
+	st.global.u32 [%rd2], %r5;
+	ret;)"},
       // Waits in one of its states, and has a loop in the other.
       {"waits_in_one_state", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 3, "", R"(
 	mov.u32 %r20, 0;

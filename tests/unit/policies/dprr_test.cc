@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // dprr: two queues, ageing, slices by priority (EffiSha, section 7).
+#include "tests/support/rounds.h"
 #include "tests/unit/policies/kernel_driver.h"
 
 namespace sluice::policy {
@@ -103,7 +104,7 @@ TEST(Dprr, AloneItIsNotTimed) {
 }
 
 TEST(Dprr, KeepsTheContractOnRandomKernels) {
-  for (uint64_t seed = 1; seed <= 20; ++seed) soak("dprr", seed, {});
+  for (uint64_t seed = 1; seed <= rounds<uint64_t>(20); ++seed) soak("dprr", seed, {});
 }
 }  // namespace
 }  // namespace sluice::policy

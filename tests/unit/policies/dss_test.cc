@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // dss: tokens, debt and Algorithm 1 ("Enabling Preemptive Multiprogramming on GPUs", section 3.4).
+#include "tests/support/rounds.h"
 #include "tests/unit/policies/kernel_driver.h"
 
 namespace sluice::policy {
@@ -99,7 +100,7 @@ TEST(Dss, WithoutSpatialSharingTheGpuIsOneSm) {
 }
 
 TEST(Dss, KeepsTheContractOnRandomKernels) {
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
+  for (uint64_t seed = 1; seed <= rounds<uint64_t>(20); ++seed) {
     soak("dss", seed, sms13());
     soak("dss", seed, {});
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // fcfs, kernel by kernel.
+#include "tests/support/rounds.h"
 #include "tests/unit/policies/kernel_driver.h"
 #include "tests/unit/policies/whole_driver.h"
 
@@ -27,7 +28,7 @@ TEST(Fcfs, AVgpusNextKernelQueuesBehindTheOthers) {
 }
 
 TEST(Fcfs, KeepsTheContractOnRandomKernels) {
-  for (uint64_t seed = 1; seed <= 20; ++seed) soak("fcfs", seed, {});
+  for (uint64_t seed = 1; seed <= rounds<uint64_t>(20); ++seed) soak("fcfs", seed, {});
 }
 // Where launches are not announced.
 TEST(Fcfs, InOrderOfArrivalUntilIdle) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ffs: weighted rounds under an overhead constraint (FLEP, section 5.2.2).
+#include "tests/support/rounds.h"
 #include "tests/unit/policies/kernel_driver.h"
 
 namespace sluice::policy {
@@ -117,7 +118,8 @@ TEST(Ffs, AMeasuredCostLengthensTheRound) {
 }
 
 TEST(Ffs, KeepsTheContractOnRandomKernels) {
-  for (uint64_t seed = 1; seed <= 20; ++seed) soak("ffs", seed, costs(100 * kUs, 0.1));
+  for (uint64_t seed = 1; seed <= rounds<uint64_t>(20); ++seed)
+    soak("ffs", seed, costs(100 * kUs, 0.1));
 }
 }  // namespace
 }  // namespace sluice::policy

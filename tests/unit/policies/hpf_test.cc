@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpf: priorities, shortest remaining time, spatial preemption (FLEP, section 5.2.1).
+#include "tests/support/rounds.h"
 #include "tests/unit/policies/kernel_driver.h"
 
 namespace sluice::policy {
@@ -177,7 +178,7 @@ TEST(Hpf, PartsAreLeftInAnyOrder) {
 }
 
 TEST(Hpf, KeepsTheContractOnRandomKernels) {
-  for (uint64_t seed = 1; seed <= 40; ++seed) {
+  for (uint64_t seed = 1; seed <= rounds<uint64_t>(40); ++seed) {
     soak("hpf", seed, sms15(true));
     soak("hpf", seed, sms15(false));
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // npq: priorities without preemption ("Enabling Preemptive Multiprogramming on GPUs", section 4.2).
+#include "tests/support/rounds.h"
 #include "tests/unit/policies/kernel_driver.h"
 
 namespace sluice::policy {
@@ -35,7 +36,7 @@ TEST(Npq, APriorityThatChangesCountsForThoseThatWait) {
 }
 
 TEST(Npq, KeepsTheContractOnRandomKernels) {
-  for (uint64_t seed = 1; seed <= 20; ++seed) soak("npq", seed, {});
+  for (uint64_t seed = 1; seed <= rounds<uint64_t>(20); ++seed) soak("npq", seed, {});
 }
 }  // namespace
 }  // namespace sluice::policy

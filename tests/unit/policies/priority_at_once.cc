@@ -3,6 +3,7 @@
 // section 7; "Enabling Preemptive Multiprogramming on GPUs", section 4.2); both policies are held
 // to it.
 #include "tests/unit/policies/priority_at_once.h"
+#include "tests/support/rounds.h"
 
 namespace sluice::policy {
 TEST_P(PriorityAtOnce, AHigherPriorityTakesTheGpuAtOnce) {
@@ -53,7 +54,7 @@ TEST_P(PriorityAtOnce, AStillHigherOneThatComesDuringTheEvictionRunsFirst) {
 }
 
 TEST_P(PriorityAtOnce, KeepsTheContractOnRandomKernels) {
-  for (uint64_t seed = 1; seed <= 20; ++seed) soak(GetParam(), seed, {});
+  for (uint64_t seed = 1; seed <= rounds<uint64_t>(20); ++seed) soak(GetParam(), seed, {});
 }
 
 }  // namespace sluice::policy

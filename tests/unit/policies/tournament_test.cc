@@ -6,6 +6,7 @@
 #include <random>
 
 #include "policies/parts/kinetic_tournament.h"
+#include "tests/support/rounds.h"
 
 namespace sluice::policy {
 namespace {
@@ -52,10 +53,10 @@ void against_everybody(uint64_t seed) {
 }
 
 TEST(KineticTournament, FindsTheHighest) {
-  for (uint64_t seed = 1; seed <= 20; ++seed) against_everybody<true>(seed);
+  for (uint64_t seed = 1; seed <= rounds<uint64_t>(20); ++seed) against_everybody<true>(seed);
 }
 TEST(KineticTournament, FindsTheLowest) {
-  for (uint64_t seed = 1; seed <= 20; ++seed) against_everybody<false>(seed);
+  for (uint64_t seed = 1; seed <= rounds<uint64_t>(20); ++seed) against_everybody<false>(seed);
 }
 TEST(KineticTournament, EqualValuesGoByRankAndThenById) {
   KineticTournament<true> t;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The text that several modules are joined to. What it computes is tests/unit/softgpu/link_test.cc.
-#include "kernels/ptx/link.h"
+#include "kernels/ptx/images/link.h"
 
 #include <gtest/gtest.h>
 

@@ -11,6 +11,7 @@
 #include "kernels/passes/rewrite.h"
 #include "kernels/ptx/edit.h"
 #include "kernels/ptx/print.h"
+#include "tests/support/rounds.h"
 
 namespace sluice::passes {
 namespace {
@@ -74,7 +75,7 @@ TEST_P(Robustness, BytesFlipped) {
   std::mt19937 random(20);
   const std::string bytes = ";{}()[],.@:\"/*%\n $<>0x=+!a\\#";
   int accepted = 0;
-  for (int round = 0; round < 500; ++round) {
+  for (int round = 0; round < rounds(500); ++round) {
     std::string mutant = texts[static_cast<std::size_t>(round) % texts.size()];
     for (int k = 0; k <= round % 4; ++k) {
       char& c = mutant[random() % mutant.size()];
@@ -95,7 +96,7 @@ TEST_P(Robustness, LinesMoved) {
   ASSERT_FALSE(texts.empty());
   std::mt19937 random(21);
   int accepted = 0;
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < rounds(300); ++round) {
     auto mutant = texts[static_cast<std::size_t>(round) % texts.size()];
     for (int k = 0; k <= round % 6; ++k) {
       const std::size_t a = random() % mutant.size(), b = random() % mutant.size();

@@ -12,14 +12,15 @@ namespace {
 
 // --- what breaks the protocol ends the session with a reason, and nothing else ---
 
-TEST_F(WorkerProcess, UnknownOpcode) {
+TEST_F(WorkerProcess, UnknownOpcodesAreOfALaterLibrary) {
   start();
-  b->post(0x7777, uint64_t{0});
-  expect_violation("unknown opcode");
+  for (uint16_t opcode : {0x7777, 0x0fff, 0x0000, 0xffff, 0x100e})
+    EXPECT_EQ(b->call(opcode, uint64_t{0}).status, CUDA_ERROR_NOT_SUPPORTED) << opcode;
+  EXPECT_EQ(b->call(calls::kOpcode_cuInit, uint64_t{0}).status, CUDA_SUCCESS);
 }
-TEST_F(WorkerProcess, UnknownGenericOpcode) {
+TEST_F(WorkerProcess, UnknownOpcodeThatWantsNoAnswer) {
   start();
-  b->post(0x0fff, uint64_t{0});
+  b->post(0x7777, uint64_t{0}, 0, SLUICE_RECORD_NO_REPLY);
   expect_violation("unknown opcode");
 }
 TEST_F(WorkerProcess, UnknownFlags) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Demand: launches that wait for the program are not reported, so that a vGPU whose program
 // withholds an answer holds no GPU; all others are, and those too once the program has answered.
+#include "tests/support/rounds.h"
 #include "tests/unit/worker/stream_engine_bench.h"
 
 namespace sluice::worker {
@@ -163,7 +164,7 @@ TEST_F(Demand, AFaultEndsIt) {
 // Whatever the order, demand is the launches that are not stalled, and work is conserved: while it
 // is not 0 the GPU alone gets on, and when it is 0 it cannot.
 TEST_F(Demand, RandomProgramsGetOnExactlyWhileThereIsDemand) {
-  for (uint32_t seed = 0; seed < 400; ++seed) {
+  for (uint32_t seed = 0; seed < rounds(400u); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937 rng(seed);
     Bench r;

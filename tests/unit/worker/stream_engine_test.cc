@@ -4,6 +4,7 @@
 // what CUDA promises.
 #include <random>
 
+#include "tests/support/rounds.h"
 #include "tests/unit/worker/stream_engine_bench.h"
 
 namespace sluice::worker {
@@ -83,7 +84,7 @@ Program random_program(std::mt19937& rng) {
 }
 
 TEST(StreamEngine, RandomProgramsRandomSchedules) {
-  for (uint32_t seed = 0; seed < 6000; ++seed) {
+  for (uint32_t seed = 0; seed < rounds(6000u); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937 rng(seed);
     EngineLimits limits;

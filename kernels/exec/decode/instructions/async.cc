@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Barriers in memory and bulk copies: mbarrier, cp.async.mbarrier, cp.async.bulk, cp.reduce.async.
+#include <optional>
+
 #include "kernels/exec/decode/decoder.h"
 #include "kernels/exec/program/ops_async.h"
 
@@ -95,6 +97,46 @@ bool Decoder::do_cp_mbarrier() {
   return true;
 }
 
+namespace {
+
+// The elements of a bulk reduction; none: the operation does not exist for this type.
+std::optional<BulkType> bulk_type(BulkReduction op, Type type) {
+  const bool bitwise =
+      op == BulkReduction::kAnd || op == BulkReduction::kOr || op == BulkReduction::kXor;
+  const bool count = op == BulkReduction::kInc || op == BulkReduction::kDec;
+  const bool add = op == BulkReduction::kAdd;
+  const bool compare = op == BulkReduction::kMin || op == BulkReduction::kMax;
+  const auto if_allowed = [](bool allowed, BulkType elements) {
+    return allowed ? std::optional(elements) : std::nullopt;
+  };
+  switch (type) {
+    case Type::kB32:
+      return if_allowed(bitwise, BulkType::kU32);
+    case Type::kB64:
+      return if_allowed(bitwise, BulkType::kU64);
+    case Type::kU32:
+      return if_allowed(!bitwise, BulkType::kU32);
+    case Type::kS32:
+      return if_allowed(!bitwise && !count, BulkType::kS32);
+    case Type::kU64:
+      return if_allowed(!bitwise && !count, BulkType::kU64);
+    case Type::kS64:
+      return if_allowed(!bitwise && !count, BulkType::kS64);
+    case Type::kF16:
+      return if_allowed(add || compare, BulkType::kF16);
+    case Type::kBf16:
+      return if_allowed(add || compare, BulkType::kBf16);
+    case Type::kF32:
+      return if_allowed(add, BulkType::kF32);
+    case Type::kF64:
+      return if_allowed(add, BulkType::kF64);
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
 // cp.async.bulk.DST.SRC.COMPLETION and cp.reduce.async.bulk.DST.SRC.COMPLETION.OP.TYPE.
 bool Decoder::do_cp_bulk() {
   const bool reduce = take("reduce");
@@ -131,42 +173,9 @@ bool Decoder::do_cp_bulk() {
     for (const auto& [name, operation] : kOperations)
       if (op == BulkReduction::kNone && take(name)) op = operation;
     take("noftz");
-    const Type t = take_type();
-    const bool bitwise =
-        op == BulkReduction::kAnd || op == BulkReduction::kOr || op == BulkReduction::kXor;
-    const bool count = op == BulkReduction::kInc || op == BulkReduction::kDec;
-    const bool add = op == BulkReduction::kAdd;
-    const bool compare = op == BulkReduction::kMin || op == BulkReduction::kMax;
-    switch (t) {
-      case Type::kB32:
-      case Type::kB64:
-        if (!bitwise) return unsupported();
-        type = t == Type::kB64 ? BulkType::kU64 : BulkType::kU32;
-        break;
-      case Type::kU32:
-        if (bitwise) return unsupported();
-        type = BulkType::kU32;
-        break;
-      case Type::kS32:
-      case Type::kU64:
-      case Type::kS64:
-        if (bitwise || count) return unsupported();
-        type = t == Type::kS32 ? BulkType::kS32 : t == Type::kU64 ? BulkType::kU64 : BulkType::kS64;
-        break;
-      case Type::kF16:
-      case Type::kBf16:
-        if (!add && !compare) return unsupported();
-        type = t == Type::kF16 ? BulkType::kF16 : BulkType::kBf16;
-        break;
-      case Type::kF32:
-      case Type::kF64:
-        if (!add) return unsupported();
-        type = t == Type::kF32 ? BulkType::kF32 : BulkType::kF64;
-        break;
-      default:
-        return unsupported();
-    }
-    if (op == BulkReduction::kNone) return unsupported();
+    const auto reduced = bulk_type(op, take_type());
+    if (op == BulkReduction::kNone || !reduced) return unsupported();
+    type = *reduced;
   }
   if (!all_taken() || operand_count() != 3u + (barrier ? 1 : 0) + (hint ? 1 : 0)) return false;
   Address to, from, bar;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/ptx/fat_binary.h"
+#include "kernels/ptx/images/fat_binary.h"
 
 #ifdef SLUICE_HAVE_LZ4
 #include <lz4.h>

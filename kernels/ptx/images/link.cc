@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/ptx/link.h"
+#include "kernels/ptx/images/link.h"
 
 #include <algorithm>
 #include <map>

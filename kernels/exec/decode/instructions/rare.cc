@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Instructions that programs use seldom: hints, 128-bit moves and atomics, vector atomics.
-#include "kernels/exec/decode/decoder.h"
 #include "kernels/exec/program/rare.h"
+#include "kernels/exec/decode/decoder.h"
 
 namespace sluice::exec::detail {
 

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shares and waits where turns are priorities: what the GPU ran, not what was charged. Pairs, many
+// tenants with launches of 20 us to 20 ms, a light tenant beside a heavy one.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <string>
+
+#include "tests/sim/turns_host.h"
+
+namespace sluice::sim {
+namespace {
+
+constexpr uint64_t kUs = 1'000, kMs = 1'000'000, kSecond = 1'000'000'000;
+
+core::SchedulerConfig shared() {
+  core::SchedulerConfig c;
+  c.policy_config.machine.sm_count = 132;
+  c.policy_config.min_quantum_ns = 5 * kMs;  // these two are sluiced's, with turns
+  c.policy_config.machine.handover_ns = 40 * kUs;
+  c.turns_by_priority = true;
+  return c;
+}
+
+struct Tenant {
+  uint32_t weight;
+  TurnsProgram program;
+};
+
+struct Shares {
+  std::vector<double> ran, charged;  // parts of what all ran, or were charged
+  double idle = 0;                   // of the time
+};
+
+Shares share(const std::vector<Tenant>& tenants, uint64_t seconds) {
+  TurnsHost h(shared(), {});
+  for (const Tenant& t : tenants) h.add(t.weight, t.program);
+  h.run_until(kSecond / 2);
+  Shares s;
+  const auto count = [&](double sign) {
+    for (core::VgpuId v = 0; v < tenants.size(); ++v) {
+      s.ran[v] += sign * static_cast<double>(h.ran_ns(v));
+      s.charged[v] += sign * static_cast<double>(h.stats(v).charged_sm_ns);
+    }
+    s.idle += sign * static_cast<double>(h.idle_ns());
+  };
+  s.ran.resize(tenants.size());
+  s.charged.resize(tenants.size());
+  count(-1);
+  h.run_until(kSecond / 2 + seconds * kSecond);
+  count(1);
+  for (auto* parts : {&s.ran, &s.charged}) {
+    double sum = 0;
+    for (const double x : *parts) sum += x;
+    for (double& x : *parts) x /= sum;
+  }
+  s.idle /= static_cast<double>(seconds * kSecond);
+  return s;
+}
+
+constexpr TurnsProgram kQueues{}, kWaits{.queued = 0};
+
+struct Pair {
+  const char* name;
+  Tenant a, b;
+};
+
+class TurnsPairs : public testing::TestWithParam<Pair> {};
+
+TEST_P(TurnsPairs, HaveWhatTheirWeightsSay) {
+  const auto& [name, a, b] = GetParam();
+  const Shares s = share({a, b}, 10);
+  const double asked = double{1} * b.weight / (a.weight + b.weight);
+  EXPECT_NEAR(s.ran[1], asked, 0.01) << "charged " << s.charged[1];
+  EXPECT_NEAR(s.charged[1], s.ran[1], 0.003);
+  EXPECT_LE(s.idle, 0.015);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, TurnsPairs,
+    testing::Values(Pair{"queued_2_1", {100, kQueues}, {200, kQueues}},
+                    Pair{"queued_3_1", {100, kQueues}, {300, kQueues}},
+                    Pair{"queued_10_1", {100, kQueues}, {1000, kQueues}},
+                    Pair{"waiting_2_1", {100, kWaits}, {200, kWaits}},
+                    Pair{"waiting_and_queued_1_2", {100, kWaits}, {200, kQueues}},
+                    Pair{"waiting_and_queued_2_1", {200, kWaits}, {100, kQueues}},
+                    Pair{"short_and_long",
+                         {100, {.launch_ns = 200 * kUs, .queued = 4}},
+                         {200, {.launch_ns = 20 * kMs, .queued = 4}}},
+                    Pair{"short_and_short",
+                         {100, {.launch_ns = 100 * kUs, .queued = 32}},
+                         {200, {.launch_ns = 20 * kUs, .queued = 64}}},
+                    Pair{"opaque_of_20_ms",
+                         {100, {.launch_ns = 20 * kMs, .opaque = true}},
+                         {200, {.launch_ns = 20 * kMs, .opaque = true}}}),
+    [](const testing::TestParamInfo<Pair>& i) { return std::string(i.param.name); });
+
+// Random weights from 1 to 10, half of them with kernels that have no windows.
+TEST(TurnsShares, ManyTenantsHaveWhatTheirWeightsSay) {
+  for (const uint32_t count : {8u, 32u}) {
+    std::mt19937 random(count);
+    std::vector<Tenant> tenants;
+    double weights = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      constexpr uint64_t kLengths[] = {20 * kUs, 200 * kUs, 2 * kMs, 20 * kMs};
+      const uint64_t ns = kLengths[i / 2 % 4];
+      const uint64_t queued = std::clamp<uint64_t>(10 * kMs / ns, 2, 64);
+      tenants.push_back(
+          {10 * static_cast<uint32_t>(1 + random() % 10),
+           {.launch_ns = ns, .queued = static_cast<uint32_t>(queued), .opaque = i % 2 == 1}});
+      weights += tenants.back().weight;
+    }
+    const Shares s = share(tenants, count == 8 ? 10 : 30);
+    for (uint32_t i = 0; i < count; ++i)
+      EXPECT_NEAR(s.ran[i] * weights / tenants[i].weight, 1, 0.06)
+          << count << " tenants, the one of launches of " << tenants[i].program.launch_ns << " ns";
+    EXPECT_LE(s.idle, 0.015);
+  }
+}
+
+// A light tenant's launch waits for half a block and what the messages take.
+TEST(TurnsShares, ALightTenantIsServedBesideAHeavyOne) {
+  for (const TurnsProgram& heavy : {kQueues, kWaits}) {
+    TurnsHost h(shared(), {});
+    const auto v = h.add(100, heavy);
+    const auto light = h.add(100, {.launch_ns = 100 * kUs, .queued = 0, .pause_ns = 2 * kMs});
+    h.run_until(4 * kSecond);
+    std::vector<uint64_t> took = h.took_ns(light);
+    ASSERT_GT(took.size(), 1000u);
+    std::sort(took.begin(), took.end());
+    EXPECT_LE(took[took.size() / 2], 200 * kUs);
+    EXPECT_LE(took[took.size() * 99 / 100], 260 * kUs);
+    EXPECT_GE(static_cast<double>(h.ran_ns(v)), 0.94 * 4 * kSecond);
+  }
+}
+
+// Its launch waits for long blocks, and all that time the heavy one goes on. Nobody is ended,
+// though what the heavy one has left when its gates close leaves only in its next turns.
+TEST(TurnsShares, ALightTenantBesideLongBlocksCostsNothingElse) {
+  for (const uint64_t linger_ns : {core::SchedulerConfig{}.linger_ns, 300 * kUs}) {
+    core::SchedulerConfig c = shared();
+    c.linger_ns = linger_ns;
+    TurnsHost h(c, {});
+    const auto v = h.add(100, {.block_ns = kMs});
+    const auto light = h.add(100, {.launch_ns = 100 * kUs, .queued = 0, .pause_ns = 2 * kMs});
+    h.run_until(8 * kSecond);
+    std::vector<uint64_t> took = h.took_ns(light);
+    ASSERT_GT(took.size(), 2000u);
+    std::sort(took.begin(), took.end());
+    EXPECT_LE(took[took.size() * 99 / 100], 100 * kUs + kMs);
+    EXPECT_GE(static_cast<double>(h.ran_ns(v)), 0.95 * 8 * kSecond);
+    EXPECT_EQ(h.stats(v).ended + h.stats(light).ended, 0u);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::sim
