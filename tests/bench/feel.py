@@ -197,9 +197,10 @@ class Bench:
         sides = {"direct": {**native_env, "LD_LIBRARY_PATH": f"{native_libraries}:{native_cudart}"},
                  "channel": {**native_env, **sluiced.client_env("bench")}}
         sides["channel"]["LD_LIBRARY_PATH"] += f":{cudart}"
-        times = {}
+        times, first = {}, {}
         end = time.monotonic() + self.args.program_seconds
-        for n in range(self.args.program_rounds + 1):  # the first fills caches
+        # The first round fills caches; it counts for whom no time is left afterwards.
+        for n in range(self.args.program_rounds + 1):
             for name, command in self.programs():
                 if time.monotonic() > end:
                     break
@@ -210,18 +211,23 @@ class Bench:
                     ms = (time.monotonic() - begin) * 1e3
                     if done.returncode != 0:
                         times.setdefault(name, {})["failed"] = f"{label}: {done.stderr[-200:]}"
-                    elif n > 0 or not self.args.program_rounds:
-                        times.setdefault(name, {}).setdefault(label, []).append(ms)
+                    else:
+                        to = times if n > 0 else first
+                        to.setdefault(name, {}).setdefault(label, []).append(ms)
+        for name, by_side in first.items():
+            if len(times.get(name, {})) < 2 and "failed" not in times.get(name, {}):
+                times[name] = {**by_side, "cold": True}
         rows = []
         for name, by_side in times.items():
-            if len(by_side) < 2 and "failed" not in by_side:
+            if not set(sides) <= set(by_side) and "failed" not in by_side:
                 continue  # no time was left
             if "failed" in by_side:
                 print(f"feel: {name} failed, {by_side['failed']}", file=sys.stderr)
                 continue
             native, ours = (statistics.median(by_side[s]) for s in sides)
             rows.append({"program": name, "direct_ms": round(native, 1),
-                         "channel_ms": round(ours, 1), "ratio": round(ours / native, 3)})
+                         "channel_ms": round(ours, 1), "ratio": round(ours / native, 3),
+                         "cold": by_side.get("cold", False)})
         if not rows:
             raise RuntimeError("no program ran on both sides")
         mean = geometric_mean([r["ratio"] for r in rows])

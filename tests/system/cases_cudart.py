@@ -53,8 +53,9 @@ class Cudart(WithSluiced):
         shim = self.sluiced.client_env("a")["LD_LIBRARY_PATH"]
         ours = os.pathsep.join([str(support.BUILD / "guest-agent/cudart"), shim])
         status, checks = ask("doctor", LD_LIBRARY_PATH=ours)
-        self.assertEqual((status, list(checks)), (0, ["device", "agent", "transport", "libcuda",
-                                                      "driver", "channel", "runtime", "launch"]),
+        self.assertEqual((status, list(checks)), (0, ["device", "agent", "host", "transport",
+                                                      "libcuda", "driver", "channel", "runtime",
+                                                      "launch"]),
                          checks)
         for check in checks.values():
             self.assertEqual((check["state"], check["mend"]), ("right", ""), checks)

@@ -47,6 +47,7 @@ class Guests(WithSluiced):
         status, text = q.guest.run("sluice-agent doctor --json", 300)
         checks = {c["name"]: c for c in last_json(text.splitlines())["checks"]}
         self.assertEqual(checks["transport"]["state"], "right", text)
+        self.assertRegex(checks["host"]["fact"], r"^release \d[^;]*$", "equal to the guest's")
         self.assertTrue(checks["transport"]["fact"].startswith("sysfs: no interrupts"), text)
         self.assertEqual(checks["launch"]["state"], "right", text)
         # The agent ends while a program runs: the next one has the device when the program is gone.

@@ -51,9 +51,9 @@ CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config) {
 }
 
 CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
+  if (name == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const InFunction f(hfunc);
   if (!f) return f.status;
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *name = f.info->name.c_str();
   return CUDA_SUCCESS;
 }
@@ -114,6 +114,7 @@ namespace {
 
 CUresult clusters(int* to, CUfunction func, const CUlaunchConfig* config,
                   sluice_clusters_what what) {
+  if (func == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const InFunction f(func);
   if (!f) return f.status;
   if (to == nullptr || config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr))

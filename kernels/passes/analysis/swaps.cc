@@ -316,7 +316,13 @@ bool Swaps::waits_for_turn(
           (!has_modifier(s->opcode, "eq") && !has_modifier(s->opcode, "ne")))
         return false;
       const std::string_view other = s->operands[is_copy(*s, 1) ? 2 : 1];
-      const auto by = definitions_.find(number(*s, other));
+      auto by = definitions_.find(number(*s, other));
+      // Not optimised: copied out of its variable each turn.
+      for (int i = 0; i < kDeepestSwap && by != definitions_.end() && by->second.size() == 1 &&
+                      base_opcode(by->second[0]->opcode) == "mov" &&
+                      definitions_.count(number(*by->second[0], by->second[0]->operands[1])) != 0;
+           ++i)
+        by = definitions_.find(number(*by->second[0], by->second[0]->operands[1]));
       if (by == definitions_.end() || !is_index(other, *s)) return false;
       for (const Statement* d : by->second)
         if (std::find(loop.begin(), loop.end(), d) != loop.end()) return false;

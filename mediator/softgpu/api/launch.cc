@@ -285,6 +285,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfun
 
 // This GPU has no clusters (CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH is 0): one block is one.
 CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction f, const CUlaunchConfig* config) {
+  if (f == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return with_occupancy(f, [&](State& s, const Function& function) {
     if (clusters == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < config->numAttrs; ++i) {
@@ -303,6 +304,7 @@ CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction f, const CUlaunc
   });
 }
 CUresult cuOccupancyMaxPotentialClusterSize(int* size, CUfunction f, const CUlaunchConfig* config) {
+  if (f == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return with_occupancy(f, [&](State&, const Function&) {
     if (size == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *size = 1;

@@ -433,6 +433,7 @@ CUresult cuFuncGetModule(CUmodule* out, CUfunction handle) {
 }
 
 CUresult cuFuncGetName(const char** out, CUfunction handle) {
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return with_function(handle, [&](State&, Function& function) {
     if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *out = function.entry->name.c_str();

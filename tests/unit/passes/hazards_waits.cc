@@ -594,6 +594,36 @@ $WAIT:
 	atom.global.add.u32 %r12, [count], 1;
 $END:
 	ret;)"},
+      // The same with the turn in the stack frame, as it is without optimisation.
+      {"waits_for_its_turn_in_the_frame",
+       "in-order",
+       {9, 1, 1},
+       {32, 1, 1},
+       0,
+       0,
+       ".global .u32 next, serving;",
+       R"(
+	.local .align 8 .b8 frame[16];
+	mov.u64 %rd10, frame;
+	cvta.local.u64 %rd11, %rd10;
+	setp.ne.u32 %p1, %r0, 0;
+	@%p1 bra $END;
+	atom.global.add.u32 %r10, [next], 1;
+	st.u32 [%rd11+4], %r10;
+$WAIT:
+	ld.volatile.global.u32 %r11, [serving];
+	ld.u32 %r12, [%rd11+4];
+	setp.ne.u32 %p2, %r11, %r12;
+	@%p2 bra $WAIT;
+	ld.volatile.global.u32 %r13, [%rd0];
+	add.u32 %r13, %r13, %r12;
+	st.volatile.global.u32 [%rd0], %r13;
+	membar.gl;
+	ld.u32 %r14, [%rd11+4];
+	add.u32 %r15, %r14, 1;
+	st.volatile.global.u32 [serving], %r15;
+$END:
+	ret;)"},
       // The last block deals the turns out.
       {"waits_for_the_dealer", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 0, "", R"(
 	mov.u32 %r12, %nctaid.x;
