@@ -196,7 +196,6 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   record_events();
   const bool nvidia = config_.device == DeviceKind::kNvidia ||
                       (config_.device == DeviceKind::kAuto && nvidia_gpu_present());
-  config_.choose_for(nvidia);
   const std::vector<std::string> environment = worker_environment(config_, nvidia);
   if (auto can = check_turns(config_, nvidia, environment); !can) return can.error();
   auto sms = spatial_sms(config_, nvidia, environment);
@@ -209,6 +208,7 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   // First of all that is opened: it inherits nothing, and what an earlier sluiced left is ended.
   const std::string& library = nvidia ? config_.nvidia_library : config_.soft_library;
   if (auto started = start_spawner(nvidia, environment, library); !started) return started;
+  choose_slices(nvidia);
   if (auto started = start_executor(nvidia, *sms, *unit); !started) return started;
   auto access = SocketAccess::make(config_);
   if (!access) return access.error();
@@ -236,6 +236,17 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   log::info("sluiced " SLUICE_VERSION " serves on {}: device {} ({}), policy {}",
             config_.admin_socket_path(), nvidia ? "nvidia" : "soft", library, config_.policy);
   return {};
+}
+
+// What the configuration leaves open, now that it is known whether their use can be measured.
+void Daemon::choose_slices(bool nvidia) {
+  const auto can = [](const policy::Registration& row) { return row.proportional; };
+  if (config_.slices_wanted || !policy_can(config_.policy, can)) return;
+  const uint64_t now = monotonic_ns();
+  config_.slices = config_.slices_for(nvidia, switch_log_ && switch_log_->usable(now));
+  if (!config_.slices && switch_log_ && config_.slices_for(nvidia, true))
+    log::warning("vGPUs share by evictions: what they use of time slices cannot be measured: {}",
+                 switch_log_->why(now));
 }
 
 // Lines of the log are what the method `events` answers with.

@@ -84,6 +84,7 @@ class Daemon {
   // start() and its steps, in this order. `sms`, `unit`: spatial.h.
   Result<void> start(const std::optional<Identity>& identity);
   void record_events();
+  void choose_slices(bool nvidia);
   void load_groups();
   Result<void> add_group(const std::string& name, const Group& group);
   Result<void> make_folders(const std::optional<Identity>& identity);

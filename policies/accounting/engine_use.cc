@@ -69,8 +69,9 @@ void EngineUse::pass(uint64_t to_ns) {
 }
 
 void EngineUse::charge(uint64_t ns) {
-  bool any = false, others = false;
+  bool any = false, others = false, others_want = false;
   for (auto& [process, w] : workers_) {
+    others_want |= w.wants && process != resident_;
     if (!w.claims) continue;
     any = true;
     if (process == resident_) continue;
@@ -91,7 +92,7 @@ void EngineUse::charge(uint64_t ns) {
   const uint64_t held_back = std::min(ns, config_.interval_cost_ns - withheld_ns_);
   withheld_ns_ += held_back;
   // Who runs and says that it has nothing pays for what it keeps from the one that wants the GPU.
-  (is_free() && (holder.wants || !others) ? holder.free_ns : holder.due_ns) +=
+  (is_free() && (holder.wants || !others_want) ? holder.free_ns : holder.due_ns) +=
       static_cast<double>(ns - held_back);
 }
 

@@ -15,8 +15,9 @@
 //   out at once, it would leave its debt to the others: beside 64 sleepers that were served first,
 //   2 saturating vGPUs got 0.95 of their shares. When the last one becomes idle all debts end.
 //   A credit decays by as much as V has gone on, and is one longest quantum at most: nobody saves
-//   up GPU time by being idle, and a program that pauses between two launches keeps its turn. No
-//   lag is kept or forgiven by a wall clock.
+//   up GPU time by being idle, and a program that pauses between two launches keeps its turn. A
+//   pause in which V goes on by less than kFreeNs of the GPU takes nothing: one that waits for each
+//   launch would lose that at each. No lag is kept or forgiven by a wall clock.
 #pragma once
 
 #include <algorithm>
@@ -67,6 +68,11 @@ class FairClock {
   // Virtual times are moved back by V when V reaches this, so that they never overflow.
   static constexpr int64_t kRebaseAt = 1ll << 60;
 
+  // Of the whole GPU, used by others of its level while a vGPU pauses. Longer: sleepers keep more
+  // of what they were owed; shorter: programs that wait after each launch have less than their
+  // shares.
+  static constexpr uint64_t kFreeNs = 200'000;
+
   // kAbsent -> add() -> kIdle <-> kBacklogged; remove() -> kAbsent
   // kBacklogged -> kInDebt: it turned idle and has had more than its share
   // kInDebt -> kBacklogged: it is back; -> kIdle: V has come to its vtime, or nobody is backlogged
@@ -93,6 +99,7 @@ class FairClock {
         decays_(credit == Credit::kDecays),
         debts_count_(debt == Debt::kCounts),
         credit_(std::min(kMaxUsage, config.max_quantum_ns * config.machine.sm_count)),
+        free_sm_ns_(static_cast<int64_t>(kFreeNs * config.machine.sm_count)),
         levels_(kPriorityLevels, Level(&vgpus_)) {}
   FairClock(const FairClock&) = delete;
   FairClock& operator=(const FairClock&) = delete;
@@ -287,7 +294,8 @@ class FairClock {
     Vgpu& g = vgpus_[v];
     Level& l = level(g);
     const int64_t now = l.vtime();
-    const int64_t gone = decays_ ? std::max<int64_t>(now - g.left_at, 0) : 0;
+    const int64_t free = free_sm_ns_ * kScale / std::max<int64_t>(l.weight(), 1);
+    const int64_t gone = decays_ ? std::max<int64_t>(now - g.left_at - free, 0) : 0;
     const int64_t owed = keeps_credit_ ? std::min(g.lag, most_credit(g)) - gone : 0;
     if (owed > 0 && l.weight() > 0)
       place(g, owed);
@@ -369,6 +377,7 @@ class FairClock {
 
   const bool keeps_credit_, decays_, debts_count_;
   const uint64_t credit_;
+  const int64_t free_sm_ns_;
   std::vector<Vgpu> vgpus_;
   std::vector<Level> levels_;
 };

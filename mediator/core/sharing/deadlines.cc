@@ -42,14 +42,23 @@ void Deadlines::warn(VgpuId v, uint64_t since_ns, ActionQueue& out) {
     if (sharing_.sessions[s].drain != Drain::kNone) sharing_.reports.read(s, out);
 }
 
+// Of one that was warned.
+uint64_t Deadlines::end_at_ns(VgpuId v) const {
+  const Eviction& e = evictions_[v];
+  const uint64_t limit = limit_ns(v), warn = std::min(limit, sharing_.config.evict_warn_ns);
+  return std::max(e.since_ns + e.excused_ns + limit, e.warned_ns + limit - warn);
+}
+
 void Deadlines::enforce(uint64_t now_ns, ActionQueue& out) {
   for (const VgpuId v : running_) {
     Eviction& e = evictions_[v];
     const uint64_t since_ns = now_ns - e.since_ns - e.excused_ns;
-    const bool end = since_ns >= limit_ns(v);
-    if (e.stage == Stage::kRunning && (end || since_ns >= sharing_.config.evict_warn_ns))
+    if (e.stage == Stage::kRunning &&
+        since_ns >= std::min(limit_ns(v), sharing_.config.evict_warn_ns)) {
       warn(v, since_ns, out);
-    if (e.stage != Stage::kWarned || !end) continue;
+      e.warned_ns = now_ns;
+    }
+    if (e.stage != Stage::kWarned || now_ns < end_at_ns(v)) continue;
     e.stage = Stage::kEnded;
     for (const SessionId s : sharing_.vgpus[v].sessions)
       if (sharing_.sessions[s].drain != Drain::kNone)
@@ -82,9 +91,10 @@ uint64_t Deadlines::next_ns() const {
   uint64_t next = kNever;
   for (const VgpuId v : running_) {
     const Eviction& e = evictions_[v];
-    const uint64_t from_ns = e.since_ns + e.excused_ns;
-    if (e.stage == Stage::kRunning) next = std::min(next, from_ns + sharing_.config.evict_warn_ns);
-    if (e.stage != Stage::kEnded) next = std::min(next, from_ns + limit_ns(v));
+    if (e.stage == Stage::kRunning)
+      next = std::min(
+          next, e.since_ns + e.excused_ns + std::min(limit_ns(v), sharing_.config.evict_warn_ns));
+    if (e.stage == Stage::kWarned) next = std::min(next, end_at_ns(v));
   }
   return next;
 }

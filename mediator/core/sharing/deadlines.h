@@ -27,6 +27,10 @@
 // *worker* that was taken over. The opposite rule, which would end the one who was there before,
 // would let any kernel that spins have its honest predecessor ended.
 //
+// Between the warning and the end lies the whole time that lies between their limits: a host that
+// stood still for seconds, and its workers with it, has nobody ended whose kernel was about to
+// leave.
+//
 // `ungranted_ns` shrinks as time passes (SchedulerConfig::ungranted_leak), so that the delays of an
 // honest worker between its kernel's end and the GPU's release never add up.
 //
@@ -79,7 +83,9 @@ class Deadlines {
     uint64_t since_ns = 0;
     uint64_t excused_ns = 0;  // since then, in which another was seen running without a grant
     uint64_t limit_ns = 0;    // 0: evict_end_ns
+    uint64_t warned_ns = 0;   // when it was
   };
+  uint64_t end_at_ns(VgpuId v) const;
   struct Ungranted {
     uint64_t sum_ns = 0, at_ns = 0;
   };

@@ -37,11 +37,13 @@ void WorkerTimeSlices::settle(uint64_t now_ns) {
 }
 
 void WorkerTimeSlices::look(uint64_t now_ns, bool now, const Works& works, const Used& used) {
-  if (!now && looked_ns_ != 0 && now_ns - looked_ns_ < kLookNs) return;
-  looked_ns_ = now_ns;
-  used_.clear();
-  settle(now_ns);
-  for (const auto& u : used_) used(static_cast<pid_t>(u.worker), u.ns, u.free);
+  if (now || looked_ns_ == 0 || now_ns - looked_ns_ >= kLookNs) {
+    looked_ns_ = now_ns;
+    used_.clear();
+    settle(now_ns);
+    for (const auto& u : used_) used(static_cast<pid_t>(u.worker), u.ns, u.free);
+  }
+  // Always: a program that was away for 10 us would count as idle until its next report.
   for (auto& [pid, w] : workers_) {
     const Work work = works(pid);
     if (work != w.work)

@@ -39,7 +39,10 @@ uint32_t Config::least_quantum_us() const {
 }
 
 // Not yet: weights of programs that wait after each launch (docs/decisions/0013-strict-slices.md).
-bool Config::slices_for(bool) const { return false; }
+bool Config::slices_for(bool nvidia, bool measured) const {
+  constexpr bool kWeightsHold = false;
+  return kWeightsHold && nvidia && measured && !side_by_side();
+}
 
 // On a small machine others need the processors more.
 uint32_t Config::spin_processors_for(uint32_t processors) const {

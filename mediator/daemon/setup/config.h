@@ -122,7 +122,8 @@ struct Config {
   bool green_contexts = true;       // with spatial: by the hardware's own means where it has some
   uint32_t set_change_us = 250;     // spatial: how long a vGPU stands still when its SMs change, at
                                     // least; 0: changes cost nothing
-  // vGPUs by the GPU's own time slices, which the policy sets. Unset: choose_for().
+  // vGPUs by the GPU's own time slices, which the policy sets. Unset: sluiced chooses when it knows
+  // the GPU (slices_for()).
   std::optional<bool> slices_wanted;
   bool slices = false;
   // The policies' own defaults, so that the simulator and sluiced go by the same.
@@ -161,15 +162,14 @@ struct Config {
   // NVIDIA's driver assembles a module's clones several times as long as its originals; on its time
   // slices nothing is evicted.
   Clones clones_for(bool nvidia) const {
-    const bool by_slices = slices_wanted.value_or(slices_for(nvidia));
-    return clones.value_or(!nvidia ? Clones::kEager : by_slices ? Clones::kNone : Clones::kLazy);
+    return clones.value_or(!nvidia ? Clones::kEager : slices ? Clones::kNone : Clones::kLazy);
   }
   uint32_t spin_processors_for(uint32_t processors) const;
   uint32_t least_quantum_us() const;
 
-  // What the file leaves open, once it is known what GPU this is.
-  void choose_for(bool nvidia) { slices = slices_wanted.value_or(slices_for(nvidia)); }
-  bool slices_for(bool nvidia) const;  // by default
+  // Whether slices are the choice where the file leaves it open. `measured`: what contexts use of
+  // them is known (the GPU's context-switch log).
+  bool slices_for(bool nvidia, bool measured) const;
   // "strict", "shared": of all vGPUs here.
   std::string mode_name() const { return side_by_side() ? "shared" : "strict"; }
 

@@ -377,6 +377,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.end_file();
   if (r.error()) return *r.error();
   if (c.mode == Mode::kShared && !c.spatial) c.turns_by_priority = true;
+  c.slices = c.slices_wanted.value_or(false);
   return c;
 }
 

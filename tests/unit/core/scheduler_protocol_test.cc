@@ -154,6 +154,23 @@ TEST(Scheduler, DeadlinesWarnThenEnd) {
   EXPECT_GE(h.scheduler->stats(h.now, 0).gpu_ns, 8900 * kMs) << "charged until it was gone";
 }
 
+// sluiced and the workers stood still together: a report of just after that counts.
+TEST(Scheduler, AHostThatStoodStillEndsNobody) {
+  Host h;
+  const auto a = h.session(h.vgpu()), b = h.session(h.vgpu());
+  h.report(a, 1, 1);
+  h.now = 500 * kMs;
+  h.report(b, 1, 0);
+  h.take();
+  h.time(5000 * kMs);
+  EXPECT_EQ(h.take(), "read0") << "warned late";
+  EXPECT_EQ(h.wake, 6900 * kMs);
+  h.report(a, 1, 0, 1);
+  EXPECT_EQ(h.take(), "grant1o!1 ring1") << "it has left";
+  h.time(7000 * kMs);
+  EXPECT_EQ(h.take().find("end0"), std::string::npos);
+}
+
 TEST(Scheduler, ImpossibleReportsAreCountedAndClipped) {
   Host h;
   const auto a = h.session(h.vgpu()), b = h.session(h.vgpu());

@@ -224,10 +224,10 @@ TEST(Config, AModeIsChosenOrFollowsFromHowItIsShared) {
   struct {
     const char* text;
     const char* mode;
-    bool by_priority, slices_on_nvidia;
+    bool by_priority, slices;
   } const cases[] = {
-      {"", "strict", false, Config().slices_for(true)},
-      {"mode = \"strict\"", "strict", false, Config().slices_for(true)},
+      {"", "strict", false, false},
+      {"mode = \"strict\"", "strict", false, false},
       {"slices = true", "strict", false, true},
       {"mode = \"strict\"\nslices = false", "strict", false, false},
       {"turns = \"priority\"", "shared", true, false},
@@ -235,7 +235,7 @@ TEST(Config, AModeIsChosenOrFollowsFromHowItIsShared) {
       {"mode = \"shared\"", "shared", true, false},
       {"turns = \"priority\"\nmode = \"shared\"", "shared", true, false},
       {"mode = \"shared\"\nspatial = true", "shared", false, false},
-      {"mode = \"strict\"\nturns = \"eviction\"", "strict", false, Config().slices_for(true)},
+      {"mode = \"strict\"\nturns = \"eviction\"", "strict", false, false},
   };
   for (const auto& each : cases) {
     SCOPED_TRACE(each.text);
@@ -243,8 +243,9 @@ TEST(Config, AModeIsChosenOrFollowsFromHowItIsShared) {
     ASSERT_TRUE(c.ok()) << c.error().message;
     EXPECT_EQ(c->mode_name(), each.mode);
     EXPECT_EQ(c->turns_by_priority, each.by_priority);
-    c->choose_for(true);
-    EXPECT_EQ(c->slices, each.slices_on_nvidia);
+    EXPECT_EQ(c->slices, each.slices);
+    EXPECT_FALSE(c->slices_for(false, true));
+    EXPECT_FALSE(c->slices_for(true, false)) << "their use is not measured";
   }
   for (const char* text :
        {"mode = \"strict\"\nspatial = true", "mode = \"strict\"\nturns = \"priority\"",

@@ -184,6 +184,18 @@ TEST_F(WorkerTimeSlicesTest, WhoHadWorkHasItsTurnsPartOfTheTime) {
   EXPECT_EQ(look(160 * kMs), (std::map<pid_t, uint64_t>{{71, 10 * kMs}}));
 }
 
+// Taken for idle until its next report, it had the GPU for free (an H100: 2:1 waiting was 64.6 %).
+TEST_F(WorkerTimeSlicesTest, WhoIsBackAfterTenMicrosecondsIsSeen) {
+  slices_.add(70, 1), slices_.set(70, kMs);
+  working_ = {70};
+  look(100 * kMs);
+  working_ = {};
+  look(101 * kMs, false);
+  working_ = {70};
+  look(101 * kMs + 10'000, false);
+  EXPECT_NEAR(static_cast<double>(look(111 * kMs)[70]), 10e6, 20e3);
+}
+
 TEST_F(WorkerTimeSlicesTest, LooksThatComeTooSoonLoseNothing) {
   slices_.set(70, kMs);
   working_ = {70};

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two tenants by weight: 2:1, 3:1, 10:1; programs that wait after each launch and that queue two,
 kernels that can be evicted and kernels that run as they are, of equal and of unequal lengths."""
-from gpu_bench.tenant import check, load, together
+from gpu_bench.tenant import alone, check, load, together
 
 NAME = "shares"
 TITLE = "shares by weight"
@@ -14,6 +14,8 @@ CASES = {
     "2:1, 20 ms to 0.2 ms": (2, "queue:4", 0.04, 4, False),
     "2:1, opaque": (2, "queue:2", 1, 1, True),
 }
+# A turn is 5 ms and more: of shorter runs it is a point by itself.
+LEAST_S = 2
 QUICK = ("2:1, waiting", "2:1, queued")
 
 
@@ -36,10 +38,12 @@ def run(host, bench):
         load([(a, "work", f"work {blocks[0]} {size['steps']}"),
               (b, "work", f"work {blocks[1]} {size['steps']}")])
         how = host.waits() if pattern == "wait" else pattern
+        # What a launch takes when nobody else is there and several are queued.
+        own = [r["took_us"] / max(1, r["launches"])
+               for r in (alone(t, "work", 0.1 * bench.seconds, "queue:4") for t in (a, b))]
         answers = together([(a, "work", how), (b, "work", how)],
-                           3 * bench.seconds)
-        parts = [r["launches"] * part * size["heavy_us"] / max(1, r["took_us"])
-                 for r, part in zip(answers, (of_a, of_b))]
+                           max(LEAST_S, 3 * bench.seconds))
+        parts = [r["launches"] * us / max(1, r["took_us"]) for r, us in zip(answers, own)]
         found[label] = {"a": parts[0], "b": parts[1], "ratio": ratio,
                         "left_us": [r["left_us"] for r in answers]}
         bench.wrong += check([(a, "work"), (b, "work")])
