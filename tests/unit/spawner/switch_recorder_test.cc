@@ -149,8 +149,8 @@ TEST_F(SwitchRecorderTest, WorkersAreChargedByIt) {
   std::map<pid_t, uint64_t> used;
   const auto look = [&] {
     slices.look(
-        monotonic_ns(), true, [](pid_t) { return true; },
-        [&](pid_t worker, uint64_t ns) { used[worker] += ns; });
+        monotonic_ns(), true, [](pid_t) { return TimeSlices::Work::kRuns; },
+        [&](pid_t worker, uint64_t ns, bool) { used[worker] += ns; });
   };
   look();
   ASSERT_TRUE(soon([&] {
