@@ -185,7 +185,7 @@ TEST(SwitchRing, ReadWhileItIsWritten) {
   auto reader = SwitchRingReader::open(writer->fd());
   ASSERT_TRUE(reader.ok());
   std::atomic<bool> over = false;
-  std::thread writes([&] {
+  std::jthread writes([&] {
     for (uint32_t i = 1; i <= 300'000; ++i) {
       writer->add({uint64_t{i} * 3, i, i & 1});
       writer->publish(uint64_t{i} * 3);
@@ -205,7 +205,8 @@ TEST(SwitchRing, ReadWhileItIsWritten) {
     }
     ASSERT_GE(news.known_ns, known);
     known = news.known_ns;
-    ASSERT_GE(last * 3, known) << "what is known has been read";
+    // A reader that was lapped says so instead: it may have found nothing whole.
+    ASSERT_TRUE(news.lost || last * 3 >= known) << "what is known has been read";
   }
   writes.join();
   EXPECT_EQ(last, 300'000u);
