@@ -71,6 +71,8 @@ static std::vector<CUfunction> clones_of(const FunctionObject& f) {
 
 CUresult GenericCalls::cuFuncSetAttribute(FunctionHandle handle, CUfunction_attribute attribute,
                                           int value) {
+  // NVIDIA's driver (580) reads beyond its table of attributes.
+  if (attribute < 0 || attribute >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
   auto f = function(handle);
   if (!f) return CUDA_ERROR_INVALID_HANDLE;
   CUresult r = s.api.cuFuncSetAttribute(f->original, attribute, value);
@@ -106,6 +108,15 @@ CUresult GenericCalls::cuFuncSetSharedMemConfig(FunctionHandle handle, CUsharedc
   std::lock_guard lock(s.mutex);
   for (CUfunction clone : clones_of(*f)) (void)s.api.cuFuncSetSharedMemConfig(clone, config);
   return r;
+}
+
+CUresult GenericCalls::cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, FunctionHandle handle,
+                                                               int blocks, int threads) {
+  // NVIDIA's driver (580) writes to a null pointer.
+  if (!bytes) return CUDA_ERROR_INVALID_VALUE;
+  auto f = function(handle);
+  if (!f) return CUDA_ERROR_INVALID_HANDLE;
+  return s.api.cuOccupancyAvailableDynamicSMemPerBlock(bytes, f->original, blocks, threads);
 }
 
 }  // namespace sluice::worker

@@ -63,6 +63,8 @@ struct GenericCalls {
                                 const char* name);
   CUresult cuFuncSetAttribute(FunctionHandle function, CUfunction_attribute attribute, int value);
   CUresult cuFuncSetCacheConfig(FunctionHandle function, CUfunc_cache config);
+  CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, FunctionHandle function,
+                                                   int blocks, int threads);
   CUresult cuFuncSetSharedMemConfig(FunctionHandle function, CUsharedconfig config);
   // memory (calls/memory_calls.cc)
   CUresult cuMemGetInfo_v2(size_t* free, size_t* total);
