@@ -70,6 +70,10 @@ TEST_F(NotOnNvidiaRefused, OfNullPointers) {
   resource.res.array.hArray = array_;
   CUsurfObject surface = 0;
   REFUSED(cuSurfObjectCreate(&surface, &resource));
+  const CUfunction f = kernel("index");  // NVIDIA's driver crashes by these
+  REFUSED(cuOccupancyAvailableDynamicSMemPerBlock(nullptr, f, 1, 64));
+  REFUSED(cuFuncSetAttribute(f, static_cast<CUfunction_attribute>(-1), 1));
+  REFUSED(cuFuncSetAttribute(f, static_cast<CUfunction_attribute>(0x7fffffff), 1));
 }
 TEST_F(Refused, OfEventsAndStreams) {
   REFUSED(cuEventRecordWithFlags(event_, stream_, 77));
