@@ -131,8 +131,9 @@ def main():
     a = p.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     ended = threading.Event()
+    # Not set in the handler itself: that runs in this thread, which may hold the event's lock.
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
+        signal.signal(number, lambda *_: threading.Thread(target=ended.set).start())
     try:
         server = serve(a.socket, Hook(settings.Tool(a.tool), a.resource, a.vgpu_socket), ended)
     except (OSError, RuntimeError) as e:

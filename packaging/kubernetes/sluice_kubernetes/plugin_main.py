@@ -104,8 +104,9 @@ def main():
     server = plugin.Server(a.kubelet_folder, a.resource,
                            lambda: plugin.Plugin(made, devices, follower))
     ended = threading.Event()
+    # Not set in the handler itself: that runs in this thread, which may hold the event's lock.
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
+        signal.signal(number, lambda *_: threading.Thread(target=ended.set).start())
 
     def follow():
         while not ended.is_set():
