@@ -162,8 +162,6 @@ int main() {
   // For tests: a minute is long.
   if (const char* ms = std::getenv("SLUICE_WORKER_ORPHAN_MS"))
     limits.orphan_ms = std::strtoull(ms, nullptr, 10);
-  // Also for measuring it.
-  if (const char* on = std::getenv("SLUICE_WORKER_SUBMITTER")) limits.submitter = *on == '1';
   if (const char* ms = std::getenv("SLUICE_WORKER_SEE_OUT_MS"))
     limits.drain_at_end_ms = std::strtoull(ms, nullptr, 10);
   static WorkerSession session(std::move(*parts), limits, decode);

@@ -117,9 +117,7 @@ void handle_launch(WorkerSession& s, const Call& call, const sluice_launch& l,
   s.streams.planner().plan(*work, s.gate.contended());
   const OpKind kind = work->plan.geometry.evictable ? OpKind::kLaunch : OpKind::kOpaque;
   const uint64_t now = work->request.ready_ns;
-  s.streams.set_followed(s.followed() && !s.gate.contended());
   s.engine.submit(stream->id, kind, std::move(work), 0, now);
-  s.streams.set_followed(false);
   s.after_engine();
   // Queued; what becomes of it shows at the next synchronisation.
   s.answer(call, CUDA_SUCCESS);

@@ -26,7 +26,6 @@ CudaStreams::CudaStreams(const gpu::DriverApi& api, bool proxy, LoopSettings set
     : services_{api, proxy, settings, signal, RecordPool(records)},
       callbacks_(std::move(callbacks)),
       lanes_(api),
-      submitter_(SubmittedLaunch::submit),
       launcher_(services_, lanes_),
       markers_(api) {}
 
@@ -38,7 +37,6 @@ void CudaStreams::drained(StreamId id) {
   auto it = streams_.find(id);
   SLUICE_CHECK(it != streams_.end());
   StreamObject& s = *it->second;
-  drain();
   lanes_.destroy(s);
   if (s.context->greens) s.context->greens->remove(id);
   if (s.left != 0 && s.context->lefts) {
@@ -61,7 +59,6 @@ bool CudaStreams::wait_for_hardware(StreamId stream, const Grant& grant, uint64_
 
 CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, const Work* pred,
                              bool again, uint64_t now_ns) {
-  drain();
   return launcher_.launch(*streams_.at(stream), launch_of(work), grant, pred, again, now_ns);
 }
 
@@ -73,14 +70,12 @@ CUresult CudaStreams::more(StreamId stream, Work& work, bool stop, uint64_t now_
   LaunchWork& w = launch_of(work);
   *whole = true;
   if (!w.windows.open()) return CUDA_SUCCESS;
-  drain();
   if (CUresult r = make_current(services_.api, streams_.at(stream)->context->cu); r != CUDA_SUCCESS)
     return r;
   return launcher_.windows.advance(w, stop, now_ns, whole);
 }
 
 CUresult CudaStreams::narrow(std::span<const Running> running, const SmSet& lost, bool* left) {
-  drain();
   std::vector<BlockConfinement::Running> launches;
   launches.reserve(running.size());
   for (const Running& l : running)
@@ -89,12 +84,7 @@ CUresult CudaStreams::narrow(std::span<const Running> running, const SmSet& lost
 }
 
 CUresult CudaStreams::grow(StreamId stream, Work& work, const Grant& grant, uint64_t now_ns) {
-  drain();
   return launcher_.grow(*streams_.at(stream), launch_of(work), grant, now_ns);
-}
-
-CUresult CudaStreams::issue_status(const Work& work) const {
-  return launch_of(work).submission.status;
 }
 
 LaunchEnd CudaStreams::launch_end(Work& work) { return launcher_.end(launch_of(work)); }
@@ -117,10 +107,6 @@ void CudaStreams::opaque_ended(Work& work, bool contended, uint64_t now_ns) {
 CUresult CudaStreams::issue(StreamId stream, OpKind kind, Work& work, uint64_t now_ns) {
   StreamObject& s = *streams_.at(stream);
   if (CUresult r = make_current(services_.api, s.context->cu); r != CUDA_SUCCESS) return r;
-  if (kind == OpKind::kOpaque && followed_ &&
-      launcher_.hand_over(s, launch_of(work), submitter_, now_ns))
-    return CUDA_SUCCESS;
-  drain();
   switch (kind) {
     case OpKind::kOpaque:
       return launcher_.launch_whole(s, launch_of(work), now_ns);
@@ -154,14 +140,12 @@ CUresult CudaStreams::issue_here(StreamObject& s, Work& work) {
 }
 
 CUresult CudaStreams::mark(StreamId stream, uint64_t* marker) {
-  drain();
   const StreamObject& s = *streams_.at(stream);
   return markers_.mark(*s.context, s.tail->cu, marker);
 }
 
 bool CudaStreams::write_end_word(StreamId stream, uint64_t address, uint32_t value) {
   const StreamObject& s = *streams_.at(stream);
-  drain();
   if (!end_words_ || make_current(services_.api, s.context->cu) != CUDA_SUCCESS) return false;
   // Not every driver's streams write words under MPS. The program then waits for the answer.
   end_words_ = services_.api.cuStreamWriteValue32(s.tail->cu, address, value, 0) == CUDA_SUCCESS;
@@ -169,7 +153,6 @@ bool CudaStreams::write_end_word(StreamId stream, uint64_t address, uint32_t val
 }
 
 CUresult CudaStreams::idle(StreamId stream) {
-  drain();
   StreamObject& s = *streams_.at(stream);
   if (CUresult r = make_current(services_.api, s.context->cu); r != CUDA_SUCCESS) return r;
   return lanes_.idle(s);

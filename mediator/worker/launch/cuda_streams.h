@@ -15,7 +15,6 @@
 #include "mediator/worker/launch/launcher.h"
 #include "mediator/worker/launch/markers.h"
 #include "mediator/worker/launch/objects.h"
-#include "mediator/worker/launch/submitter.h"
 #include "mediator/worker/streams/engine.h"
 
 namespace sluice::worker {
@@ -64,13 +63,6 @@ class CudaStreams : public EngineDriver {
   void reached_host_func(uint64_t token) override { callbacks_.reached_host_func(token); }
   void async_error(CUresult status) override { callbacks_.async_error(status); }
   void drained(StreamId stream) override;
-  CUresult issue_status(const Work& work) const override;
-  void drain() override { submitter_.drain(); }
-
-  // Launches that are followed closely may be submitted by a thread of their own from now on.
-  void start_submitter() { submitter_.start(); }
-  // Whether the launch that is submitted next is.
-  void set_followed(bool followed) { followed_ = followed; }
 
  private:
   CUresult issue_here(StreamObject& s, Work& work);
@@ -79,8 +71,6 @@ class CudaStreams : public EngineDriver {
   Callbacks callbacks_;
   std::unordered_map<StreamId, std::shared_ptr<StreamObject>> streams_;
   Lanes lanes_;
-  Submitter<SubmittedLaunch> submitter_;
-  bool followed_ = false;
   Launcher launcher_;
   bool end_words_ = true;  // the driver has not refused one
   Markers markers_;

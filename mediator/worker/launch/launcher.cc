@@ -35,22 +35,6 @@ CUresult Launcher::launch_whole(StreamObject& s, LaunchWork& w, uint64_t now_ns)
   });
 }
 
-// What may need other calls of the driver first, or a second try, is not for the Submitter.
-bool Launcher::hand_over(StreamObject& s, LaunchWork& w, Submitter<SubmittedLaunch>& to,
-                         uint64_t now_ns) {
-  if ((w.local && w.local->refused) || w.submission.confined_sms != 0 ||
-      s.tail != w.submission.lane)
-    return false;
-  w.submission.issued_ns = now_ns;
-  return to.push({&all_.api, &w, s.context->cu, w.submission.lane->cu});
-}
-
-void SubmittedLaunch::submit(const SubmittedLaunch& launch) {
-  CUresult r = make_current(*launch.api, launch.context);
-  if (r == CUDA_SUCCESS) r = launch_original(*launch.api, launch.to, *launch.work);
-  launch.work->submission.status = r;
-}
-
 // In the stream's tail.
 CUresult Launcher::launch_in_lane(StreamObject& s, LaunchWork& w, const Grant& grant,
                                   const Work* pred, uint64_t now_ns) {

@@ -21,20 +21,9 @@
 #include "mediator/worker/launch/lanes.h"
 #include "mediator/worker/launch/launch_services.h"
 #include "mediator/worker/launch/planner.h"
-#include "mediator/worker/launch/submitter.h"
 #include "mediator/worker/launch/windows.h"
 
 namespace sluice::worker {
-
-// An original, for the Submitter.
-struct SubmittedLaunch {
-  const gpu::DriverApi* api;
-  LaunchWork* work;
-  CUcontext context;
-  CUstream to;
-
-  static void submit(const SubmittedLaunch& launch);
-};
 
 class Launcher {
  public:
@@ -55,9 +44,6 @@ class Launcher {
   CUresult launch(StreamObject& stream, LaunchWork& w, const Grant& grant, const Work* pred,
                   bool again, uint64_t now_ns);
   CUresult launch_whole(StreamObject& stream, LaunchWork& w, uint64_t now_ns);
-  // The same by the Submitter. False: not this one, or not now.
-  bool hand_over(StreamObject& stream, LaunchWork& w, Submitter<SubmittedLaunch>& to,
-                 uint64_t now_ns);
   CUresult grow(StreamObject& stream, LaunchWork& w, const Grant& grant, uint64_t now_ns);
   LaunchEnd end(LaunchWork& w);
 

@@ -278,10 +278,9 @@ struct Submission {
   Lane* lane = nullptr;  // where it is queued
   uint32_t generation = 0;
   uint64_t issued_ns = 0;
-  CUresult status = CUDA_SUCCESS;  // the driver's answer where the Submitter asks for it
-  uint32_t confined_sms = 0;       // SMs of the green context whose stream `lane` is; 0: of none
-  Geometry on_sms;                 // its geometry there
-  uint32_t workers = 0;            // blocks that stay
+  uint32_t confined_sms = 0;  // SMs of the green context whose stream `lane` is; 0: of none
+  Geometry on_sms;            // its geometry there
+  uint32_t workers = 0;       // blocks that stay
   // Confined by its blocks:
   bool part = false;           // it is
   SmSet sms;                   // where they may be

@@ -50,7 +50,6 @@ void WorkerSession::decoder_loop() {
       case Pop::kRecord:
         records_decoded_.store(records_decoded_.load(std::memory_order_relaxed) + 1,
                                std::memory_order_relaxed);
-        note_launch(record.record().opcode);
         decode_(*this, record.record(), record.body());
         // A program that never pauses must not keep its own launches from being refilled.
         if (n % kRecordsPerPoll == 0) {
@@ -74,13 +73,6 @@ void WorkerSession::decoder_loop() {
       }
     }
   }
-}
-
-// Any other call may be about what launches before it use: a function's attributes.
-void WorkerSession::note_launch(uint16_t guest_opcode) {
-  const bool launch = guest_opcode == SLUICE_CALL_LAUNCH;
-  if (!launch) streams.drain();
-  launches_in_row_ = launch && submit_.readable() ? launches_in_row_ + 1 : 0;
 }
 
 bool WorkerSession::spin(Spinner& records, Spinner& ends, Spinner& gates) {

@@ -87,7 +87,6 @@ WorkerSession::WorkerSession(SessionSetup session_setup, SessionLimits session_l
 void WorkerSession::run() {
   engine_thread_ = std::thread([this] { engine_loop(); });
   job_thread_ = std::thread([this] { job_loop(); });
-  if (limits.submitter) streams.start_submitter();
   decoder_loop();
 }
 

@@ -72,9 +72,6 @@ struct SessionLimits {
   // Without sluiced nobody reports the program's end. One that asks for nothing for so long, while
   // nothing of it runs, is taken for ended, and its memory comes free.
   uint64_t orphan_ms = 60'000;
-  // A thread for launches that follow one another closely (launch/submitter.h). Needs processors to
-  // spare; what it gains on a GPU has not been measured yet, so it is off.
-  bool submitter = false;
 };
 
 // What came with Start, mapped.
@@ -138,8 +135,6 @@ class WorkerSession {
   // With `mutex` held: the device's address of the slot's end word, if the GPU is to write it for
   // one more wait (abi/end_word.h), or 0.
   uint64_t end_word() const;
-  // Decoder: the record that it works on is one of many launches in a row.
-  bool followed() const { return launches_in_row_ >= kLaunchesInRow; }
   // Decoder: the GPU is going to write this there.
   void expect_word(uint32_t guest_word) { expected_word_ = guest_word, looks_behind_word_ = 0; }
   // With `mutex` held. 0 and 1: the legacy stream of the call's context, 2: its per-thread stream.
@@ -208,7 +203,6 @@ class WorkerSession {
  private:
   // --- decoder (decoder_thread.cc) ---
   void decoder_loop();
-  void note_launch(uint16_t guest_opcode);
   // Whether the guest has queued as much as it may. Its records then stay in its ring.
   bool queues_full();
   void wake_decoder_if_stopped();
@@ -255,9 +249,6 @@ class WorkerSession {
   RingConsumer submit_;
   std::mutex printed_mutex_;                            // taken last: pieces of text stay in order
   uint32_t expected_word_ = 0, looks_behind_word_ = 0;  // decoder; 0: none
-  // Launches with the next record behind them already; the decoder's. So many in a row are a queue.
-  static constexpr uint32_t kLaunchesInRow = 8;
-  uint32_t launches_in_row_ = 0;
   Sleeper decoder_, engine_thread_sleeper_;
   // While the decoder is awake, or something is in flight, it polls the engine, and the engine
   // thread is left asleep: waking it costs the decoder more than a launch, and on two processors it

@@ -148,9 +148,7 @@ bool StreamEngine::collect(Stream& s, uint64_t now_ns) {
     flight.pred.reset();
     if (op.kind == OpKind::kOpaque) {
       opaque_.remove(driver_.expected_ns(*op.work));
-      op.status = driver_.issue_status(*op.work);
-      if (is_sticky(op.status)) pending_error_ = op.status;
-      if (op.status == CUDA_SUCCESS) driver_.opaque_ended(*op.work, gate_.contended(), now_ns);
+      driver_.opaque_ended(*op.work, gate_.contended(), now_ns);
     }
     if (op.is_launch()) gate_.leave(now_ns, flight.confinement != Confinement::kNone, flight.grant);
     if (flight.second.generation != 0) {

@@ -58,11 +58,6 @@ class EngineDriver {
   virtual bool comes_in_pieces(const Work&) const { return false; }
   // `work`'s blocks stay on their SMs until they are evicted, and somebody wants to know that.
   virtual bool stays_on_sms(const Work&) const { return false; }
-  // What the driver has answered to `work`, a kOpaque that it took later than issue() returned;
-  // known when a marker behind it is reached, or after drain().
-  virtual CUresult issue_status(const Work&) const { return CUDA_SUCCESS; }
-  // Until the driver has all that was issued.
-  virtual void drain() {}
   // What `work`, a kOpaque, takes on the GPU; 0: not known. And since when the driver has it.
   virtual uint64_t expected_ns(const Work&) const { return 0; }
   virtual uint64_t issued_ns(const Work&) const { return 0; }

@@ -34,7 +34,6 @@ bool is_sticky(CUresult result) {
 void StreamEngine::fail(CUresult error, uint64_t now_ns) {
   if (error_ != CUDA_SUCCESS) return;
   error_ = error;
-  driver_.drain();  // of the launches that end here
   for (auto& s : streams_.all) {
     // Its own context's error may have ended them; another's has not, nor has one that the engine
     // found itself.

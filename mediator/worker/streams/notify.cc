@@ -38,17 +38,14 @@ void StreamEngine::notify_record(const std::shared_ptr<EventRecord>& record, uin
 bool StreamEngine::ends_with_queue(const Stream& s) const {
   return !s.ops.empty() && s.flow == Flow::kFlowing && s.next == s.ops.size() &&
          s.launches_issued == 0 && clear_across(s, next_seq_) &&
-         std::none_of(s.ops.begin(), s.ops.end(), [this](const Op& op) {
-           return op.state == State::kFailed ||
-                  (op.kind == OpKind::kOpaque && driver_.issue_status(*op.work) != CUDA_SUCCESS);
-         });
+         std::none_of(s.ops.begin(), s.ops.end(),
+                      [](const Op& op) { return op.state == State::kFailed; });
 }
 
 bool StreamEngine::write_end_word(StreamId stream, uint64_t address, uint32_t value,
                                   uint64_t now_ns) {
   if (error_ != CUDA_SUCCESS) return false;
   Stream& s = at(stream);
-  driver_.drain();
   if (!ends_with_queue(s)) return false;
   mark_if_due(s, now_ns, true);
   return pending_error_ == CUDA_SUCCESS && driver_.write_end_word(stream, address, value);

@@ -557,38 +557,6 @@ TEST_F(WorkerProcess, ExtentsAreAllocatedUsedAndFreed) {
   expect_violation("bulk range");
 }
 
-// Each launch changes what the one before has left, so that none may be lost or come too early; one
-// of them is refused by the driver.
-TEST_F(WorkerProcess, LaunchesInARowKeepTheirOrder) {
-  WorkerBench::Options options;
-  options.environment.push_back("SLUICE_WORKER_SUBMITTER=1");
-  start(std::move(options));
-  make_context();
-  make_module();
-  constexpr uint32_t kThreads = 64;
-  const uint64_t d = alloc(kThreads * 4).as<uint64_t>();
-  zero(d, kThreads * 4);
-  uint32_t value = 0;
-  for (uint32_t burst = 0; burst < 20; ++burst) {
-    const bool refused = burst % 5 == 4;
-    for (uint32_t i = 0; i < 200; ++i) {
-      const uint32_t k = burst * 200 + i;
-      auto body = launch_body(add, 1, kThreads, d, kThreads, k);
-      if (refused && i == 100) {
-        sluice_launch l;
-        std::memcpy(&l, body.data(), sizeof l);
-        l.dynamic_shared_bytes = 1u << 20;  // more than there is
-        std::memcpy(body.data(), &l, sizeof l);
-      } else {
-        value = advance(value, k, kRounds);
-      }
-      b->post(SLUICE_CALL_LAUNCH, body, context, SLUICE_RECORD_NO_REPLY);
-    }
-    EXPECT_EQ(sync().status, CUDA_SUCCESS);
-    EXPECT_EQ(words(d, kThreads * 4)[kThreads - 1], value) << burst;
-  }
-}
-
 // A wait that has a number may have the GPU write it; the answer comes all the same.
 TEST_F(WorkerProcess, TheGpuWritesEndWords) {
   start();

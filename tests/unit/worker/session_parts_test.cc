@@ -2,12 +2,10 @@
 // The parts of a sluice-worker's session, each by itself: what a guest may name, calls that wait,
 // what is asked of sluiced, jobs.
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <gtest/gtest.h>
 
 #include "abi/channel.h"
-#include "mediator/worker/launch/submitter.h"
 #include "mediator/worker/session/control_link.h"
 #include "mediator/worker/session/job_queue.h"
 #include "mediator/worker/session/memory_table.h"
@@ -17,54 +15,6 @@ namespace sluice::worker {
 namespace {
 
 namespace wp = worker_protocol;
-
-struct Pushed {
-  std::vector<int>* to;
-  int number;
-  static void submit(const Pushed& p) { p.to->push_back(p.number); }
-};
-
-// As the stream engine does: what is not taken is submitted by itself, behind what was.
-void submit_in_order(Submitter<Pushed>& submitter, const Pushed& item) {
-  if (submitter.push(item)) return;
-  submitter.drain();
-  Pushed::submit(item);
-}
-
-TEST(Submitter, WithoutAThreadNothingIsTaken) {
-  std::vector<int> order;
-  Submitter<Pushed> submitter(Pushed::submit);
-  EXPECT_FALSE(submitter.push({&order, 1}));
-  submitter.drain();
-  EXPECT_TRUE(order.empty());
-}
-
-TEST(Submitter, KeepsTheOrderAwakeOrAsleep) {
-  // Its thread is never joined.
-  static auto* submitter = new Submitter<Pushed>(Pushed::submit);
-  submitter->start();
-  std::vector<int> order;
-  int number = 0;
-  for (int burst = 0; burst < 200; ++burst) {
-    for (int i = 0; i < 150; ++i) submit_in_order(*submitter, {&order, number++});
-    submitter->drain();
-    ASSERT_EQ(order.size(), static_cast<size_t>(number));
-    if (burst % 20 == 0) ::usleep(3000);  // it may go to sleep
-  }
-  for (int i = 0; i < number; ++i) ASSERT_EQ(order[static_cast<size_t>(i)], i);
-}
-
-TEST(Submitter, TakesWhatComesWhileItIsAwake) {
-  static auto* submitter = new Submitter<Pushed>(Pushed::submit);
-  submitter->start();
-  std::vector<int> order;
-  for (int i = 0; i < 100'000 && order.empty(); ++i) {
-    submitter->push({&order, i});
-    submitter->drain();
-    ::sched_yield();
-  }
-  EXPECT_EQ(order.size(), 1u);
-}
 
 TEST(MemoryTable, AnExtentIsOwnedUpToItsLastByte) {
   MemoryTable m;
