@@ -184,6 +184,8 @@ cudaError_t reset_device(int device) {
 }
 
 cudaError_t set_device_flags(unsigned flags) {
+  // Memory of the host can always be mapped; an H100's driver does not take the flag for it.
+  flags &= ~unsigned{CU_CTX_MAP_HOST};
   Process& p = process();
   std::lock_guard lock(p.mutex);
   p.device[thread().device].flags = flags;

@@ -34,13 +34,13 @@ bool launches(std::string_view name) {
 
 }  // namespace
 
-void add_device_runtime(std::string* ptx) {
+bool add_device_runtime(std::string* ptx) {
   // Most modules have none of it, and are not cut for this.
   bool any = ptx->find(kSetConditional) != std::string::npos;
   for (const std::string_view one : kLaunches) any |= ptx->find(one) != std::string::npos;
-  if (!any) return;
+  if (!any) return false;
   const auto module = ptx::Module::parse(*ptx);
-  if (!module) return;
+  if (!module) return false;
   ptx::Edits edits;
   bool defined = false;
   for (const ptx::Function& f : module->functions()) {
@@ -53,6 +53,7 @@ void add_device_runtime(std::string* ptx) {
     defined = true;
   }
   if (defined) *ptx = edits.apply(*ptx, {0, static_cast<std::uint32_t>(ptx->size())});
+  return defined;
 }
 
 }  // namespace sluice::guest

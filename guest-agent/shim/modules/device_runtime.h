@@ -10,7 +10,8 @@ namespace sluice::guest {
 // Gives a module's external declaration of cudaGraphSetConditional a body: it stores the value
 // where the handle says (graph_conditional.h). Launches of kernels and graphs from the GPU are not
 // offered; the log says so by name, and the module does not load, as one that refers to what is not
-// there. Text that is no PTX stays as it is.
-void add_device_runtime(std::string* ptx);
+// there. Text that is no PTX stays as it is. True: it has got the body. Machine code of the same
+// module has NVIDIA's, which knows nothing of our handles.
+bool add_device_runtime(std::string* ptx);
 
 }  // namespace sluice::guest

@@ -174,10 +174,11 @@ std::shared_ptr<const Text> make_text(ModuleCode code) {
       }
     return text;
   }
-  add_device_runtime(&text->original);
+  const bool sets_conditionals = add_device_runtime(&text->original);
   text->managed = lift_managed_variables(&text->original);
   text->references = lift_references(&text->original);
-  if (!text->references.empty()) code.machine.clear();
+  // Machine code has these in the driver's own way.
+  if (sets_conditionals || !text->references.empty()) code.machine.clear();
   if (!rewriting() || code.originals) {
     text->entries = entries_of(text->original);
     text->machine = std::move(code.machine);

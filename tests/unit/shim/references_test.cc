@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Texture references in a module's text: which are lifted, and that a text with one that cannot be
-// stays as it is. What the calls answer: tests/conformance/driver/reference_cases.cc.
+// stays as it is; which modules run from their text because machine code has such things in the
+// driver's own way. What the calls answer: tests/conformance/driver/reference_cases.cc.
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "guest-agent/shim/modules/module_text.h"
 #include "guest-agent/shim/modules/texture_references.h"
 
 namespace sluice::guest {
@@ -18,6 +20,19 @@ std::string kernel(const std::string& body) {
          body + " ret;\n}\n";
 }
 const std::string kFetch = kernel(" tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [t, {%r1}];\n");
+
+TEST(ModuleCode, MachineCodeOfTheDriversOwnWayIsNotUsed) {
+  const auto machine_for = [](const std::string& ptx) {
+    return make_text({.text = ptx, .machine = "machine code", .lazy = true})->machine;
+  };
+  EXPECT_EQ(machine_for(kHead + kernel("")), "machine code");
+  EXPECT_EQ(machine_for(kHead + ".global .texref t;\n" + kFetch), "");
+  // A graph's condition is set by a function that only NVIDIA's driver knows the handles of.
+  EXPECT_EQ(
+      machine_for(kHead + ".extern .func cudaGraphSetConditional(.param .b64 a, .param .b32 b);\n" +
+                  kernel("")),
+      "");
+}
 
 TEST(References, AreCellsInTheText) {
   std::string text = kHead + ".global .texref t;\n.visible .global .surfref s;\n" + kFetch;
