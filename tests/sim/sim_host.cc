@@ -94,7 +94,7 @@ SmSet SimHost::running_on(VgpuId v) const {
 }
 
 void SimHost::at(uint64_t time_ns, std::function<void()> what) {
-  events_.push({time_ns, order_++, std::move(what)});
+  events_.at(time_ns, std::move(what));
 }
 
 void SimHost::after(uint64_t dt_ns, SessionId s, void (SimHost::*step)(SessionId)) {
@@ -104,13 +104,11 @@ void SimHost::after(uint64_t dt_ns, SessionId s, void (SimHost::*step)(SessionId
 }
 
 void SimHost::run_until(uint64_t time_ns) {
-  while (!events_.empty() && events_.top().time_ns <= time_ns) {
-    auto event = events_.top();
-    events_.pop();
-    advance(event.time_ns);
-    event.what();
+  events_.run_until(time_ns, [this](uint64_t at_ns, const EventQueue::What& what) {
+    advance(at_ns);
+    what();
     drain();
-  }
+  });
   advance(time_ns);
 }
 

@@ -11,12 +11,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <queue>
 #include <random>
 #include <vector>
 
 #include "mediator/core/scheduler.h"
 #include "policies/accounting/share_meter.h"
+#include "tests/sim/event_queue.h"
 
 namespace sluice::sim {
 
@@ -130,13 +130,6 @@ class SimHost {
     Running run;
     uint64_t life = 0;  // events for an earlier holder of the id are stale
   };
-  struct Event {
-    uint64_t time_ns, order;
-    std::function<void()> what;
-    bool operator<(const Event& o) const {
-      return time_ns != o.time_ns ? time_ns > o.time_ns : order > o.order;
-    }
-  };
 
   void drain();
   core::ReportSnapshot snapshot(core::SessionId s);
@@ -160,8 +153,8 @@ class SimHost {
   std::mt19937_64 random_;
   std::unique_ptr<core::Scheduler> scheduler_;
   core::ActionQueue actions_;
-  std::priority_queue<Event> events_;
-  uint64_t order_ = 0, now_ns_ = 0, timer_epoch_ = 0;
+  EventQueue events_;
+  uint64_t now_ns_ = 0, timer_epoch_ = 0;
   std::vector<Sess> sessions_;
   std::vector<VgpuTruth> truth_;
   std::vector<uint64_t> waiting_since_;

@@ -42,17 +42,15 @@ VgpuId TurnsHost::add(uint32_t weight, const TurnsProgram& program) {
 }
 
 void TurnsHost::at(uint64_t time_ns, std::function<void()> what) {
-  events_.push({time_ns, order_++, std::move(what)});
+  events_.at(time_ns, std::move(what));
 }
 
 void TurnsHost::run_until(uint64_t time_ns) {
-  while (!events_.empty() && events_.top().time_ns <= time_ns) {
-    const Event event = events_.top();
-    events_.pop();
-    advance(event.time_ns);
-    event.what();
+  events_.run_until(time_ns, [this](uint64_t at_ns, const EventQueue::What& what) {
+    advance(at_ns);
+    what();
     drain();
-  }
+  });
   advance(time_ns);
 }
 

@@ -16,10 +16,10 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <queue>
 #include <vector>
 
 #include "mediator/core/scheduler.h"
+#include "tests/sim/event_queue.h"
 
 namespace sluice::sim {
 
@@ -83,13 +83,6 @@ class TurnsHost {
     uint64_t ran_ns = 0;
     std::vector<uint64_t> took_ns;
   };
-  struct Event {
-    uint64_t time_ns, order;
-    std::function<void()> what;
-    bool operator<(const Event& o) const {
-      return time_ns != o.time_ns ? time_ns > o.time_ns : order > o.order;
-    }
-  };
 
   void at(uint64_t time_ns, std::function<void()> what);
   void drain();
@@ -112,8 +105,8 @@ class TurnsHost {
   TurnsCosts costs_;
   std::unique_ptr<core::Scheduler> scheduler_;
   core::ActionQueue actions_;
-  std::priority_queue<Event> events_;
-  uint64_t order_ = 0, now_ns_ = 0, timer_epoch_ = 0, gpu_epoch_ = 0, idle_ns_ = 0;
+  EventQueue events_;
+  uint64_t now_ns_ = 0, timer_epoch_ = 0, gpu_epoch_ = 0, idle_ns_ = 0;
   std::vector<Tenant> all_;  // by VgpuId
   core::VgpuId running_ = policy::kNoVgpu, next_ = policy::kNoVgpu;
 };

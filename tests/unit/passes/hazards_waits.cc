@@ -1,9 +1,75 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hazards of waiting: for lower tasks, for work, and for what no block may ever write. See
 // hazards.h.
+#include <deque>
+#include <string>
+
 #include "tests/unit/passes/hazards.h"
 
 namespace sluice::tool::hazards {
+namespace {
+
+// A reduction over teams as OpenMP has it. A round lets in `ahead` teams; `before_count` stands
+// before a team counts itself; the last of a round counts `counted` at once.
+Hazard teams(const char* name, const char* tier, const std::string& ahead,
+             const std::string& before_count, const std::string& counted) {
+  static std::deque<std::string> bodies;  // what hazards refer to
+  bodies.push_back(R"(
+	setp.ne.u32 %p1, %r0, 0;
+	@%p1 bra $END;
+	mov.u32 %r12, %nctaid.x;
+$WAIT:
+	atom.global.or.b32 %r10, [count], 0;
+	add.u32 %r11, %r10, )" +
+                   ahead + R"(;
+	setp.ge.u32 %p2, %r1, %r11;
+	@%p2 bra $WAIT;
+	and.b32 %r13, %r1, 3;
+	mul.wide.u32 %rd4, %r13, 4;
+	mov.u64 %rd5, slots;
+	add.s64 %rd5, %rd5, %rd4;
+	mov.u32 %r14, 0;
+	setp.lt.u32 %p3, %r1, 4;
+	@%p3 bra $PUT;
+	ld.volatile.global.u32 %r14, [%rd5];
+$PUT:
+	and.b32 %r18, %r5, 255;
+	add.u32 %r14, %r14, %r18;
+	st.volatile.global.u32 [%rd5], %r14;
+	membar.gl;
+)" + before_count + R"(	atom.global.inc.u32 %r15, [arrived], 3;
+	sub.u32 %r16, %r12, %r10;
+	sub.u32 %r16, %r16, 1;
+	setp.ne.u32 %p4, %r15, %r16;
+	@%p4 bra $NEXT;
+	membar.gl;
+	ld.volatile.global.v4.u32 {%r20, %r21, %r22, %r23}, [slots];
+	add.u32 %r20, %r20, %r21;
+	add.u32 %r20, %r20, %r22;
+	add.u32 %r20, %r20, %r23;
+	st.global.u32 [%rd0], %r20;
+	mov.u32 %r24, 0;
+	st.global.u32 [count], %r24;
+	st.global.u32 [arrived], %r24;
+	bra.uni $END;
+$NEXT:
+	setp.ne.u32 %p5, %r15, 3;
+	@%p5 bra $END;
+	atom.global.add.u32 %r17, [count], )" +
+                   counted + R"(;
+$END:
+	ret;)");
+  return {name,
+          tier,
+          {31, 1, 1},
+          {32, 1, 1},
+          0,
+          0,
+          ".global .u32 count, arrived;\n.global .align 16 .u32 slots[4];",
+          bodies.back().c_str()};
+}
+
+}  // namespace
 
 std::vector<Hazard> wait_hazards() {
   return {
@@ -373,212 +439,16 @@ $STEP:
 	st.global.u32 [%rd2], %r5;
 	ret;)"},
       // OpenMP's teams reduce into four slots, and take a slot again when a round has passed.
-      {"teams_reduce",
-       "in-order",
-       {31, 1, 1},
-       {32, 1, 1},
-       0,
-       0,
-       ".global .u32 count, arrived;\n.global .align 16 .u32 slots[4];",
-       R"(
-	setp.ne.u32 %p1, %r0, 0;
-	@%p1 bra $END;
-	mov.u32 %r12, %nctaid.x;
-$WAIT:
-	atom.global.or.b32 %r10, [count], 0;
-	add.u32 %r11, %r10, 4;
-	setp.ge.u32 %p2, %r1, %r11;
-	@%p2 bra $WAIT;
-	and.b32 %r13, %r1, 3;
-	mul.wide.u32 %rd4, %r13, 4;
-	mov.u64 %rd5, slots;
-	add.s64 %rd5, %rd5, %rd4;
-	mov.u32 %r14, 0;
-	setp.lt.u32 %p3, %r1, 4;
-	@%p3 bra $PUT;
-	ld.volatile.global.u32 %r14, [%rd5];
-$PUT:
-	and.b32 %r18, %r5, 255;
-	add.u32 %r14, %r14, %r18;
-	st.volatile.global.u32 [%rd5], %r14;
-	membar.gl;
-	atom.global.inc.u32 %r15, [arrived], 3;
-	sub.u32 %r16, %r12, %r10;
-	sub.u32 %r16, %r16, 1;
-	setp.ne.u32 %p4, %r15, %r16;
-	@%p4 bra $NEXT;
-	membar.gl;
-	ld.volatile.global.v4.u32 {%r20, %r21, %r22, %r23}, [slots];
-	add.u32 %r20, %r20, %r21;
-	add.u32 %r20, %r20, %r22;
-	add.u32 %r20, %r20, %r23;
-	st.global.u32 [%rd0], %r20;
-	mov.u32 %r24, 0;
-	st.global.u32 [count], %r24;
-	st.global.u32 [arrived], %r24;
-	bra.uni $END;
-$NEXT:
-	setp.ne.u32 %p5, %r15, 3;
-	@%p5 bra $END;
-	atom.global.add.u32 %r17, [count], 4;
-$END:
-	ret;)"},
-      // The same where a round may not come: it counts for fewer than it lets in, teams of which
-      // the
-      // data decides count in it, and the team's own number is waited for.
-      {"teams_count_few",
-       "opaque",
-       {31, 1, 1},
-       {32, 1, 1},
-       0,
-       0,
-       ".global .u32 count, arrived;\n.global .align 16 .u32 slots[4];",
-       R"(
-	setp.ne.u32 %p1, %r0, 0;
-	@%p1 bra $END;
-	mov.u32 %r12, %nctaid.x;
-$WAIT:
-	atom.global.or.b32 %r10, [count], 0;
-	add.u32 %r11, %r10, 4;
-	setp.ge.u32 %p2, %r1, %r11;
-	@%p2 bra $WAIT;
-	and.b32 %r13, %r1, 3;
-	mul.wide.u32 %rd4, %r13, 4;
-	mov.u64 %rd5, slots;
-	add.s64 %rd5, %rd5, %rd4;
-	mov.u32 %r14, 0;
-	setp.lt.u32 %p3, %r1, 4;
-	@%p3 bra $PUT;
-	ld.volatile.global.u32 %r14, [%rd5];
-$PUT:
-	and.b32 %r18, %r5, 255;
-	add.u32 %r14, %r14, %r18;
-	st.volatile.global.u32 [%rd5], %r14;
-	membar.gl;
-	atom.global.inc.u32 %r15, [arrived], 3;
-	sub.u32 %r16, %r12, %r10;
-	sub.u32 %r16, %r16, 1;
-	setp.ne.u32 %p4, %r15, %r16;
-	@%p4 bra $NEXT;
-	membar.gl;
-	ld.volatile.global.v4.u32 {%r20, %r21, %r22, %r23}, [slots];
-	add.u32 %r20, %r20, %r21;
-	add.u32 %r20, %r20, %r22;
-	add.u32 %r20, %r20, %r23;
-	st.global.u32 [%rd0], %r20;
-	mov.u32 %r24, 0;
-	st.global.u32 [count], %r24;
-	st.global.u32 [arrived], %r24;
-	bra.uni $END;
-$NEXT:
-	setp.ne.u32 %p5, %r15, 3;
-	@%p5 bra $END;
-	atom.global.add.u32 %r17, [count], 2;
-$END:
-	ret;)"},
-      {"teams_may_not_count",
-       "opaque",
-       {31, 1, 1},
-       {32, 1, 1},
-       0,
-       0,
-       ".global .u32 count, arrived;\n.global .align 16 .u32 slots[4];",
-       R"(
-	setp.ne.u32 %p1, %r0, 0;
-	@%p1 bra $END;
-	mov.u32 %r12, %nctaid.x;
-$WAIT:
-	atom.global.or.b32 %r10, [count], 0;
-	add.u32 %r11, %r10, 4;
-	setp.ge.u32 %p2, %r1, %r11;
-	@%p2 bra $WAIT;
-	and.b32 %r13, %r1, 3;
-	mul.wide.u32 %rd4, %r13, 4;
-	mov.u64 %rd5, slots;
-	add.s64 %rd5, %rd5, %rd4;
-	mov.u32 %r14, 0;
-	setp.lt.u32 %p3, %r1, 4;
-	@%p3 bra $PUT;
-	ld.volatile.global.u32 %r14, [%rd5];
-$PUT:
-	and.b32 %r18, %r5, 255;
-	add.u32 %r14, %r14, %r18;
-	st.volatile.global.u32 [%rd5], %r14;
-	membar.gl;
-	mov.u32 %r15, 0;
+      teams("teams_reduce", "in-order", "4", "", "4"),
+      // The same where a round may not come: it counts for fewer than it lets in; the data decides
+      // which teams count in it; the team's own number is waited for.
+      teams("teams_count_few", "opaque", "4", "", "2"),
+      teams("teams_may_not_count", "opaque", "4", R"(	mov.u32 %r15, 0;
 	setp.eq.u32 %p6, %r14, 0;
 	@%p6 bra $END;
-	atom.global.inc.u32 %r15, [arrived], 3;
-	sub.u32 %r16, %r12, %r10;
-	sub.u32 %r16, %r16, 1;
-	setp.ne.u32 %p4, %r15, %r16;
-	@%p4 bra $NEXT;
-	membar.gl;
-	ld.volatile.global.v4.u32 {%r20, %r21, %r22, %r23}, [slots];
-	add.u32 %r20, %r20, %r21;
-	add.u32 %r20, %r20, %r22;
-	add.u32 %r20, %r20, %r23;
-	st.global.u32 [%rd0], %r20;
-	mov.u32 %r24, 0;
-	st.global.u32 [count], %r24;
-	st.global.u32 [arrived], %r24;
-	bra.uni $END;
-$NEXT:
-	setp.ne.u32 %p5, %r15, 3;
-	@%p5 bra $END;
-	atom.global.add.u32 %r17, [count], 4;
-$END:
-	ret;)"},
-      {"teams_wait_for_themselves",
-       "opaque",
-       {31, 1, 1},
-       {32, 1, 1},
-       0,
-       0,
-       ".global .u32 count, arrived;\n.global .align 16 .u32 slots[4];",
-       R"(
-	setp.ne.u32 %p1, %r0, 0;
-	@%p1 bra $END;
-	mov.u32 %r12, %nctaid.x;
-$WAIT:
-	atom.global.or.b32 %r10, [count], 0;
-	add.u32 %r11, %r10, 0;
-	setp.ge.u32 %p2, %r1, %r11;
-	@%p2 bra $WAIT;
-	and.b32 %r13, %r1, 3;
-	mul.wide.u32 %rd4, %r13, 4;
-	mov.u64 %rd5, slots;
-	add.s64 %rd5, %rd5, %rd4;
-	mov.u32 %r14, 0;
-	setp.lt.u32 %p3, %r1, 4;
-	@%p3 bra $PUT;
-	ld.volatile.global.u32 %r14, [%rd5];
-$PUT:
-	and.b32 %r18, %r5, 255;
-	add.u32 %r14, %r14, %r18;
-	st.volatile.global.u32 [%rd5], %r14;
-	membar.gl;
-	atom.global.inc.u32 %r15, [arrived], 3;
-	sub.u32 %r16, %r12, %r10;
-	sub.u32 %r16, %r16, 1;
-	setp.ne.u32 %p4, %r15, %r16;
-	@%p4 bra $NEXT;
-	membar.gl;
-	ld.volatile.global.v4.u32 {%r20, %r21, %r22, %r23}, [slots];
-	add.u32 %r20, %r20, %r21;
-	add.u32 %r20, %r20, %r22;
-	add.u32 %r20, %r20, %r23;
-	st.global.u32 [%rd0], %r20;
-	mov.u32 %r24, 0;
-	st.global.u32 [count], %r24;
-	st.global.u32 [arrived], %r24;
-	bra.uni $END;
-$NEXT:
-	setp.ne.u32 %p5, %r15, 3;
-	@%p5 bra $END;
-	atom.global.add.u32 %r17, [count], 4;
-$END:
-	ret;)"},
+)",
+            "4"),
+      teams("teams_wait_for_themselves", "opaque", "0", "", "4"),
       // As many as stand before the block have to have counted themselves.
       {"counts_those_before", "in-order", {31, 1, 1}, {32, 1, 1}, 0, 0, ".global .u32 count;", R"(
 	setp.ne.u32 %p1, %r0, 0;
