@@ -4,7 +4,7 @@
  *
  * It is the first of the last SLUICE_END_WORD_BYTES of the slot's staging memory; these are for
  * nothing else. A program that waits for a stream or a context puts a number of its choice, not 0
- * and not one that it used before, into `reserved` of its sluice_synchronize. The worker may have
+ * and not one that it used before, into `end_word` of its sluice_synchronize. The worker may have
  * the stream write the number there, behind all that it holds; it may also leave that, and a later
  * number may overwrite it. In any case it answers the call, in its own time.
  *

@@ -243,8 +243,8 @@ struct sluice_memset {
 enum sluice_sync_what { SLUICE_SYNC_CONTEXT = 0, SLUICE_SYNC_STREAM = 1, SLUICE_SYNC_EVENT = 2 };
 struct sluice_synchronize {
   uint32_t what;
-  uint32_t reserved;
-  uint64_t handle; /* stream or event; context: that of the record */
+  uint32_t end_word; /* abi/end_word.h; 0: none */
+  uint64_t handle;   /* stream or event; context: that of the record */
 };
 struct sluice_stream_event {
   uint64_t stream, event;

@@ -361,21 +361,18 @@ SLUICE_NVML nvmlDeviceGetArchitecture(nvmlDevice_t handle, unsigned* architectur
   const int r = nvmlDeviceGetCudaComputeCapability(handle, &major, &minor);
   if (r != NVML_SUCCESS) return static_cast<nvmlReturn_t>(r);
   if (architecture == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  struct Row {
+    int major, minor;  // from this compute capability on
+    unsigned architecture;
+  };
   constexpr unsigned kUnknown = ~0u;
-  switch (major) {
-    case 3:
-    case 5:
-    case 6:
-      *architecture = static_cast<unsigned>(major == 3 ? 2 : major - 2);
-      break;
-    case 7:
-      *architecture = minor < 5 ? 5 : 6;
-      break;
-    case 8:
-      *architecture = minor < 9 ? 7 : 8;
-      break;
-    default:
-      *architecture = major < 9 ? kUnknown : major == 9 ? 9 : 10;
+  constexpr Row kRows[] = {{10, 0, 10}, {9, 0, 9}, {8, 9, 8}, {8, 0, 7}, {7, 5, 6},
+                           {7, 0, 5},   {6, 0, 4}, {5, 0, 3}, {3, 0, 2}};
+  *architecture = kUnknown;
+  for (const Row& row : kRows) {
+    if (major < row.major || (major == row.major && minor < row.minor)) continue;
+    *architecture = row.architecture;
+    break;
   }
   return NVML_SUCCESS;
 }

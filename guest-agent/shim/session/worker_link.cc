@@ -212,7 +212,7 @@ CUresult WorkerLink::synchronize(uint64_t context, sluice_synchronize body) {
   if (end_word_ != nullptr && body.what != SLUICE_SYNC_EVENT) {
     while (pending.end_word == 0)
       pending.end_word = last_end_word_.fetch_add(1, std::memory_order_relaxed) + 1;
-    body.reserved = pending.end_word;
+    body.end_word = pending.end_word;
   }
   CUresult r = start(SLUICE_CALL_SYNCHRONIZE, context, body, pending);
   if (r == CUDA_SUCCESS) r = wait(pending);

@@ -23,9 +23,10 @@
 
 namespace sluice::passes {
 
+// What a part begins with that is a kernel's parameter.
+inline constexpr std::string_view kParameter = "param(";
 // What parts begin with that are the result of an atomic, a load from shared memory, or any other
 // load but one of a parameter.
-inline constexpr std::string_view kParameter = "param(";  // a kernel's
 inline constexpr std::string_view kAtomic = "atom%", kSharedLoad = "ld.shared", kLoad = "ld(";
 
 // parts' factors by their text, and a constant; modulo 2^64.

@@ -194,7 +194,7 @@ void handle_synchronize(WorkerSession& s, const Call& call, const sluice_synchro
   std::lock_guard lock(s.mutex);
   auto done = [&s, call](CUresult status) { s.answer(call, status); };
   const uint64_t now = monotonic_ns();
-  const uint32_t guest_word = request.reserved;
+  const uint32_t guest_word = request.end_word;
   const uint64_t word_at = guest_word != 0 ? s.end_word() : 0;
   switch (request.what) {
     case SLUICE_SYNC_CONTEXT:

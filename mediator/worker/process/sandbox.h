@@ -22,10 +22,9 @@ void close_others(int last_kept);
 //  - NVIDIA: also what its driver was seen to need, at any time: device files and their ioctls,
 //    libraries, its compiler's code, its cache, Unix sockets. Which files it reaches is for the
 //    walls that the spawner has put up (mediator/spawner/prison.h).
-//  - `mps`, beside NVIDIA's MPS server: also descriptors sent over sockets. Without that none
-//  leaves
-//    a worker: sockets that are on their way in sockets cost every process of the host time, before
-//    Linux 6.10 each time that it sends something.
+//  - `mps`, beside NVIDIA's MPS server: also descriptors sent over sockets. Elsewhere none leaves a
+//    worker: before Linux 6.10, sockets under way in sockets cost each process of the host time
+//    whenever it sends something.
 // Signals go to this process only, new threads are the only new tasks.
 //
 // What else is called: executing, tracing and others' memory end the process, as nothing but an

@@ -319,8 +319,8 @@ void FakeWorker::serve(const RecordBuffer& buffer) {
         answer(of_nobody, CUDA_SUCCESS, text);
       }
       sluice_synchronize request;
-      if (writes_end_words_ && read(body, request) && request.reserved != 0)
-        put_end_word(request.reserved);
+      if (writes_end_words_ && read(body, request) && request.end_word != 0)
+        put_end_word(request.end_word);
       held_.push_back(record);
       if (held_.size() < hold_syncs_) return;
       while (!held_.empty()) {
