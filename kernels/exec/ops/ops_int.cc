@@ -165,7 +165,8 @@ struct NegInt {
     return static_cast<T>(Unsigned<T>{0} - static_cast<Unsigned<T>>(a));
   }
 };
-// add/addc/sub/subc with .cc: one carry bit per lane in Warp::cc. For subtraction it is the borrow.
+// add/addc/sub/subc with .cc: one carry bit per lane in Warp::cc. A subtraction is the sum of `a`,
+// the complement of `b` and 1, so it carries where it does not borrow; compilers let addc count that.
 template <class T, bool kSubtract>
 Flow add_carry(Warp& w, const Inst& in) {
   const T* a = source<T>(w, in.a);
@@ -174,16 +175,11 @@ Flow add_carry(Warp& w, const Inst& in) {
   u32 out = 0;
   for (u32 m = w.exec; m != 0; m &= m - 1) {
     const int i = __builtin_ctz(m);
-    const T carry = (in.mod & kModUseCc) != 0 ? static_cast<T>((w.cc >> i) & 1) : T{0};
+    const T carry = (in.mod & kModUseCc) != 0 ? static_cast<T>((w.cc >> i) & 1) : T{kSubtract};
     T r;
-    bool c1, c2;
-    if constexpr (kSubtract) {
-      c1 = __builtin_sub_overflow(a[i], b[i], &r);
-      c2 = __builtin_sub_overflow(r, carry, &r);
-    } else {
-      c1 = __builtin_add_overflow(a[i], b[i], &r);
-      c2 = __builtin_add_overflow(r, carry, &r);
-    }
+    const T added = kSubtract ? static_cast<T>(~b[i]) : b[i];
+    const bool c1 = __builtin_add_overflow(a[i], added, &r);
+    const bool c2 = __builtin_add_overflow(r, carry, &r);
     d[i] = r;
     out |= static_cast<u32>(c1 || c2) << i;
   }

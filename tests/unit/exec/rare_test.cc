@@ -256,5 +256,31 @@ TEST_F(ExecRare, SpacesOfAddresses) {
   EXPECT_EQ(out, (std::vector<uint32_t>{1, 2, 4, 8, 16}));
 }
 
+// A subtraction carries where it does not borrow, so addc counts that: clang's and NVCC's division
+// of 128-bit numbers does.
+TEST_F(ExecRare, SubtractionsCarryWhereTheyDoNotBorrow) {
+  expect("sub.cc.u32 %r5, %r1, %r2; addc.u32 %r4, %r3, 0;",
+         [](uint32_t a, uint32_t b, uint32_t c) { return c + (a >= b); });
+  expect("add.cc.u32 %r5, %r1, %r2; subc.cc.u32 %r5, %r3, 0; addc.u32 %r4, %r5, 0;",
+         [](uint32_t a, uint32_t b, uint32_t c) {
+           const uint32_t borrow = uint64_t{a} + b <= UINT32_MAX;
+           return c - borrow + (c >= borrow);
+         });
+}
+
+TEST_F(ExecRare, MatricesOfDoublesNameTheirRounding) {
+  const auto product = [this](const std::string& rounding) {
+    return results(
+        "cvt.rn.f64.u32 %fd0, %r1; cvt.rn.f64.u32 %fd1, %r2; cvt.rn.f64.u32 %fd2, %r3;\n"
+        "wmma.mma.sync.aligned.row.col.m8n8k4.f64.f64.f64.f64" +
+        rounding +
+        " {%fd3, %fd4}, {%fd0}, {%fd1}, {%fd2, %fd2};\n"
+        "add.f64 %fd3, %fd3, %fd4; mov.b64 {%r5, %r6}, %fd3; xor.b32 %r4, %r5, %r6;");
+  };
+  const std::vector<uint32_t> plain = product("");
+  EXPECT_EQ(product(".rn"), plain);
+  EXPECT_NE(plain, std::vector<uint32_t>(plain.size()));
+}
+
 }  // namespace
 }  // namespace sluice::exec

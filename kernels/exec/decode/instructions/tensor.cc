@@ -124,7 +124,7 @@ bool Decoder::register_list(std::string_view list, size_t count, Type type, bool
 }
 
 // mma.sync.aligned.shape.row.col[.satfinite].d.a.b.c[.xor|.and.popc], and
-// wmma.mma.sync.aligned.alayout.blayout.shape.d[.a.b].c[.satfinite].
+// wmma.mma.sync.aligned.alayout.blayout.shape.d[.a.b].c[.rn][.satfinite].
 bool Decoder::do_mma() {
   MatrixShape s;
   s.wmma = words_[0] == "wmma";
@@ -162,6 +162,7 @@ bool Decoder::do_mma() {
     s.bit_and = take("and");
     if ((!s.bit_and && !take("xor")) || !take("popc")) return unsupported();
   }
+  if (s.a == Element::kF64) take("rn");  // as without
   if ((s.saturate && !is_integer(s.a)) || !mma_exists(s)) return unsupported();
   if (!all_taken() || operand_count() != 4) return false;
   std::vector<Operand> d, a, b, c;
