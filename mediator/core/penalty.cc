@@ -47,8 +47,7 @@ void Penalty::add_debt(uint64_t now_ns, uint64_t cost_ns) {
   // nobody waits for longer than what a single fault takes to be forgiven.
   debt_ns_ = std::min(debt_ns(now_ns) + std::min(cost_ns, kMostAtOnce), kMost);
   at_ns_ = now_ns;
-  if (debt_ns_ > kFree)
-    wait_until_ns_ = std::max(wait_until_ns_, now_ns + kDelay * (debt_ns_ - kFree));
+  wait_until_ns_ = std::max(wait_until_ns_, now_ns + kDelay * debt_ns_);
 }
 
 Penalty::State Penalty::on_offence(uint64_t now_ns, Offence offence, uint64_t cost_ns,

@@ -1,32 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Penalty: what one vGPU's faults and forced ends have cost its neighbours, and when it may open
-// sessions again. The back-off of sluiced.
+// Penalty: what one vGPU's faults and forced ends have cost its neighbours, and when it may use the
+// GPU again. The back-off of sluiced.
 //
 // A kernel that faults stops the whole GPU (146 to 151 ms for an address that is not mapped, H100,
 // contexts of their own), and so does one that does not leave (deadlines.evict_end_ms). Each
-// session can do that once, so the rate of new sessions bounds what a vGPU costs.
+// session can do that once, so a vGPU that has done it opens no sessions for a while and launches
+// nothing from those it has.
 //
 //   debt     stall that the vGPU has caused while others were there, less what it has worked off:
 //            kForgiven of the time that passes (150 ms in a minute)
 //   worst    the longest stall that a single fault may cause
 //
 //   state    | may open sessions | its other sessions | until
-//   ---------+-------------------+--------------------+--------------------------------------------
+//   ---------+-------------------+--------------------+-----------------------------------------
 //   kClear   | yes               | run                |
-//   kWaiting | no                | run                | kDelay * (debt - kFree) after its last
-//   offence kBarred  | no                | are ended          | debt + worst fits into kMost again
+//   kWaiting | no                | launch nothing     | kDelay * debt after its last offence
+//   kBarred  | no                | are ended          | debt + worst fits into kMost again
 //
 //            kClear --offence--> kWaiting, or kBarred where another fault would not fit into kMost
 //            kWaiting --offence--> kWaiting or kBarred;  kWaiting, kBarred --time--> kClear
 //
-// The bound. Nobody who is not barred can raise the debt beyond kMost by faults, and a barred vGPU
-// has no session, so in any time T its faults cost at most kMost + kForgiven * T. In a minute that
-// is 1.05 + 0.15 s = 2 % of it; over hours 0.25 %.
-// Who does not leave costs others evict_end_ms at most: on an NVIDIA GPU 500 ms by default, on the
-// software GPU 2 s, which alone is 3.3 % of a minute. The debt of that is bounded (kMostAtOnce),
-// and the next deadlines are shorter (deadline_ns). A full deadline is back when the debt is gone,
-// after kMostAtOnce / kForgiven = 3 minutes: 2 s in 3 minutes are 1.1 %, and 5 minutes of any mix
-// stay below 2 %.
+// The bound in seconds. Each offence is followed by kDelay times its cost in which none of the vGPU
+// can follow, so from its first moment on it costs others one offence and 3 % of the time.
+// The bound in minutes. Nobody who is not barred can raise the debt beyond kMost by faults, and a
+// barred vGPU has no session, so in any time T its faults cost at most kMost + kForgiven * T. In a
+// minute that is 1.05 + 0.15 s = 2 % of it; over hours 0.25 %. Who does not leave costs others
+// evict_end_ms at most: on an NVIDIA GPU 500 ms by default, on the software GPU 2 s, which alone
+// is 3.3 % of a minute. The debt of that is bounded (kMostAtOnce), and the next deadlines are
+// shorter (deadline_ns). A full deadline is back when the debt is gone, after kMostAtOnce /
+// kForgiven = 3 minutes: 2 s in 3 minutes are 1.1 %, and 5 minutes of any mix stay below 2 %.
 //
 // An offence while no other vGPU has a session, nor had one in the last kAlone, costs nobody
 // anything: it is counted, and adds no debt. Nor does the back-off hold then.
@@ -58,11 +60,9 @@ class Penalty {
   static constexpr uint64_t kForgivenPerSecond = 2'500'000;
   // The debt at which no session may be open. 2 % of a minute less what a minute forgives.
   static constexpr uint64_t kMost = 60'000'000'000 / 50 - 60 * kForgivenPerSecond;
-  // Waits are so many times the debt: who waits for 50 times what it cost costs 2 % meanwhile.
-  static constexpr uint64_t kDelay = 50;
-  // Debt that nobody waits for: a program that crashes now and then starts again at once (78 ms),
-  // or after 2.5 s (150 ms). More: a shorter wait for the first ones, the bound stays.
-  static constexpr uint64_t kFree = 100'000'000;
+  // Waits are so many times the debt: others lose 3 % meanwhile. A first crash (78 or 150 ms) waits
+  // for 2.6 or 5 s. Less: others lose more in the first seconds; the bound in minutes stays.
+  static constexpr uint64_t kDelay = 33;
   // Debt of one offence at most. Less: spins are cheaper in the long run; more: the first one bars.
   static constexpr uint64_t kMostAtOnce = 450'000'000;
   // Debt of a forced end: a worker started and ended for nothing. 0.8 s forgive it.

@@ -24,8 +24,9 @@ class StallBudget {
   // ns of debt that a second works off, 3 % of it. More: neighbours keep less than 0.95 beside a
   // flood. Less: programs that start often wait for each other.
   static constexpr uint64_t kForgivenPerSecond = 30'000'000;
-  // Debt that nobody waits for: a burst of 25 contexts of 10 ms.
-  static constexpr uint64_t kFree = 250'000'000;
+  // Debt that nobody waits for: a burst of 10 contexts of 10 ms. More: neighbours lose more than
+  // 5 % of the first two seconds.
+  static constexpr uint64_t kFree = 100'000'000;
 
   void spend(uint64_t now_ns, uint64_t cost_ns) {
     debt_ns_ = debt_ns(now_ns) + cost_ns;

@@ -11,7 +11,7 @@ from support import WithVictim
 
 CONTEXT_MS = 40      # opened and ended: 20 each
 MODULE_MS = 20
-FREE_MS = 250        # core/stall_budget.h: what nobody waits for ...
+FREE_MS = 100        # core/stall_budget.h: what nobody waits for ...
 FORGIVEN = 0.03      # ... and what of the time goes off the debt
 
 

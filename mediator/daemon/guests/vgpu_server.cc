@@ -28,6 +28,7 @@ VgpuServer::VgpuServer(SessionServices& services, VgpuSpec spec)
       machine_code_(*services.spawner),
       host_epoch_(monotonic_ns()),
       penalty_(services.settings.stalls.worst_ns()),
+      rest_timer_(services.io),
       stall_timer_(services.io),
       start_credit_(limits::kSessionBurst),
       credit_at_ns_(monotonic_ns()),
@@ -138,7 +139,7 @@ void VgpuServer::set_memory_limit(uint64_t bytes) {
 
 void VgpuServer::set_paused(bool paused) {
   paused_ = paused;
-  executor_.set_paused(id_, paused);
+  executor_.set_paused(id_, paused_ || rests_);
 }
 
 void VgpuServer::beat(uint64_t count) {
@@ -155,6 +156,7 @@ void VgpuServer::close(const std::string& reason, std::function<void()> gone, bo
   if (closing()) return;
   gone_ = std::move(gone);
   credit_timer_.cancel();
+  rest_timer_.cancel();
   for (const Waiting& w : waiting_) refuse(w.origin, ESHUTDOWN, reason);
   waiting_.clear();
   if (!kept) channel_->set_state(SLUICE_CHANNEL_CLOSED, reason);
@@ -255,6 +257,24 @@ void VgpuServer::set_deadline() {
       s.back_off ? penalty_.deadline_ns(monotonic_ns(), s.evict_end_ns, s.evict_end_least_ns) : 0);
 }
 
+// While programs wait for the back-off, those that run launch nothing: each could do it again.
+void VgpuServer::rest() {
+  if (closing()) return;
+  const uint64_t left_ns = back_off_ns();
+  rests_ = left_ns != 0;
+  executor_.set_paused(id_, paused_ || rests_);
+  // Others may go meanwhile.
+  if (rests_)
+    rest_timer_.after_ms(std::min<uint64_t>(left_ns / 1'000'000 + 1, kBackOffLookMs),
+                         [this] { rest(); });
+}
+
+void VgpuServer::take_over_debts(const core::Penalty& faults, const core::StallBudget& stalls) {
+  penalty_ = faults;
+  stall_budget_ = stalls;
+  rest();
+}
+
 void VgpuServer::on_session_offence(GuestSession& session, core::Offence offence, uint64_t cost_ns,
                                     bool more) {
   if (closing()) return;  // sluiced's doing
@@ -263,6 +283,7 @@ void VgpuServer::on_session_offence(GuestSession& session, core::Offence offence
   const auto state = more ? penalty_.add_cost(now, cost_ns, harmed)
                           : penalty_.on_offence(now, offence, cost_ns, harmed);
   set_deadline();
+  rest_timer_.after_ms(0, [this] { rest(); });  // the scheduler may be in mid-action
   log::warning("vgpu {}: {} ('{}', slot {}): the GPU stood still for {} ms{}", spec_.name,
                core::to_string(offence), session.program(), session.slot(), cost_ns / 1'000'000,
                harmed ? back_off_text() : "; nobody else was there");

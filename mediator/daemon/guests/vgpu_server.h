@@ -90,10 +90,7 @@ class VgpuServer final : private io::IvshmemServer::Owner,
   // What its contexts and modules have.
   const core::StallBudget& stall_budget() const { return stall_budget_; }
   // Before it has a session: what an earlier vGPU of the same owner still owes.
-  void take_over_debts(const core::Penalty& faults, const core::StallBudget& stalls) {
-    penalty_ = faults;
-    stall_budget_ = stalls;
-  }
+  void take_over_debts(const core::Penalty& faults, const core::StallBudget& stalls);
   size_t waiting_programs() const { return waiting_.size(); }
   // For how long programs that ask now would wait for the back-off; 0: not at all.
   uint64_t back_off_ns() const;
@@ -114,6 +111,7 @@ class VgpuServer final : private io::IvshmemServer::Owner,
   bool start_session(GuestSession::Origin origin, const std::string& program, uint32_t guest_pid);
   void start_waiting();
   void set_deadline();
+  void rest();
   std::string back_off_text() const;
   void refuse(const GuestSession::Origin& origin, int status, const std::string& reason);
   void end_guest_sessions(const std::string& reason, bool now);
@@ -153,6 +151,7 @@ class VgpuServer final : private io::IvshmemServer::Owner,
   std::unique_ptr<AgentLink> agent_;
   std::vector<std::unique_ptr<GuestSession>> sessions_;
   bool paused_ = false;
+  bool rests_ = false;            // it may not launch: the back-off
   bool connection_kept_ = false;  // keep_connection()
   uint64_t sessions_started_ = 0;
   uint64_t host_epoch_;
@@ -160,7 +159,7 @@ class VgpuServer final : private io::IvshmemServer::Owner,
   core::Penalty penalty_;  // outlives its guest's reboots
   core::StallBudget stall_budget_;
   uint64_t stall_to_charge_ns_ = 0;  // when it is over
-  io::Timer stall_timer_;
+  io::Timer rest_timer_, stall_timer_;
   bool logged_waiting_ = false;
   // Requests that wait because this vGPU starts sessions faster than the limits or its back-off
   // allow.

@@ -118,7 +118,7 @@ TEST(Penalty, WaitsGrowToAMinuteAndAreForgotten) {
     EXPECT_GE(wait, last_wait) << "fault " << i;
     EXPECT_LE(wait, kMinute);
     if (i == 0) {
-      EXPECT_LE(wait, 3 * kS) << "one crash is barely noticed";
+      EXPECT_LE(wait, 5 * kS) << "one crash is not much noticed";
     }
     if (i > 0) {
       EXPECT_GE(wait, 7 * kS);
@@ -131,7 +131,7 @@ TEST(Penalty, WaitsGrowToAMinuteAndAreForgotten) {
   EXPECT_EQ(p.debt_ns(now), 0u);
   EXPECT_EQ(p.state(now), Penalty::State::kClear);
   p.on_offence(now, Offence::kFault, kUnmapped, true);
-  EXPECT_LE(p.opens_at_ns(now) - now, 3 * kS);
+  EXPECT_LE(p.opens_at_ns(now) - now, 5 * kS);
   EXPECT_EQ(p.faults(), 31u);
   EXPECT_EQ(p.fault_stall_ns(), 31 * kUnmapped);
 }
@@ -143,10 +143,13 @@ TEST(Penalty, TrapsAndAssertsCostNothing) {
   EXPECT_EQ(p.debt_ns(2 * kS), 0u);
 }
 
-TEST(Penalty, OneMisalignedStoreIsFree) {
-  Penalty p(kUnmapped);
-  p.on_offence(kS, Offence::kFault, kMisaligned, true);
-  EXPECT_LE(p.opens_at_ns(kS), kS);
+// Of the first seconds, too: one offence, and 3 % of the time since.
+TEST(Penalty, NoWindowFromTheFirstOffenceOnCostsMoreThanOneAndThreePercent) {
+  for (const uint64_t cost : {kUnmapped, kMisaligned, uint64_t{10 * kMs}}) {
+    const Stalls s = attack(1, 1, [&](uint64_t) { return cost; });
+    for (const uint64_t window : {2 * kS, 10 * kS, kMinute})
+      EXPECT_LE(s.most_in(window), cost + window / 33) << cost / kMs << " ms, " << window / kS;
+  }
 }
 
 TEST(Penalty, WhoIsAloneOwesNothing) {
@@ -211,8 +214,8 @@ TEST(Penalty, SpinsAreShortAfterTheFirstAndStayBelowTwoPercentOfFiveMinutes) {
 TEST(Penalty, ForcedEndsWithoutAStallAreSlowedOnlyWhenTheyAreMany) {
   Penalty p(kUnmapped);
   uint64_t now = kS;
-  for (int i = 0; i < 30; ++i, now += 10 * kMs)
-    EXPECT_EQ(p.on_offence(now, Offence::kForcedEnd, 0, true), Penalty::State::kClear);
+  for (int i = 0; i < 30; ++i, now += 10 * kMs) p.on_offence(now, Offence::kForcedEnd, 0, true);
+  EXPECT_LE(p.opens_at_ns(now) - now, 2 * kS);
   for (int i = 0; i < 1000; ++i) p.on_offence(now, Offence::kForcedEnd, 0, true);
   EXPECT_EQ(p.state(now), Penalty::State::kBarred);
   EXPECT_EQ(p.forced_ends(), 1030u);

@@ -171,6 +171,30 @@ TEST_F(BackOffTest, OtherSessionsRunOn) {
   EXPECT_TRUE(run_until([&] { return good->reply().has_value(); }));
 }
 
+// Each of them could do the same, and that before the first second is over.
+TEST_F(BackOffTest, SessionsOfWhoWaitsLaunchNothing) {
+  auto neighbour = joined("b");
+  auto good = joined(), bad = joined();
+  const auto may_launch = [&](LocalProgram& p) {
+    p.command(fake::kGrant);
+    std::optional<fake::Reply> reply;
+    EXPECT_TRUE(run_until([&] { return (reply = p.reply()).has_value(); }));
+    return (reply->a & SLUICE_GRANT_OPEN) != 0;
+  };
+  good->command(fake::kReport, 1, 1);
+  EXPECT_TRUE(run_until([&] { return may_launch(*good); }));
+  bad->command(fake::kEndedWith, 700);
+  await_faults(1);
+  // The GPU goes to the neighbour, and does not come back however long that works.
+  neighbour->command(fake::kReport, 1, 1);
+  EXPECT_TRUE(run_until([&] { return may_launch(*neighbour); }));
+  for (int i = 0; i < 200; ++i) {
+    good->command(fake::kReport, 1, 1);
+    EXPECT_FALSE(may_launch(*good));
+    EXPECT_TRUE(may_launch(*neighbour));
+  }
+}
+
 // The session stays, its error with it: that is one fault, when it is reported.
 TEST_F(BackOffTest, AReportedFaultCountsAtOnceAndOnlyOnce) {
   auto neighbour = joined("b");
