@@ -22,6 +22,7 @@
 // nothing else.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -35,6 +36,12 @@ inline constexpr int kControlFd = 3;
 inline constexpr uint32_t kVersion = 4;
 // A packet of either side at most. Setup carries the environment of workers.
 inline constexpr size_t kMaxBytes = 64u << 10;
+
+// Errors of sending that end no connection: memory is short, or too many descriptors are under way.
+// Either may be a guest's doing, and others' workers must not end for it.
+inline bool passes(int error) {
+  return error == ENOBUFS || error == ENOMEM || error == ETOOMANYREFS;
+}
 
 // What stands between a worker and the rest of the host. Each is up or missing, and if it is
 // missing the host does not allow it (no root, a container) or lacks it (an old kernel).

@@ -26,6 +26,8 @@ namespace {
 
 // Not sooner after the last one: a spawner that dies at once must not keep the host busy.
 constexpr uint64_t kAgainMs = 1000;
+// After an error that passes.
+constexpr uint64_t kSendAgainMs = 10;
 // At the end: from closing its connection, when it ends all workers, to killing it.
 constexpr int kEndMs = 15000;
 
@@ -74,7 +76,7 @@ Result<void> readable(int fd, uint64_t end_ns, const std::string& program) {
 }  // namespace
 
 Spawner::Spawner(boost::asio::io_context& io, SpawnerSpec spec)
-    : io_(io), spec_(std::move(spec)), again_(io) {}
+    : io_(io), spec_(std::move(spec)), again_(io), send_again_(io) {}
 
 Result<std::unique_ptr<Spawner>> Spawner::start(boost::asio::io_context& io, SpawnerSpec spec) {
   auto uids = spawner_protocol::parse_uids(spec.uids);
@@ -298,6 +300,8 @@ void Spawner::flush() {
       });
       return;
     }
+    if (!sent && spawner_protocol::passes(sent.error().code))
+      return send_again_.after_ms(kSendAgainMs, [this] { flush(); });
     if (!sent) return;  // it has died: reading will tell
     outgoing_.pop_front();
   }
@@ -305,18 +309,28 @@ void Spawner::flush() {
 
 void Spawner::on_readable() {
   for (size_t i = 0; i < limits::kWorkerBurst && socket_; ++i) {
-    std::string bytes(spawner_protocol::kMaxBytes, '\0');
+    std::string bytes(spawner_protocol::kMaxBytes + 1, '\0');  // a longer packet shows
     auto got = receive_with_fds(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (!got && (got.error().code == EAGAIN || got.error().code == EWOULDBLOCK)) return;
     if (!got) return lost(got.error().message);
     if (got->bytes == 0) return lost("it has died");
     auto packet = spawner_protocol::decode(std::string_view(bytes.data(), got->bytes));
-    if (!packet || got->truncated) return lost("it sent a malformed message");
-    on_packet(*packet, std::move(got->fds));
+    if (!packet) return lost("it sent a malformed message");
+    on_packet(*packet, std::move(got->fds), got->truncated);  // its descriptors did not fit
   }
 }
 
-void Spawner::on_packet(const Packet& packet, std::vector<Fd> fds) {
+// A worker whose pidfd found no room here. Only it ends: a vGPU may have taken the descriptors.
+void Spawner::give_up(uint64_t id) {
+  kill(id);
+  const auto found = clients_.find(id);
+  if (found == clients_.end()) return;
+  Client* client = found->second;
+  clients_.erase(found);
+  client->on_spawn_failed(Error{EMFILE, "sluiced has no descriptor left for it"});
+}
+
+void Spawner::on_packet(const Packet& packet, std::vector<Fd> fds, bool lost_fds) {
   const spawner_protocol::Header& h = packet.header;
   if (h.type == Type::kHello) {  // of one that was started anew
     if (said_hello_) return lost("it sent a message out of turn");
@@ -328,9 +342,10 @@ void Spawner::on_packet(const Packet& packet, std::vector<Fd> fds) {
   Client* client = found == clients_.end() ? nullptr : found->second;
   switch (h.type) {
     case Type::kSpawned:
-      if (fds.size() != 1 || h.pid <= 0) return lost("it sent a malformed message");
+      if (h.pid <= 0 || (fds.size() != 1 && !lost_fds)) return lost("it sent a malformed message");
       pids_.push_back(static_cast<pid_t>(h.pid));
       if (pids_.size() > limits::kRememberedWorkers) pids_.pop_front();
+      if (fds.empty()) return give_up(h.id);
       if (client) client->on_spawned(static_cast<pid_t>(h.pid), std::move(fds[0]));
       return;
     case Type::kFailed:

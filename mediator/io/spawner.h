@@ -132,7 +132,8 @@ class Spawner {
   void send(const spawner_protocol::Packet& packet, std::vector<Fd> fds);
   void flush();
   void on_readable();
-  void on_packet(const spawner_protocol::Packet& packet, std::vector<Fd> fds);
+  void on_packet(const spawner_protocol::Packet& packet, std::vector<Fd> fds, bool lost_fds);
+  void give_up(uint64_t id);
   void lost(const std::string& why);
   void reap();
 
@@ -143,7 +144,7 @@ class Spawner {
   Fd link_, socket_;  // to the keeper, to the spawner
   FdWatch link_watch_, watch_;
   std::function<void()> beyond_repair_;
-  Timer again_;
+  Timer again_, send_again_;
   bool waits_to_write_ = false, said_hello_ = false;
   uint64_t launched_ns_ = 0;
   std::deque<Outgoing> outgoing_;

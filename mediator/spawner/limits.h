@@ -10,9 +10,10 @@ namespace sluice::spawner::limits {
 // Threads of a worker's uid. The software GPU has up to 256 for its SMs, NVIDIA's driver some tens,
 // a session a handful; fewer and a GPU of many SMs does not start.
 inline constexpr uint64_t kThreads = 1024;
-// The same of all workers of a vGPU, where they share a uid (code_caches.h): fewer, and a vGPU with
-// all its slots in use cannot start threads.
-inline constexpr uint64_t kThreadsOfVgpu = 16384;
+// The same of all workers of a vGPU, where they share a uid (code_caches.h), 64 for each of its
+// slots. Fewer, and a vGPU with all of them in use cannot start threads; more, and two that were
+// taken over leave a host of 32,768 process ids none.
+inline constexpr uint64_t kThreadsOfVgpu = 4096;
 // Of the range of uids one in so many is for a cache of machine code and not for a worker. More:
 // hosts with many vGPUs have no caches for some of them.
 inline constexpr uint32_t kIdsToCode = 8;
@@ -45,6 +46,8 @@ inline constexpr int kSwitchLogFlushMs = 10, kSwitchLogRestMs = 1000;
 // Comparisons of the clocks before the first record, and how long a driver may take to open the
 // log: it may have to wake the GPU up.
 inline constexpr int kSwitchLogMatches = 8, kSwitchLogStartMs = 20000;
+// After an error of sending that passes.
+inline constexpr int kSendAgainMs = 10;
 // How long a process of an earlier sluiced may take to die of SIGKILL, and an earlier spawner to
 // end by itself. What is stuck in the kernel for longer is logged and left.
 inline constexpr int kEndMs = 10000;

@@ -14,18 +14,19 @@ namespace sluice::spawner {
 struct Incoming {
   spawner_protocol::Packet packet;
   std::vector<Fd> fds;
+  bool lost_fds = false;  // some did not fit into this process
 };
 
 // Blocks. EPIPE: the other end has closed. EPROTO: what came is no packet.
 inline Result<Incoming> receive(int socket) {
-  std::string bytes(spawner_protocol::kMaxBytes, '\0');
+  std::string bytes(spawner_protocol::kMaxBytes + 1, '\0');  // a longer packet shows
   auto got = receive_with_fds(socket, bytes.data(), bytes.size());
   // Reset: it has closed and not read all.
   if (!got && got.error().code != ECONNRESET) return got.error();
   if (!got || got->bytes == 0) return Error{EPIPE, "sluiced has closed the connection"};
   auto packet = spawner_protocol::decode(std::string_view(bytes.data(), got->bytes));
-  if (!packet || got->truncated) return Error{EPROTO, "sluiced sent a malformed message"};
-  return Incoming{std::move(*packet), std::move(got->fds)};
+  if (!packet) return Error{EPROTO, "sluiced sent a malformed message"};
+  return Incoming{std::move(*packet), std::move(got->fds), got->truncated};
 }
 
 }  // namespace sluice::spawner

@@ -241,6 +241,8 @@ Result<void> Spawner::on_packet() {
   if (!in) return in.error();
   const spawner_protocol::Header& h = in->packet.header;
   if (!in->packet.lines.empty()) return Error{EPROTO, "sluiced sent a malformed message"};
+  if (h.type == Type::kSpawn && in->lost_fds)
+    return send_failed(h.id, EMFILE, "the spawner has no descriptors left for it");
   if (h.type == Type::kSpawn && in->fds.size() == 2)
     return spawn(h, in->fds[0].get(), in->fds[1].get());
   if (h.type == Type::kKill && in->fds.empty()) {
@@ -382,7 +384,11 @@ void Spawner::end_all() {
 
 Result<void> Spawner::send(const Packet& packet, std::span<const int> fds) {
   const std::string bytes = spawner_protocol::encode(packet);
-  return send_with_fds(control_.get(), bytes.data(), bytes.size(), fds);
+  for (;;) {
+    auto sent = send_with_fds(control_.get(), bytes.data(), bytes.size(), fds);
+    if (sent || !spawner_protocol::passes(sent.error().code)) return sent;
+    ::poll(nullptr, 0, limits::kSendAgainMs);
+  }
 }
 
 Result<void> Spawner::send_failed(uint64_t id, int code, const std::string& why) {

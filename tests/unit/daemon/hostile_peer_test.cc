@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -222,6 +223,33 @@ TEST_P(HostilePeer, NoiseHoldsNoPlaceAfterItsSenderHasGone) {
   p->close();
   EXPECT_TRUE(run_until([&] { return a->sessions().empty(); }));
   expect_served();
+}
+
+// Who has taken all descriptors of sluiced, and starts a session, ends no neighbour's.
+TEST_P(HostilePeer, WithoutDescriptorsOnlyTheNewSessionFails) {
+  start();
+  create("a");
+  create("b");
+  auto victim = std::make_unique<LocalProgram>(daemon_->find("b")->spec().local_socket);
+  victim->send_join();
+  ASSERT_TRUE(run_until([&] { return victim->joined(); }));
+  LocalProgram attacker(daemon_->find("a")->spec().local_socket);
+  attacker.send_join();
+  // Its worker is asked for, and what the spawner answers is not read yet.
+  ASSERT_TRUE(run_until([&] { return daemon_->find("a")->sessions().size() == 1; }));
+  rlimit before;
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{3, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  EXPECT_TRUE(run_until([&] { return daemon_->find("a")->sessions().empty(); }));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(run_until([&] { return attacker.joined(); }));
+  ASSERT_TRUE(attacker.has_answer());
+  EXPECT_EQ(attacker.answer().status, uint32_t{EMFILE}) << attacker.answer().reason;
+  EXPECT_EQ(victim->slot_state(), uint32_t{SLUICE_SLOT_OPEN});
+  victim->command(fake::kLease, 5);
+  EXPECT_TRUE(run_until([&] { return victim->reply().has_value(); })) << "its worker has ended";
+  EXPECT_EQ(joined()->answer().status, 0u) << "and the next one starts";
 }
 
 TEST_P(HostilePeer, NoMemoryIsPunchedOutInTheLoop) {

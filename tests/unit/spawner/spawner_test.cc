@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -345,6 +346,28 @@ TEST_F(SpawnerProgram, MoreThanThereAreUidsAreRefused) {
     EXPECT_EQ(a->header.code, EAGAIN);
     break;
   }
+}
+
+// Who takes all descriptors costs others no worker.
+TEST_F(SpawnerProgram, WithoutDescriptorsOnlyTheNewWorkerIsRefused) {
+  set_up("/usr/bin/yes");
+  spawn(1);
+  ASSERT_EQ(answer().value_or(Packet{}).header.type, Type::kSpawned);
+  rlimit before;
+  ASSERT_EQ(::prlimit(spawner_, RLIMIT_NOFILE, nullptr, &before), 0);
+  const rlimit none{4, before.rlim_max};
+  ASSERT_EQ(::prlimit(spawner_, RLIMIT_NOFILE, &none, nullptr), 0);
+  spawn(2);
+  const auto refused = answer();
+  ASSERT_TRUE(refused) << "the spawner has ended";
+  EXPECT_EQ(refused->header.type, Type::kFailed);
+  EXPECT_EQ(refused->header.code, EMFILE);
+  ASSERT_EQ(::prlimit(spawner_, RLIMIT_NOFILE, &before, nullptr), 0);
+  spawn(3);
+  const auto spawned = answer();
+  ASSERT_TRUE(spawned);
+  EXPECT_EQ(spawned->header.type, Type::kSpawned);
+  EXPECT_EQ(spawned->header.id, 3u) << "and nothing of the first has ended";
 }
 
 TEST_F(SpawnerProgram, AMissingProgramIsReportedAsAnError) {
