@@ -50,6 +50,7 @@ void CudaStreams::drained(StreamId id) {
 
 Confinement CudaStreams::confine(StreamId stream, OpKind kind, Work& work, const Grant& grant,
                                  uint64_t now_ns) {
+  if (kind == OpKind::kBulk) return Confinement::kNone;
   return launcher_.confinement.choose(*streams_.at(stream), kind, launch_of(work), grant, now_ns);
 }
 
@@ -122,6 +123,7 @@ CUresult CudaStreams::issue(StreamId stream, OpKind kind, Work& work, uint64_t n
       return services_.api.cuStreamWaitValue32(s.cu, v.address, v.value, v.flags);
     }
     case OpKind::kWork:
+    case OpKind::kBulk:
       if (CUresult r = lanes_.move_to(s, s); r != CUDA_SUCCESS) return r;
       return issue_here(s, work);
     default:

@@ -22,6 +22,23 @@ namespace sluice::worker {
 namespace wp = worker_protocol;
 
 namespace {
+// Of copies within the device and fills their bytes; of all else 0.
+uint64_t bulk_bytes(const Work& work) {
+  if (const auto* m = dynamic_cast<const MemsetWork*>(&work))
+    return m->args.width * m->args.element_bytes * m->args.height;
+  if (const auto* c = dynamic_cast<const CopyWork*>(&work))
+    return c->copy.srcMemoryType != CU_MEMORYTYPE_HOST &&
+                   c->copy.dstMemoryType != CU_MEMORYTYPE_HOST
+               ? c->copy.WidthInBytes * c->copy.Height
+               : 0;
+  if (const auto* b = dynamic_cast<const BoxWork*>(&work))
+    return b->copy.srcMemoryType != CU_MEMORYTYPE_HOST &&
+                   b->copy.dstMemoryType != CU_MEMORYTYPE_HOST
+               ? b->copy.WidthInBytes * b->copy.Height * b->copy.Depth
+               : 0;
+  return 0;
+}
+
 LoopSettings loop_settings(const wp::Start& start) {
   LoopSettings s;
   s.target_us = start.chunk_target_us;
@@ -147,7 +164,9 @@ void WorkerSession::submit_work(const Call& call, const StreamObject& stream,
                                 std::shared_ptr<Work> work, bool wait) {
   const uint64_t token =
       wait ? waiting.add([this, call](CUresult status) { answer(call, status); }) : 0;
-  engine.submit(stream.id, OpKind::kWork, std::move(work), token, monotonic_ns());
+  const uint64_t now = monotonic_ns(), bytes = bulk_bytes(*work);
+  const OpKind kind = bytes == 0 || free_bulk.take(now, bytes) ? OpKind::kWork : OpKind::kBulk;
+  engine.submit(stream.id, kind, std::move(work), token, now);
   after_engine();
   if (!wait) answer(call, CUDA_SUCCESS);
 }

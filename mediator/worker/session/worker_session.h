@@ -52,6 +52,7 @@
 #include "mediator/worker/session/sleeper.h"
 #include "mediator/worker/session/waiting_calls.h"
 #include "mediator/worker/streams/engine.h"
+#include "mediator/worker/streams/free_bulk.h"
 #include "mediator/worker/streams/gate.h"
 
 namespace sluice::worker {
@@ -129,7 +130,7 @@ class WorkerSession {
   // With `mutex` held, after the engine was given something: publishes its state, notices a fault,
   // and wakes whoever sleeps too long for what is now under way.
   void after_engine();
-  // Queues work that needs no grant, and answers the call: with `wait` when it is complete.
+  // Queues what is no launch, and answers the call: with `wait` when it is complete.
   void submit_work(const Call& call, const StreamObject& stream, std::shared_ptr<Work> work,
                    bool wait);
   // With `mutex` held: the device's address of the slot's end word, if the GPU is to write it for
@@ -195,6 +196,7 @@ class WorkerSession {
   Gate gate;
   CudaStreams streams;
   StreamEngine engine;
+  FreeBulk free_bulk;
   HandleTable handles;
   MemoryTable memory;
   ContextTable contexts;

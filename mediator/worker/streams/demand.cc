@@ -10,7 +10,6 @@ namespace sluice::worker {
 namespace {
 constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
 
-bool counts_as_demand(OpKind kind) { return kind == OpKind::kLaunch || kind == OpKind::kOpaque; }
 bool needs_program(OpKind kind) { return kind == OpKind::kHostFunc || kind == OpKind::kValueWait; }
 }  // namespace
 
@@ -20,7 +19,7 @@ void Demand::appended(EngineStream& s, const Operation& op) {
     ++program_ops_;
     stale_ = true;
   }
-  if (!counts_as_demand(op.kind)) return;
+  if (!op.needs_grant()) return;
   s.launch_seqs.push_back(op.seq);
   ++launches_;
   if (program_ops_ != 0) {
@@ -37,7 +36,7 @@ void Demand::finished(EngineStream& s, const Operation& op) {
     s.program_seqs.pop_front();
     --program_ops_;
   }
-  if (!counts_as_demand(op.kind)) return;
+  if (!op.needs_grant()) return;
   s.launch_seqs.pop_front();
   --launches_;
   if (!stale_) gate_.set_demand(launches_);

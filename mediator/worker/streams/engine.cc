@@ -18,7 +18,8 @@ StreamEngine::StreamEngine(EngineDriver& driver, Gate& gate, EngineLimits limits
       gate_(gate),
       limits_(limits),
       demand_(gate),
-      opaque_(limits.opaque_depth, limits.opaque_contended_ns) {}
+      opaque_(limits.opaque_depth, limits.opaque_contended_ns),
+      bulk_(limits.opaque_depth, 0) {}
 
 StreamId StreamEngine::add_stream(ContextId context, StreamKind kind) {
   auto stream = std::make_unique<Stream>();
@@ -150,7 +151,9 @@ bool StreamEngine::collect(Stream& s, uint64_t now_ns) {
       opaque_.remove(driver_.expected_ns(*op.work));
       driver_.opaque_ended(*op.work, gate_.contended(), now_ns);
     }
-    if (op.is_launch()) gate_.leave(now_ns, flight.confinement != Confinement::kNone, flight.grant);
+    if (op.kind == OpKind::kBulk) bulk_.remove(0);
+    if (op.needs_grant())
+      gate_.leave(now_ns, flight.confinement != Confinement::kNone, flight.grant);
     if (flight.second.generation != 0) {
       gate_.leave(now_ns, true, flight.second);
       flight.second = {};
@@ -295,7 +298,7 @@ bool StreamEngine::advance(Stream& s, bool relaunches_only, uint64_t now_ns) {
       if (s.next == 0) reach(op);  // everything before it is complete
       return progress;
     }
-    if (!may_submit(s, op, now_ns) || (op.is_launch() && !enter_gate(s, op, now_ns)))
+    if (!may_submit(s, op, now_ns) || (op.needs_grant() && !enter_gate(s, op, now_ns)))
       return progress;
     bool pieces = false;
     const CUresult status = to_driver(s, op, &pieces, now_ns);
@@ -316,6 +319,7 @@ void StreamEngine::reach(Op& op) {
 bool StreamEngine::may_submit(const Stream& s, const Op& op, uint64_t now_ns) const {
   if (s.queue.length() >= limits_.stream_depth) return false;
   if (op.kind != OpKind::kLaunch && s.launches_issued != 0) return false;
+  if (op.kind == OpKind::kBulk) return bulk_.allows(0, gate_.contended());
   if (op.kind != OpKind::kOpaque) return true;
   if (opaque_.allows(driver_.expected_ns(*op.work), gate_.contended())) return true;
   // The next one is there when the only one ends, so that the GPU does not pause between them.
@@ -363,9 +367,8 @@ CUresult StreamEngine::to_driver(Stream& s, Op& op, bool* pieces, uint64_t now_n
     mark_if_due(s, now_ns, true);
   const CUresult status = driver_.issue(s.id, op.kind, *op.work, now_ns);
   if (status != CUDA_SUCCESS) return status;
-  if (op.kind == OpKind::kOpaque) {
-    opaque_.add(driver_.expected_ns(*op.work));
-  }
+  if (op.kind == OpKind::kOpaque) opaque_.add(driver_.expected_ns(*op.work));
+  if (op.kind == OpKind::kBulk) bulk_.add(0);
   if (op.kind == OpKind::kValueWait) s.flow = Flow::kBlocked;
   return CUDA_SUCCESS;
 }
@@ -411,7 +414,7 @@ void StreamEngine::submitted(Stream& s, Op& op, bool pieces, CUresult status, ui
 void StreamEngine::issue_failed(Op& op, CUresult status, uint64_t now_ns) {
   op.set_state(State::kFailed);
   op.status = status;
-  if (op.is_launch())
+  if (op.needs_grant())
     gate_.leave(now_ns, op.flight.confinement != Confinement::kNone, op.flight.grant);
   if (is_sticky(status)) pending_error_ = status;
 }

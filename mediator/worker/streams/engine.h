@@ -174,6 +174,7 @@ class StreamEngine {
   EngineStreams streams_;
   Demand demand_;
   OpaqueLimit opaque_;
+  OpaqueLimit bulk_;  // the same of kBulk: a kernel may wait for a copy
   StreamId next_stream_ = 1;
   uint64_t next_seq_ = 1;
   size_t queued_ = 0;

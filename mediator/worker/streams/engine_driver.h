@@ -36,8 +36,8 @@ enum class LaunchEnd {
 class EngineDriver {
  public:
   virtual ~EngineDriver() = default;
-  // How `work`, a kLaunch or kOpaque that is given to the driver next, will be kept to the SMs of
-  // `grant`.
+  // How `work`, a kLaunch, kOpaque or kBulk that is given to the driver next, will be kept to the
+  // SMs of `grant`.
   virtual Confinement confine(StreamId, OpKind kind, Work&, const Grant& grant, uint64_t now_ns) {
     (void)grant, (void)now_ns;
     return kind == OpKind::kLaunch ? Confinement::kBlocks : Confinement::kNone;

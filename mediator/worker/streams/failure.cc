@@ -38,7 +38,7 @@ void StreamEngine::fail(CUresult error, uint64_t now_ns) {
     // Its own context's error may have ended them; another's has not, nor has one that the engine
     // found itself.
     for (size_t i = s->ended; i < s->next && !s->lingers; ++i)
-      s->lingers = s->ops[i].is_launch() && s->ops[i].in_flight();
+      s->lingers = s->ops[i].needs_grant() && s->ops[i].in_flight();
     lingering_ += s->lingers ? 1 : 0;
     s->queue.forget_markers();
     s->next = s->ended = 0;
@@ -58,6 +58,7 @@ void StreamEngine::fail(CUresult error, uint64_t now_ns) {
   });
   physical_ = pacing_ = 0;
   opaque_.clear();
+  bulk_.clear();
   host_funcs_waiting_ = 0;
   held_by_gate_ = retrying_ = waits_for_hardware_ = false;
   demand_.update(streams_);  // nothing is queued any more

@@ -48,6 +48,7 @@ enum class OpKind {
   kLaunch,     // evictable
   kOpaque,     // a launch that runs to its end once begun
   kWork,       // copy, fill, value write: runs by itself, needs no grant
+  kBulk,       // the same with a grant: copies on the device and fills beyond FreeBulk
   kValueWait,  // the driver's stream stops until a word has a value
   kRecord,     // event record
   kWait,       // wait for a recording (never given to the driver)
@@ -124,6 +125,7 @@ struct Operation {
     state = to;
   }
   bool is_launch() const { return kind == OpKind::kLaunch || kind == OpKind::kOpaque; }
+  bool needs_grant() const { return is_launch() || kind == OpKind::kBulk; }
   bool in_flight() const { return state == OpState::kOpen || state == OpState::kSubmitted; }
 };
 

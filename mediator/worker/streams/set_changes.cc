@@ -19,7 +19,7 @@ uint32_t StreamEngine::how_kept() const {
   for (const auto& s : streams_.all) {
     for (size_t i = s->ended; i < s->next; ++i) {
       const Op& op = s->ops[i];
-      if (!op.is_launch() || !op.in_flight()) continue;
+      if (!op.needs_grant() || !op.in_flight()) continue;
       if (op.flight.confinement != Confinement::kBlocks || !op.flight.grant.part ||
           op.flight.second.generation != 0)
         return 0;
@@ -44,7 +44,7 @@ void StreamEngine::change_sms(uint64_t now_ns) {
     collect(*s, now_ns);
     for (size_t i = s->ended; i < s->next; ++i) {
       Op& op = s->ops[i];
-      if (!op.is_launch() || !op.in_flight()) continue;
+      if (!op.needs_grant() || !op.in_flight()) continue;
       if (op.flight.grant.generation >= to.generation) continue;
       if (op.flight.confinement != Confinement::kBlocks || !op.flight.grant.part ||
           op.flight.second.generation != 0)

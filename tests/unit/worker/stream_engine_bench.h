@@ -82,10 +82,10 @@ class FakeDriver : public EngineDriver {
     auto& w = static_cast<FakeWork&>(work);
     expect_whole(stream);
     if (refuse.count(w.id)) return refuse[w.id];
-    if (kind == OpKind::kOpaque) {
+    if (kind == OpKind::kOpaque || kind == OpKind::kBulk) {
       EXPECT_TRUE(host->grant & SLUICE_GRANT_OPEN);
-      ++launches_queued;
     }
+    launches_queued += kind == OpKind::kOpaque;
     queues[stream].push_back({kind == OpKind::kOpaque      ? Item::kOpaque
                               : kind == OpKind::kValueWait ? Item::kValueWait
                                                            : Item::kWork,
@@ -250,7 +250,7 @@ struct Bench {
 
 // --- programs ---
 
-enum class P { kLaunch, kOpaque, kCopy, kRecord, kWait, kSync };
+enum class P { kLaunch, kOpaque, kCopy, kBulk, kRecord, kWait, kSync };
 struct Step {
   P what;
   int stream;   // index of the program's streams; 0 is the legacy stream
@@ -284,13 +284,12 @@ inline std::vector<uint64_t> ancestors(const Program& p) {
   return before;
 }
 
-inline bool has_effects(P what) {
-  return what == P::kLaunch || what == P::kOpaque || what == P::kCopy;
-}
+inline bool has_effects(P what) { return what < P::kRecord; }
 
 // The program as text, for the trace of a failing test.
 inline std::string to_text(const Program& p) {
-  static const char* const kNames[] = {"launch", "opaque", "copy", "record", "wait", "sync"};
+  static const char* const kNames[] = {"launch", "opaque", "copy", "bulk",
+                                       "record", "wait",   "sync"};
   static const char* const kKinds[] = {"legacy", "blocking", "non-blocking"};
   std::string text;
   for (size_t i = 0; i < p.steps.size(); ++i) {
@@ -319,10 +318,12 @@ class Runner {
     switch (s.what) {
       case P::kLaunch:
       case P::kOpaque:
-      case P::kCopy: {
+      case P::kCopy:
+      case P::kBulk: {
         auto w = std::make_shared<FakeWork>(id, s.arg);
         OpKind kind = s.what == P::kLaunch   ? OpKind::kLaunch
                       : s.what == P::kOpaque ? OpKind::kOpaque
+                      : s.what == P::kBulk   ? OpKind::kBulk
                                              : OpKind::kWork;
         if (pieces && kind == OpKind::kLaunch && id % 3 != 1) w->piece = 1 + id % 4;
         b.engine.submit(stream, kind, std::move(w), s.what == P::kCopy ? 1000 + id : 0, b.now);

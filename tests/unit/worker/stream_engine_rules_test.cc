@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stream engine's rules one by one: what is queued, what is held, what a fault ends.
+#include "mediator/worker/streams/free_bulk.h"
 #include "tests/unit/worker/stream_engine_bench.h"
 
 namespace sluice::worker {
@@ -108,6 +109,35 @@ TEST(StreamEngine, OneOpaqueLaunchAtATimeWhileContended) {
   EXPECT_EQ(r.b.report.in_flight, 1u);
   r.finish();
   r.check();
+}
+
+// Else who only copies and fills would have the GPU without ever asking for it.
+TEST(StreamEngine, BulkWaitsForAGrantAsLaunchesDo) {
+  Runner r({{kLegacy, kNonBlocking}, {{P::kCopy, 0}, {P::kBulk, 0}, {P::kBulk, 1}}});
+  r.b.take();
+  r.submit_all();
+  EXPECT_EQ(r.b.report.in_flight, 0u);
+  EXPECT_EQ(r.b.report.demand, 2u) << "not the copy, which went at once";
+  r.b.grant();
+  r.b.host.grant |= SLUICE_GRANT_CONTENDED;
+  r.b.poll();
+  EXPECT_EQ(r.b.report.in_flight, 1u) << "one at a time while others wait";
+  r.finish();
+  r.check();
+}
+
+TEST(StreamEngine, WhatGoesWithoutAGrantIsBounded) {
+  FreeBulk free;
+  constexpr uint64_t kSecond = 1'000'000'000;
+  uint64_t now = 7 * kSecond, bytes = 0, small = 0;
+  while (free.take(now, 1 << 20)) bytes += 1 << 20;
+  EXPECT_EQ(bytes, FreeBulk::kBytes);
+  now += 60 * kSecond;
+  for (const uint64_t end = now + 10 * kSecond; now < end; now += 10'000)
+    small += free.take(now, 4);
+  EXPECT_LE(small * FreeBulk::kLeastBytes, FreeBulk::kBytes + 10 * FreeBulk::kBytesPerSecond);
+  EXPECT_GT(small, 10'000u) << "what programs do now and then goes";
+  EXPECT_FALSE(free.take(now + 3600 * kSecond, FreeBulk::kBytes + 1));
 }
 
 TEST(StreamEngine, RingsWhenDemandMeetsAClosedGateAndWhenItIsOver) {

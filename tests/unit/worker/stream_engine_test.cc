@@ -59,7 +59,7 @@ Program random_program(std::mt19937& rng) {
     const int stream = pick(static_cast<int>(p.streams.size()));
     switch (pick(12)) {
       case 0:
-        p.steps.push_back({P::kCopy, stream, 1});
+        p.steps.push_back({pick(2) ? P::kCopy : P::kBulk, stream, 1});
         break;
       case 1:
         p.steps.push_back({P::kOpaque, stream, 1 + pick(3)});
