@@ -36,7 +36,6 @@
  */
 #define SLUICE_STATUS0_TSGID(v) ((v)&0xfffu)
 #define SLUICE_STATUS0_CTX_STATUS(v) (((v) >> 13) & 0x7u)
-#define SLUICE_STATUS0_NEXT_TSGID(v) (((v) >> 16) & 0xfffu)
 #define SLUICE_STATUS0_BUSY(v) (((v) >> 31) & 0x1u)
 #define SLUICE_STATUS0(tsgid, ctx, next, busy)                                                     \
   (((uint32_t)(tsgid)&0xfffu) | (((uint32_t)(ctx)&7u) << 13) | (((uint32_t)(next)&0xfffu) << 16) | \

@@ -34,11 +34,6 @@ bool AllocationMap::add(const Allocation& a) {
   return true;
 }
 
-const Allocation* AllocationMap::find_start(uint64_t guest_address) const {
-  auto it = by_address_.find(guest_address);
-  return it == by_address_.end() || it->second.charged_bytes == 0 ? nullptr : &it->second;
-}
-
 std::optional<Allocation> AllocationMap::remove(uint64_t guest_address) {
   auto it = by_address_.find(guest_address);
   if (it == by_address_.end() || it->second.charged_bytes == 0) return std::nullopt;

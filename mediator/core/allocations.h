@@ -34,8 +34,6 @@ class AllocationMap {
 
   // Takes out the allocation that starts at `guest_address`; variables cannot be taken out so.
   std::optional<Allocation> remove(uint64_t guest_address);
-  // Puts it back if it starts there and is one that remove() would find.
-  const Allocation* find_start(uint64_t guest_address) const;
   // The allocation in which the address lies, or null.
   const Allocation* find(uint64_t guest_address) const;
   // Whether [address, address + bytes) lies in one allocation. Zero bytes: the address does.

@@ -325,8 +325,5 @@ uint64_t Scheduler::all_contended_ns(uint64_t now_ns) const {
 }
 std::string_view Scheduler::policy_name() const { return impl_->policy->name(); }
 uint64_t Scheduler::quantum_ns() const { return impl_->policy->quantum_ns(); }
-uint64_t Scheduler::grant_word(SessionId s) const {
-  return s < impl_->sessions.size() ? impl_->sessions[s].word : 0;
-}
 
 }  // namespace sluice::core

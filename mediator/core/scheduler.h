@@ -314,7 +314,6 @@ class Scheduler {
   uint64_t all_contended_ns(uint64_t now_ns) const;  // all vGPUs (two or more) had work
   std::string_view policy_name() const;
   uint64_t quantum_ns() const;
-  uint64_t grant_word(SessionId session) const;  // as last set
 
  private:
   struct Impl;

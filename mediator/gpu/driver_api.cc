@@ -2,12 +2,8 @@
 #include "mediator/gpu/driver_api.h"
 
 #include <dlfcn.h>
-#include <unistd.h>
 
-#include <climits>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "mediator/base/cuda_errors.h"
 
@@ -73,41 +69,6 @@ void bind(DriverApi& api, const char* symbol, Function& slot, std::string& missi
     missing_required += (missing_required.empty() ? "" : ", ") + std::string(symbol);
 }
 
-std::string program_directory() {
-  char path[PATH_MAX];
-  const ssize_t n = ::readlink("/proc/self/exe", path, sizeof path);
-  if (n <= 0) return "";
-  const std::string_view whole(path, static_cast<size_t>(n));
-  return std::string(whole.substr(0, whole.rfind('/')));
-}
-
-// Loads the driver and asks it for devices; the error says which step failed.
-Result<Gpu> start(GpuKind kind, const std::string& path) {
-  Result<DriverApi> api = load_driver(path);
-  if (!api) return std::move(api).error();
-  if (const CUresult r = api->cuInit(0); r != CUDA_SUCCESS) {
-    return Error{r, path + ": cuInit: " + describe(r)};
-  }
-  int count = 0;
-  if (const CUresult r = api->cuDeviceGetCount(&count); r != CUDA_SUCCESS) {
-    return Error{r, path + ": cuDeviceGetCount: " + describe(r)};
-  }
-  if (count < 1) return Error{CUDA_ERROR_NO_DEVICE, path + ": no device"};
-  return Gpu{kind, *std::move(api), count, ""};
-}
-
-Result<Gpu> start_soft(const std::string& name) {
-  std::vector<std::string> places;
-  if (name.find('/') == std::string::npos) {
-    const std::string directory = program_directory();
-    places = {directory + "/../lib/sluice/" + name, directory + "/../softgpu/" + name};
-  }
-  for (const std::string& place : places) {
-    if (::access(place.c_str(), R_OK) == 0) return start(GpuKind::kSoft, place);
-  }
-  return start(GpuKind::kSoft, name);
-}
-
 }  // namespace
 
 Result<DriverApi> load_driver(const std::string& path) {
@@ -138,28 +99,6 @@ std::string describe(CUresult result) {
   const char* name = cuda_error_name(result);
   if (name == nullptr) return "CUresult " + number;
   return std::string(name) + " (" + number + "): " + cuda_error_text(result);
-}
-
-Result<Gpu> find_gpu(const GpuConfig& config) {
-  std::string why_not;
-  if (config.want != GpuConfig::Want::kSoft) {
-    Result<Gpu> gpu = start(GpuKind::kNvidia, config.nvidia_library);
-    if (gpu) {
-      gpu->why = "NVIDIA's driver has " + std::to_string(gpu->device_count) + " device(s)";
-      return gpu;
-    }
-    if (config.want == GpuConfig::Want::kNvidia) return gpu;
-    why_not = gpu.error().message;
-  }
-  Result<Gpu> gpu = start_soft(config.soft_library);
-  if (!gpu) {
-    return why_not.empty()
-               ? std::move(gpu)
-               : Result<Gpu>(Error{gpu.error().code,
-                                   gpu.error().message + " (and no NVIDIA GPU: " + why_not + ")"});
-  }
-  gpu->why = why_not.empty() ? "asked for by the configuration" : "no NVIDIA GPU: " + why_not;
-  return gpu;
 }
 
 }  // namespace sluice::gpu

@@ -43,27 +43,4 @@ Result<DriverApi> load_driver(const std::string& path);
 // "CUDA_ERROR_OUT_OF_MEMORY (2): not enough device memory", for logs and errors; any number.
 std::string describe(CUresult result);
 
-enum class GpuKind { kNvidia, kSoft };
-
-struct GpuConfig {
-  enum class Want { kAuto, kNvidia, kSoft };
-  Want want = Want::kAuto;
-  std::string nvidia_library = "libcuda.so.1";
-  // A name without a slash is also searched for beside the program: where it is installed
-  // (../lib/sluice) and in a build tree (../softgpu).
-  std::string soft_library = "libsluice-softcuda.so";
-};
-
-struct Gpu {
-  GpuKind kind;
-  DriverApi api;
-  int device_count;  // at least 1
-  std::string why;   // one line for the log: why this one, for example why not NVIDIA's
-};
-
-// Chooses and initialises a driver: NVIDIA's if its library loads, cuInit succeeds and there is a
-// device, otherwise (kAuto) the software GPU. Calls cuInit, so address windows that must be
-// reserved before it (SLUICE_WINDOW_ADDRESS) have to be reserved before this.
-Result<Gpu> find_gpu(const GpuConfig& config);
-
 }  // namespace sluice::gpu

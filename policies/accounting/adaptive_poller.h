@@ -45,7 +45,6 @@ class AdaptivePoller {
   struct Config {
     double steady_budget = 0.02;             // of a core; larger: smaller errors, more CPU
     double engaged_budget = 1.0 / 6;         // after a change: the paper's
-    uint64_t read_ns = 1'000;                // one read in the dense loop (section 3.3: about 1 us)
     uint64_t wake_ns = 4'000;                // CPU of one timer wake-up with a read
     uint64_t dense_ns_per_vgpu = 1'000'000;  // section 5.1
     uint64_t dense_max_ns = 50'000'000;

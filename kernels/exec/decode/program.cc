@@ -17,10 +17,6 @@ const EntryInfo* Program::find_entry(std::string_view name) const {
   const auto found = data_->entry_index.find(std::string(name));
   return found == data_->entry_index.end() ? nullptr : &data_->entries[found->second];
 }
-const SymbolInfo* Program::find_symbol(std::string_view name) const {
-  const auto found = data_->symbol_index.find(std::string(name));
-  return found == data_->symbol_index.end() ? nullptr : &data_->symbols[found->second];
-}
 
 Image::~Image() = default;
 

@@ -89,7 +89,6 @@ class Program {
   std::span<const EntryInfo> entries() const;
   const EntryInfo* find_entry(std::string_view name) const;
   std::span<const SymbolInfo> symbols() const;
-  const SymbolInfo* find_symbol(std::string_view name) const;
   const detail::ProgramData& data() const { return *data_; }
 
  private:

@@ -121,7 +121,6 @@ class CaseBuilder {
   void expect_that(std::function<std::string(const Contents&)> check) {
     checks_.push_back(std::move(check));
   }
-  void nondeterministic() { case_.deterministic = false; }
 
   Case take() {
     case_.check = [checks = std::move(checks_)](const Contents& contents) {

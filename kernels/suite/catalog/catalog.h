@@ -103,9 +103,6 @@ struct Case {
   std::string ptx;
   std::vector<Buffer> buffers;
   std::vector<Step> steps;
-  // Whether two right executions leave the same bytes in every buffer. False where blocks race for
-  // places on purpose (appending to a queue, say): then only check() can compare.
-  bool deterministic = true;
   // Compares with the CPU reference: empty when right, else the first difference in words. The
   // reference is computed here, not by make(): at GPU sizes it takes a while.
   std::function<std::string(const Contents&)> check;

@@ -60,7 +60,6 @@ suite::Case load(const std::filesystem::path& path) {
   suite::Trace parsed = suite::parse_trace(trace, std::uint64_t{8} << 30);
   for (const auto& [buffer, how] : contents) fill(parsed.work.buffers.at(buffer).initial, how);
   parsed.work.ptx = read_file(path.parent_path() / parsed.module);
-  parsed.work.deterministic = true;
   return std::move(parsed.work);
 }
 

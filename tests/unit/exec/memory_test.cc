@@ -126,9 +126,14 @@ TEST_F(ExecMemory, ModuleVariablesAndTheirPointers) {
 .global .f32 pi = 0f40490FDB;
 .visible .global .align 4 .u32 counter;)")))
       << error_;
-  ASSERT_NE(program_->find_symbol("counter"), nullptr);
-  EXPECT_EQ(program_->find_symbol("counter")->bytes, 4u);
-  EXPECT_EQ(program_->find_symbol("table")->space, SymbolSpace::kConst);
+  const auto symbol = [&](std::string_view name) {
+    const auto symbols = program_->symbols();
+    return std::find_if(symbols.begin(), symbols.end(),
+                        [&](const SymbolInfo& s) { return s.name == name; });
+  };
+  ASSERT_NE(symbol("counter"), program_->symbols().end());
+  EXPECT_EQ(symbol("counter")->bytes, 4u);
+  EXPECT_EQ(symbol("table")->space, SymbolSpace::kConst);
   std::vector<uint32_t> out(5);
   ASSERT_EQ(launch({1}, {1}, {share(out)}), RunState::kDone) << fault_.describe();
   EXPECT_EQ(out, (std::vector<uint32_t>{33, 2, 6, 3, 9}));

@@ -58,34 +58,5 @@ TEST(DriverApi, DescribesResults) {
   EXPECT_EQ(describe(static_cast<CUresult>(4711)), "CUresult 4711");
 }
 
-TEST(FindGpu, FallsBackToTheSoftwareGpuAndSaysWhy) {
-  GpuConfig config;
-  config.nvidia_library = "/nowhere/libcuda.so.1";
-  config.soft_library = soft_library();
-  auto gpu = find_gpu(config);
-  ASSERT_TRUE(gpu.ok()) << gpu.error().message;
-  EXPECT_EQ(gpu->kind, GpuKind::kSoft);
-  EXPECT_EQ(gpu->device_count, 1);
-  EXPECT_NE(gpu->why.find("/nowhere"), std::string::npos) << gpu->why;
-  config.want = GpuConfig::Want::kNvidia;
-  EXPECT_FALSE(find_gpu(config).ok());
-  config.want = GpuConfig::Want::kSoft;
-  EXPECT_TRUE(find_gpu(config).ok());
-}
-
-TEST(FindGpu, PrefersARealDeviceAndSkipsADriverWithoutOne) {
-  GpuConfig config;
-  config.soft_library = soft_library();
-  config.nvidia_library = soft_library();  // a driver that initialises and has a device
-  auto gpu = find_gpu(config);
-  ASSERT_TRUE(gpu.ok());
-  EXPECT_EQ(gpu->kind, GpuKind::kNvidia);
-  config.nvidia_library = std::getenv("SLUICE_TEST_OLD_DRIVER");  // has none
-  gpu = find_gpu(config);
-  ASSERT_TRUE(gpu.ok());
-  EXPECT_EQ(gpu->kind, GpuKind::kSoft);
-  EXPECT_NE(gpu->why.find("no device"), std::string::npos) << gpu->why;
-}
-
 }  // namespace
 }  // namespace sluice::gpu

@@ -65,6 +65,8 @@ AdaptivePoller::Known known_of(const RegisterSource& source, uint32_t vgpus) {
   return k;
 }
 
+constexpr uint64_t kReadNs = 1'000;  // one read in the dense loop takes about so long
+
 // Polls the timeline as mediator/gpu would.
 void poll(Timeline& t, uint32_t vgpus, uint64_t seed, Measured& m,
           AdaptivePoller::Config config = {}) {
@@ -78,12 +80,12 @@ void poll(Timeline& t, uint32_t vgpus, uint64_t seed, Measured& m,
     const auto plan = poller.next(vgpus, known_of(m.source, vgpus));
     if (now + plan.dense_ns + plan.pause_ns > t.end_ns) break;
     m.source.begin_phase();
-    for (uint64_t at = now; at <= now + plan.dense_ns; at += config.read_ns)
+    for (uint64_t at = now; at <= now + plan.dense_ns; at += kReadNs)
       m.source.sample(at, t.word(at));
     m.source.end_phase(0);
     uint64_t from = now + plan.dense_ns;
     for (const uint64_t begin = from; m.source.follows() && from < begin + plan.dense_ns / 4;
-         from += config.read_ns)
+         from += kReadNs)
       m.source.follow(from, t.word(from));
     const uint64_t end = now + plan.dense_ns + plan.pause_ns;
     while (from < end) {
@@ -91,8 +93,7 @@ void poll(Timeline& t, uint32_t vgpus, uint64_t seed, Measured& m,
       const uint64_t at = poller.read_at(from, stratum);
       Look look(t.word(at));
       if (plan.window_ns) look = Look();
-      for (uint64_t in = 0; in < plan.window_ns; in += config.read_ns)
-        look.add(t.word(at + in), config.read_ns);
+      for (uint64_t in = 0; in < plan.window_ns; in += kReadNs) look.add(t.word(at + in), kReadNs);
       m.source.point(look, stratum, poller.half());
       if (poller.batch_ends()) m.source.end_batch();
       from += stratum;
