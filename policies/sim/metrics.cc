@@ -75,10 +75,8 @@ double got_of_owed_window(const VgpuResult& v, double least) {
   }
   return worst;
 }
-}  // namespace
-
-Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& alone_ns) {
-  Metrics m;
+void measure_programs(const Workload& w, const Outcome& r, const std::vector<double>& alone_ns,
+                      Metrics& m) {
   for (uint32_t i = 0; i < w.programs.size(); ++i) {
     std::vector<RunRecord> runs = r.programs[i].runs;
     std::erase_if(runs, [&](const RunRecord& run) { return run.arrived_ns < w.warm_up_ns; });
@@ -94,7 +92,9 @@ Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& 
     m.response_us.emplace_back(m.ntt.back().first, q);
     m.unfinished_runs += r.programs[i].unfinished_runs;
   }
-  from_ntt(m);
+}
+
+void measure_shares(const Workload& w, const Outcome& r, Metrics& m) {
   for (size_t i = 0; i < r.windows.size(); ++i) {
     const Window& window = r.windows[i];
     m.share_error_max = std::max(m.share_error_max, window.worst_error);
@@ -102,11 +102,26 @@ Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& 
       m.share_error_settled = std::max(m.share_error_settled, window.worst_error);
     m.share_points_max = std::max(m.share_points_max, window.worst_points);
   }
+  // In less than a tenth of a window a share means nothing: one turn decides it.
+  const bool meant = r.all_contended_ns >= w.share_window_ns / 10;
+  m.share_error_total = meant ? r.all_contended_error : 0;
+  m.jain = meant ? r.all_contended_jain : 1;
+  if (r.windows.empty()) m.share_error_max = m.share_error_total;  // what there was of one
   double got = 0, all = 0;
   for (const VgpuResult& v : r.vgpus) {
     got += v.got_sm_ns;
     all += static_cast<double>(v.sm_ns);
-    const double least = static_cast<double>(w.share_window_ns) / 100 * w.gpu.sm_count;
+  }
+  for (const VgpuResult& v : r.vgpus)
+    m.vgpu_share.push_back(got > 0   ? v.got_sm_ns / got
+                           : all > 0 ? static_cast<double>(v.sm_ns) / all
+                                     : 0);
+}
+
+// The worst of all vGPUs.
+void measure_worst(const Workload& w, const Outcome& r, Metrics& m) {
+  const double least = static_cast<double>(w.share_window_ns) / 100 * w.gpu.sm_count;
+  for (const VgpuResult& v : r.vgpus) {
     if (v.owed_sm_ns >= least)
       m.got_of_instant_min = std::min(m.got_of_instant_min, v.got_sm_ns / v.owed_sm_ns);
     if (v.due_sm_ns >= least)
@@ -114,23 +129,19 @@ Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& 
     m.got_of_owed_window_min = std::min(m.got_of_owed_window_min, got_of_owed_window(v, least));
     m.lag_max_ms = std::max(m.lag_max_ms, v.lag_max_sm_ns / w.gpu.sm_count / 1e6);
     m.longest_wait_ms = std::max(m.longest_wait_ms, static_cast<double>(v.longest_wait_ns) / 1e6);
+    if (r.end_ns)
+      m.set_changes_per_s += static_cast<double>(v.changes) * 1e9 / static_cast<double>(r.end_ns);
   }
-  const double unknown = std::numeric_limits<double>::quiet_NaN();
-  if (!r.has_reference) m.got_of_owed_min = m.got_of_owed_window_min = unknown;
-  // In less than a tenth of a window a share means nothing: one turn decides it.
-  const bool meant = r.all_contended_ns >= w.share_window_ns / 10;
-  m.share_error_total = meant ? r.all_contended_error : 0;
-  if (r.windows.empty()) m.share_error_max = m.share_error_total;  // what there was of one
-  for (const VgpuResult& v : r.vgpus)
-    m.vgpu_share.push_back(got > 0   ? v.got_sm_ns / got
-                           : all > 0 ? static_cast<double>(v.sm_ns) / all
-                                     : 0);
-  m.jain = meant ? r.all_contended_jain : 1;
-  m.evictions = static_cast<double>(r.evictions);
+  if (!r.has_reference)
+    m.got_of_owed_min = m.got_of_owed_window_min = std::numeric_limits<double>::quiet_NaN();
+}
+
+void measure_vgpus(const Workload& w, const Outcome& r, Metrics& m) {
+  const double whole_ns = static_cast<double>(std::max<uint64_t>(r.end_ns, 1)) * w.gpu.sm_count;
+  const double least = static_cast<double>(w.share_window_ns) / 100 * w.gpu.sm_count;
   m.evictions_by_priority.resize(kPriorityLevels);
   for (size_t i = 0; i < r.vgpus.size(); ++i) {
     const VgpuResult& v = r.vgpus[i];
-    const double whole_ns = static_cast<double>(std::max<uint64_t>(r.end_ns, 1)) * w.gpu.sm_count;
     m.evictions_by_priority[w.vgpus[i].share.priority] += static_cast<double>(v.evictions);
     m.vgpus.push_back(
         {.name = w.vgpus[i].name,
@@ -138,16 +149,17 @@ Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& 
          .kept = static_cast<double>(v.kept_sm_ns) / whole_ns,
          .owed_ms = v.due_sm_ns / w.gpu.sm_count / 1e6,
          .got_of_owed = v.due_sm_ns > 0 ? static_cast<double>(v.sm_ns) / v.due_sm_ns : 1,
-         .got_of_owed_window =
-             got_of_owed_window(v, static_cast<double>(w.share_window_ns) / 100 * w.gpu.sm_count),
+         .got_of_owed_window = got_of_owed_window(v, least),
          .slowdown = v.worked_sm_ns > 0 ? 1 + v.slowed_sm_ns / v.worked_sm_ns : 1,
          .figures = v.figures});
+    if (!r.has_reference)
+      m.vgpus.back().owed_ms = m.vgpus.back().got_of_owed = m.vgpus.back().got_of_owed_window =
+          std::numeric_limits<double>::quiet_NaN();
   }
-  if (!r.has_reference)
-    for (VgpuMetrics& v : m.vgpus) v.owed_ms = v.got_of_owed = v.got_of_owed_window = unknown;
-  for (const VgpuResult& v : r.vgpus)
-    if (r.end_ns)
-      m.set_changes_per_s += static_cast<double>(v.changes) * 1e9 / static_cast<double>(r.end_ns);
+}
+
+void measure_whole(const Workload& w, const Outcome& r, Metrics& m) {
+  m.evictions = static_cast<double>(r.evictions);
   const double some = static_cast<double>(r.some_work_ns);
   if (some > 0) {
     m.throughput = r.useful_sm_ns / (some * w.gpu.sm_count);
@@ -162,6 +174,17 @@ Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& 
   m.violation = r.violation;
   m.stuck = r.stuck;
   m.cut = r.cut;
+}
+}  // namespace
+
+Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& alone_ns) {
+  Metrics m;
+  measure_programs(w, r, alone_ns, m);
+  from_ntt(m);
+  measure_shares(w, r, m);
+  measure_worst(w, r, m);
+  measure_vgpus(w, r, m);
+  measure_whole(w, r, m);
   return m;
 }
 

@@ -123,11 +123,7 @@ void Simulation::finish(uint32_t program) {
   ProgramResult& result = out_.programs[program];
   ++result.launches_done;
   result.work_done_sm_ns += h.work / kUnit;
-  if (w_.predictor == Predictor::kModel) {
-    const Kernel& k = w_.kernels[h.kernel];
-    model_.learn(kernel_key_[h.kernel],
-                 {k.grid_blocks, k.block_threads, k.shared_bytes, k.param_bytes}, h.work / kUnit);
-  }
+  learn(h);
   if (options_.observer) options_.observer->on_done(now_ns_, done.id);
   report_usage();
   const bool run_ends = ps.head_is_last;
@@ -147,18 +143,39 @@ void Simulation::finish(uint32_t program) {
     if (options_.observer) options_.observer->on_idle(now_ns_, v);
     ask([&](Actions& a) { policy_.on_idle(now_ns_, v, a); });
   }
-  // What was held for it alone, and what only waited for work to end.
+  release_where(v, LeftReason::kIdle, [&](const Hold& hold) {
+    return hold.program == program && hold.launch == done.id;
+  });
+  reassign(v);
+  release_evicted(v);
+  if (current_ == v && (idle || !resident(v))) rotate();
+  if (run_ends) run_ended(program);
+  try_host(program);
+}
+
+void Simulation::learn(const Head& h) {
+  if (w_.predictor != Predictor::kModel) return;
+  const Kernel& k = w_.kernels[h.kernel];
+  model_.learn(kernel_key_[h.kernel],
+               {k.grid_blocks, k.block_threads, k.shared_bytes, k.param_bytes}, h.work / kUnit);
+}
+
+// Releasing one may move others.
+template <class Condition>
+void Simulation::release_where(VgpuId v, LeftReason why, const Condition& condition) {
   for (size_t i = 0; i < vgpus_[v].holds.size();) {
     const uint32_t id = vgpus_[v].holds[i];
-    const Hold& hold = holds_[id];
-    if (hold.program == program && hold.launch == done.id) {
-      release(id, LeftReason::kIdle);
-      i = 0;
+    if (!condition(holds_[id])) {
+      ++i;
       continue;
     }
-    ++i;
+    release(id, why);
+    i = 0;
   }
-  reassign(v);
+}
+
+// Evicted holds of the whole vGPU that only waited for work to end.
+void Simulation::release_evicted(VgpuId v) {
   bool works = false;
   LaunchId oldest_opaque = ~LaunchId{0};  // of those that work on SMs held for the whole vGPU
   for (uint32_t p : vgpus_[v].heads) {
@@ -167,27 +184,17 @@ void Simulation::finish(uint32_t program) {
     works |= l.speed > 0;
     if (l.opaque && l.started) oldest_opaque = std::min(oldest_opaque, l.info.id);
   }
-  for (size_t i = 0; i < vgpus_[v].holds.size();) {
-    const uint32_t id = vgpus_[v].holds[i];
-    const Hold& hold = holds_[id];
+  const LeftReason why = vgpus_[v].heads.empty() ? LeftReason::kIdle : LeftReason::kEvicted;
+  release_where(v, why, [&](const Hold& hold) {
     const bool evicted = hold.state == HoldState::kSignalled || hold.state == HoldState::kLeaving;
     // Nothing works there any more, or what could only end has ended; what came after it works on
     // other SMs.
-    if (hold.program == kNone && !hold.was_starting && evicted &&
-        (!works || (hold.waits_below && oldest_opaque >= hold.waits_below))) {
-      release(id, vgpus_[v].heads.empty() ? LeftReason::kIdle : LeftReason::kEvicted);
-      i = 0;
-      continue;
-    }
-    ++i;
-  }
-  if (current_ == v && (idle || !resident(v))) rotate();
-  if (run_ends) run_ended(program);
-  try_host(program);
+    return hold.program == kNone && !hold.was_starting && evicted &&
+           (!works || (hold.waits_below && oldest_opaque >= hold.waits_below));
+  });
 }
 
-// ---- exclusive
-// -----------------------------------------------------------------------------------
+// ---- exclusive ----
 void Simulation::run(const Action& a) {
   const uint16_t lo = a.sms.lo;
   const uint16_t hi = static_cast<uint16_t>(std::min<uint32_t>(a.sms.hi, w_.gpu.sm_count));
@@ -343,37 +350,55 @@ void Simulation::evict(const Action& a) {
   std::vector<uint32_t> evicted;
   for (size_t i = 0; i < vgpus_[a.vgpu].holds.size(); ++i) {
     const uint32_t id = vgpus_[a.vgpu].holds[i];
-    Hold& h = holds_[id];
+    const Hold& h = holds_[id];
     if (h.lo >= hi || lo >= h.hi || (a.launch && h.launch != a.launch)) continue;
     found = true;
     if (h.state == HoldState::kSignalled || h.state == HoldState::kLeaving) continue;
-    // The parts that stay become holds of their own.
-    const Hold whole = h;
-    const auto split = [&](uint16_t from, uint16_t to) {
-      const uint32_t part = new_hold();
-      const uint64_t version = holds_[part].version + 1;
-      holds_[part] = whole;
-      holds_[part].version = version;
-      holds_[part].lo = from;
-      holds_[part].hi = to;
-      if (whole.program == kNone) count_whole(a.vgpu, from - to);  // these SMs are counted already
-      count_hold(part);
-      // Its start-up goes on; the time that is left of it is not kept, so it begins again.
-      if (whole.state == HoldState::kStarting)
-        push(now_ns_ + w_.gpu.start_ns, EventKind::kActive, part, version);
-    };
-    if (whole.lo < lo) split(whole.lo, lo);
-    if (hi < whole.hi) split(hi, whole.hi);
-    Hold& leaving = holds_[id];  // split may have moved it
-    leaving.lo = std::max(whole.lo, lo);
-    leaving.hi = std::min(whole.hi, hi);
-    leaving.was_starting = whole.state == HoldState::kStarting;
-    leaving.state = HoldState::kSignalled;
-    leaving.evict_ns = now_ns_;
-    ++leaving.version;
+    signal(id, lo, hi);
     evicted.push_back(id);
   }
-  // Adjacent parts that came by several Runs leave as one, so that the policy hears once.
+  join_adjacent(evicted);
+  if (!found)
+    return violate("evict of vGPU " + std::to_string(a.vgpu) +
+                   " that does not hold what it should leave");
+  if (options_.observer) options_.observer->on_evict(now_ns_, a.vgpu, a.launch, {lo, hi});
+  reassign(a.vgpu);
+  for (uint32_t id : evicted) {
+    const Hold& h = holds_[id];
+    const bool works = h.program != kNone || account_.busy(a.vgpu);
+    push(now_ns_ + (works ? w_.gpu.signal_ns : 0), EventKind::kSeen, id, h.version);
+  }
+}
+
+// The hold's SMs in [lo, hi) are to leave; what else it has becomes holds of their own.
+void Simulation::signal(uint32_t id, uint16_t lo, uint16_t hi) {
+  const Hold whole = holds_[id];
+  const auto split = [&](uint16_t from, uint16_t to) {
+    const uint32_t part = new_hold();
+    const uint64_t version = holds_[part].version + 1;
+    holds_[part] = whole;
+    holds_[part].version = version;
+    holds_[part].lo = from;
+    holds_[part].hi = to;
+    if (whole.program == kNone) count_whole(whole.vgpu, from - to);  // are counted already
+    count_hold(part);
+    // Its start-up goes on; the time that is left of it is not kept, so it begins again.
+    if (whole.state == HoldState::kStarting)
+      push(now_ns_ + w_.gpu.start_ns, EventKind::kActive, part, version);
+  };
+  if (whole.lo < lo) split(whole.lo, lo);
+  if (hi < whole.hi) split(hi, whole.hi);
+  Hold& leaving = holds_[id];  // split may have moved it
+  leaving.lo = std::max(whole.lo, lo);
+  leaving.hi = std::min(whole.hi, hi);
+  leaving.was_starting = whole.state == HoldState::kStarting;
+  leaving.state = HoldState::kSignalled;
+  leaving.evict_ns = now_ns_;
+  ++leaving.version;
+}
+
+// Adjacent parts that came by several Runs leave as one, so that the policy hears once.
+void Simulation::join_adjacent(std::vector<uint32_t>& evicted) {
   std::sort(evicted.begin(), evicted.end(),
             [&](uint32_t x, uint32_t y) { return holds_[x].lo < holds_[y].lo; });
   for (size_t i = 0; i + 1 < evicted.size();) {
@@ -388,19 +413,9 @@ void Simulation::evict(const Action& a) {
     if (!whole) --programs_[second.program].head.holds;
     drop_hold(evicted[i + 1]);
     first.hi = to;
-    if (whole) count_whole(a.vgpu, to - from);
+    if (whole) count_whole(first.vgpu, to - from);
     for (uint16_t sm = from; sm < to; ++sm) sm_held_[sm] = true;
     evicted.erase(evicted.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-  }
-  if (!found)
-    return violate("evict of vGPU " + std::to_string(a.vgpu) +
-                   " that does not hold what it should leave");
-  if (options_.observer) options_.observer->on_evict(now_ns_, a.vgpu, a.launch, {lo, hi});
-  reassign(a.vgpu);
-  for (uint32_t id : evicted) {
-    const Hold& h = holds_[id];
-    const bool works = h.program != kNone || account_.busy(a.vgpu);
-    push(now_ns_ + (works ? w_.gpu.signal_ns : 0), EventKind::kSeen, id, h.version);
   }
 }
 
@@ -408,69 +423,71 @@ void Simulation::evict(const Action& a) {
 void Simulation::seen(uint32_t id) {
   Hold& h = holds_[id];
   h.state = HoldState::kLeaving;
-  double longest = 0, useful = 0, slots_ns = 0;
-  uint64_t ends_ns = 0;
-  bool waits = false, any = false;
-  const auto look = [&](Head& l, uint64_t speed) {
-    if (!l.present || speed == 0) return;
-    settle(l);
-    any = true;
-    const Kernel& k = w_.kernels[l.kernel];
-    ends_ns = std::max(ends_ns, (l.remaining + l.rate - 1) / l.rate);
-    if (l.opaque) {
-      waits = true;
-      return;
-    }
-    double rest = 0, mean = 0;
-    const double n = std::max(1.0, static_cast<double>(speed) / kUnit * k.blocks_per_sm);
-    if (w_.gpu.mechanism == Mechanism::kContextSwitch) {
-      rest = static_cast<double>(k.save_ns);
-      l.saved_sms += static_cast<uint32_t>(speed / kUnit);
-    } else if (k.drain_ns) {
-      rest = static_cast<double>(k.drain_ns);
-      mean = rest / 2;
-    } else {
-      const double task = static_cast<double>(task_ns(l));
-      rest = task * std::pow(random_.unit(), 1 / n);  // the largest of n uniform ones
-      mean = std::min(task / 2, rest);
-    }
-    longest = std::max(longest, rest);
-    useful += mean * n;
-    slots_ns += n;
-  };
-  if (h.program != kNone) {
+  Leaving leaving;
+  const uint64_t sms = static_cast<uint64_t>(h.hi - h.lo) * kUnit;
+  if (h.was_starting) {
+    // Nothing works there yet.
+  } else if (h.program != kNone) {
     Head& l = programs_[h.program].head;
-    look(l, h.was_starting
-                ? 0
-                : std::min<uint64_t>(static_cast<uint64_t>(h.hi - h.lo) * kUnit, l.width));
-  } else if (!h.was_starting) {
-    uint64_t sms = static_cast<uint64_t>(h.hi - h.lo) * kUnit;
+    add_leaving(l, std::min(sms, l.width), leaving);
+  } else {
+    uint64_t left = sms;
     for (uint32_t p : vgpus_[h.vgpu].heads) {
       Head& l = programs_[p].head;
       if (l.holds) continue;
-      const uint64_t speed = std::min(l.speed, sms);
-      look(l, speed);
-      sms -= speed;
+      const uint64_t speed = std::min(l.speed, left);
+      add_leaving(l, speed, leaving);
+      left -= speed;
     }
   }
-  h.worked = any;
-  if (!any) {
+  h.worked = leaving.any;
+  if (!leaving.any) {
     release(id, account_.busy(h.vgpu) ? LeftReason::kEvicted : LeftReason::kIdle);
     return;
   }
   // What ends sooner than its tasks would, ends. An opaque launch has no other way.
-  if (waits || static_cast<double>(ends_ns) <= longest) {
+  const bool waits = leaving.opaque;
+  if (waits || static_cast<double>(leaving.ends_ns) <= leaving.longest_ns) {
     h.until_end = true;
     h.waits_below = waits ? static_cast<LaunchId>(program_of_.size()) : 0;
     // The vGPU may lose other SMs meanwhile, so that the end comes later: tasks here have ended by
     // then.
-    if (!waits) push(now_ns_ + ends_ns, EventKind::kRelease, id, h.version);
+    if (!waits) push(now_ns_ + leaving.ends_ns, EventKind::kRelease, id, h.version);
     return;
   }
-  const double part = longest > 0 ? useful / (slots_ns * longest) : 0;
+  const double all = leaving.slots * leaving.longest_ns;
+  const double part = all > 0 ? leaving.useful / all : 0;
   h.useful = static_cast<uint64_t>(std::clamp(part, 0.0, 1.0) * kUnit);
-  push(now_ns_ + static_cast<uint64_t>(longest), EventKind::kRelease, id, h.version);
+  push(now_ns_ + static_cast<uint64_t>(leaving.longest_ns), EventKind::kRelease, id, h.version);
   reassign(h.vgpu);
+}
+
+void Simulation::add_leaving(Head& l, uint64_t speed, Leaving& to) {
+  if (!l.present || speed == 0) return;
+  settle(l);
+  to.any = true;
+  const Kernel& k = w_.kernels[l.kernel];
+  to.ends_ns = std::max(to.ends_ns, (l.remaining + l.rate - 1) / l.rate);
+  if (l.opaque) {
+    to.opaque = true;
+    return;
+  }
+  double rest = 0, mean = 0;
+  const double n = std::max(1.0, static_cast<double>(speed) / kUnit * k.blocks_per_sm);
+  if (w_.gpu.mechanism == Mechanism::kContextSwitch) {
+    rest = static_cast<double>(k.save_ns);
+    l.saved_sms += static_cast<uint32_t>(speed / kUnit);
+  } else if (k.drain_ns) {
+    rest = static_cast<double>(k.drain_ns);
+    mean = rest / 2;
+  } else {
+    const double task = static_cast<double>(task_ns(l));
+    rest = task * std::pow(random_.unit(), 1 / n);  // the largest of n uniform ones
+    mean = std::min(task / 2, rest);
+  }
+  to.longest_ns = std::max(to.longest_ns, rest);
+  to.useful += mean * n;
+  to.slots += n;
 }
 
 void Simulation::release(uint32_t id, LeftReason why) {

@@ -185,6 +185,17 @@ class Simulation {
   void count_whole(VgpuId v, int64_t sms);
   void drop_hold(uint32_t hold);
   void set_changed(VgpuId v, bool holds_others);
+  void signal(uint32_t hold, uint16_t lo, uint16_t hi);
+  void join_adjacent(std::vector<uint32_t>& evicted);
+  // The work on SMs that are to be left.
+  struct Leaving {
+    bool any = false, opaque = false;
+    double longest_ns = 0;  // until the last task is off
+    double useful = 0;      // block-ns of work until then, of `slots` blocks
+    double slots = 0;
+    uint64_t ends_ns = 0;  // until all of the work ends
+  };
+  void add_leaving(Head& launch, uint64_t speed, Leaving& to);
   void seen(uint32_t hold);
   void release(uint32_t hold, LeftReason why);
   void reassign(VgpuId v);
@@ -206,6 +217,10 @@ class Simulation {
     h.settled_ns = now_ns_;
   }
   void finish(uint32_t program);
+  void learn(const Head& h);
+  template <class Condition>
+  void release_where(VgpuId v, LeftReason why, const Condition& condition);
+  void release_evicted(VgpuId v);
   uint64_t task_ns(const Head& h) const;
   static uint32_t tasks_done(const Head& h) {
     return static_cast<uint32_t>(static_cast<double>(h.work - h.remaining) * h.tasks_per_work +

@@ -8,9 +8,7 @@ std::string named(const char* kind, size_t i, const std::string& name) {
   return std::string(kind) + " " + std::to_string(i) + (name.empty() ? "" : " (" + name + ")");
 }
 
-}  // namespace
-
-std::string check_workload(const Workload& w) {
+std::string check_gpu_and_counts(const Workload& w) {
   if (w.gpu.sm_count == 0 || w.gpu.sm_count > kMaxSms)
     return "the number of SMs must be 1 to " + std::to_string(kMaxSms);
   if (w.gpu.sm_unit == 0 || w.gpu.sm_unit > w.gpu.sm_count)
@@ -27,82 +25,120 @@ std::string check_workload(const Workload& w) {
     return "there must be 1 to " + std::to_string(kMaxKernels) + " kernels";
   if (w.groups.size() >= kMaxGroups)
     return "there may be " + std::to_string(kMaxGroups - 1) + " groups";
-  for (size_t i = 0; i < w.groups.size(); ++i) {
-    const GroupShare& s = w.groups[i].share;
-    const std::string me = named("group", i, w.groups[i].name);
-    if (s.parent > i) return me + ": its parent must stand before it";
-    if (s.weight < 1 || s.weight > kMaxWeight || s.priority >= kPriorityLevels)
-      return me + ": weight or priority out of range";
-    if (s.min_permille > kWholePermille || s.max_permille > kWholePermille)
-      return me + ": a share is more than the GPU";
-  }
+  return {};
+}
+
+std::string check_group(const Workload& w, size_t i) {
+  const GroupShare& s = w.groups[i].share;
+  if (s.parent > i) return "its parent must stand before it";
+  if (s.weight < 1 || s.weight > kMaxWeight || s.priority >= kPriorityLevels)
+    return "weight or priority out of range";
+  if (s.min_permille > kWholePermille || s.max_permille > kWholePermille)
+    return "a share is more than the GPU";
+  return {};
+}
+
+std::string check_vgpu(const Workload& w, const Vgpu& v) {
   const auto good_share = [&](const VgpuShare& s) {
     return s.weight >= 1 && s.weight <= kMaxWeight && s.priority < kPriorityLevels &&
            s.group <= w.groups.size() && s.min_permille <= kWholePermille &&
            s.max_permille <= kWholePermille;
   };
-  for (size_t i = 0; i < w.vgpus.size(); ++i) {
-    const Vgpu& v = w.vgpus[i];
-    const std::string me = named("vGPU", i, v.name);
-    if (!good_share(v.share)) return me + ": weight or priority out of range";
-    uint64_t last = 0;
-    for (const ShareChange& c : v.changes) {
-      if (!good_share(c.share)) return me + ": weight or priority of a change out of range";
-      if (c.at_ns < last || c.at_ns > kMaxTimeNs)
-        return me + ": changes are not in the order of time";
-      last = c.at_ns;
-    }
+  if (!good_share(v.share)) return "weight or priority out of range";
+  uint64_t last = 0;
+  for (const ShareChange& c : v.changes) {
+    if (!good_share(c.share)) return "weight or priority of a change out of range";
+    if (c.at_ns < last || c.at_ns > kMaxTimeNs) return "changes are not in the order of time";
+    last = c.at_ns;
   }
-  for (size_t i = 0; i < w.kernels.size(); ++i) {
-    const Kernel& k = w.kernels[i];
-    const std::string me = named("kernel", i, k.name);
-    if (k.alone_ns == 0 || k.alone_ns > kMaxKernelNs)
-      return me + ": its time alone must be 1 ns to 1000 s";
-    for (uint64_t t : {k.task_ns, k.drain_ns, k.save_ns, k.restore_ns, k.relaunch_ns})
-      if (t > kMaxKernelNs) return me + ": one of its times is longer than 1000 s";
-    if (k.tasks == 0 || k.blocks_per_sm == 0) return me + ": tasks and blocks per SM must not be 0";
-    if (k.width_sms > kMaxSms) return me + ": width out of range";
-    if (!(k.alone_cv >= 0 && k.alone_cv <= 10)) return me + ": variation must be 0 to 10";
-    if (!(k.bandwidth >= 0 && k.bandwidth <= 100)) return me + ": bandwidth must be 0 to 100";
-    if (!(k.form_factor >= 0.1 && k.form_factor <= 100))
-      return me + ": form factor must be 0.1 to 100";
+  return {};
+}
+
+std::string check_kernel(const Kernel& k) {
+  if (k.alone_ns == 0 || k.alone_ns > kMaxKernelNs) return "its time alone must be 1 ns to 1000 s";
+  for (uint64_t t : {k.task_ns, k.drain_ns, k.save_ns, k.restore_ns, k.relaunch_ns})
+    if (t > kMaxKernelNs) return "one of its times is longer than 1000 s";
+  if (k.tasks == 0 || k.blocks_per_sm == 0) return "tasks and blocks per SM must not be 0";
+  if (k.width_sms > kMaxSms) return "width out of range";
+  if (!(k.alone_cv >= 0 && k.alone_cv <= 10)) return "variation must be 0 to 10";
+  if (!(k.bandwidth >= 0 && k.bandwidth <= 100)) return "bandwidth must be 0 to 100";
+  if (!(k.form_factor >= 0.1 && k.form_factor <= 100)) return "form factor must be 0.1 to 100";
+  return {};
+}
+
+std::string check_arrivals(const Program& p) {
+  for (uint64_t t : {p.first_ns, p.period_ns, p.think_ns})
+    if (t > kMaxTimeNs) return "a time out of range";
+  uint64_t last = 0;
+  for (uint64_t t : p.offsets_ns) {
+    if (t < last || t > kMaxTimeNs) return "offsets are not in the order of time";
+    last = t;
   }
+  if (!p.offset_alone_ns.empty() && p.offset_alone_ns.size() != p.offsets_ns.size())
+    return "as many alone times as offsets are needed";
+  for (uint64_t t : p.offset_alone_ns)
+    if (t == 0 || t > kMaxKernelNs) return "an alone time out of range";
+  if ((p.arrival == ArrivalKind::kPeriodic || p.arrival == ArrivalKind::kPoisson) &&
+      p.period_ns == 0)
+    return "its period is 0";
+  return {};
+}
+
+std::string check_program(const Workload& w, const Program& p) {
+  if (p.vgpu >= w.vgpus.size()) return "no such vGPU";
+  if (p.steps.empty()) return "it has no kernel and no steps";
+  for (const Step& s : p.steps) {
+    if (s.kernel >= w.kernels.size()) return "no such kernel";
+    if (s.launches == 0) return "a step without launches";
+    if (s.host_ns > kMaxTimeNs) return "host time out of range";
+  }
+  if (std::string wrong = check_arrivals(p); !wrong.empty()) return wrong;
+  if (p.queue_depth == 0) return "its queue depth is 0";
+  if (p.priority_lo > p.priority_hi || p.priority_hi >= kPriorityLevels)
+    return "its range of priorities is wrong";
+  if (!(p.prediction_factor >= 0 && p.prediction_factor <= 1e6))
+    return "its prediction factor must be 0 to 1000000";
+  return {};
+}
+
+std::string check_ends(const Workload& w) {
   bool ends = w.horizon_ns > 0 || w.replay_runs > 0;
-  for (size_t i = 0; i < w.programs.size(); ++i) {
-    const Program& p = w.programs[i];
-    const std::string me = named("program", i, p.name);
-    if (p.vgpu >= w.vgpus.size()) return me + ": no such vGPU";
-    if (p.steps.empty()) return me + ": it has no kernel and no steps";
-    for (const Step& s : p.steps) {
-      if (s.kernel >= w.kernels.size()) return me + ": no such kernel";
-      if (s.launches == 0) return me + ": a step without launches";
-      if (s.host_ns > kMaxTimeNs) return me + ": host time out of range";
-    }
-    for (uint64_t t : {p.first_ns, p.period_ns, p.think_ns})
-      if (t > kMaxTimeNs) return me + ": a time out of range";
-    uint64_t last = 0;
-    for (uint64_t t : p.offsets_ns) {
-      if (t < last || t > kMaxTimeNs) return me + ": offsets are not in the order of time";
-      last = t;
-    }
-    if (!p.offset_alone_ns.empty() && p.offset_alone_ns.size() != p.offsets_ns.size())
-      return me + ": as many alone times as offsets are needed";
-    for (uint64_t t : p.offset_alone_ns)
-      if (t == 0 || t > kMaxKernelNs) return me + ": an alone time out of range";
-    if ((p.arrival == ArrivalKind::kPeriodic || p.arrival == ArrivalKind::kPoisson) &&
-        p.period_ns == 0)
-      return me + ": its period is 0";
-    if (p.queue_depth == 0) return me + ": its queue depth is 0";
-    if (p.priority_lo > p.priority_hi || p.priority_hi >= kPriorityLevels)
-      return me + ": its range of priorities is wrong";
-    if (!(p.prediction_factor >= 0 && p.prediction_factor <= 1e6))
-      return me + ": its prediction factor must be 0 to 1000000";
-    ends |= p.arrival == ArrivalKind::kOffsets || p.runs > 0;
-  }
+  for (const Program& p : w.programs) ends |= p.arrival == ArrivalKind::kOffsets || p.runs > 0;
   if (!ends) return "nothing ends it: give a horizon, a number of replays or runs";
   if (w.high_program >= static_cast<int32_t>(w.programs.size())) return "no such high program";
   if (!(w.prediction_cv >= 0 && w.prediction_cv <= 10)) return "prediction error must be 0 to 10";
   return {};
+}
+
+// The first thing that is wrong in a list, with the name of its element.
+template <class Element, class Check>
+std::string check_each(const char* kind, const std::vector<Element>& list, const Check& check) {
+  for (size_t i = 0; i < list.size(); ++i)
+    if (std::string wrong = check(i); !wrong.empty())
+      return named(kind, i, list[i].name) + ": " + wrong;
+  return {};
+}
+
+}  // namespace
+
+std::string check_workload(const Workload& w) {
+  std::string wrong = check_gpu_and_counts(w);
+  const auto then = [&](const auto& check) {
+    if (wrong.empty()) wrong = check();
+  };
+  then([&] { return check_each("group", w.groups, [&](size_t i) { return check_group(w, i); }); });
+  then([&] {
+    return check_each("vGPU", w.vgpus, [&](size_t i) { return check_vgpu(w, w.vgpus[i]); });
+  });
+  then([&] {
+    return check_each("kernel", w.kernels, [&](size_t i) { return check_kernel(w.kernels[i]); });
+  });
+  then([&] {
+    return check_each("program", w.programs,
+                      [&](size_t i) { return check_program(w, w.programs[i]); });
+  });
+  then([&] { return check_ends(w); });
+  return wrong;
 }
 
 }  // namespace sluice::policy::sim

@@ -84,50 +84,60 @@ json::object quantiles_json(const Quantiles& q) {
   return {{"p50", number(q.p50)}, {"p99", number(q.p99)}, {"max", number(q.max)}};
 }
 
-std::string as_json(const Report& r, uint64_t seed) {
-  const Metrics& m = r.mean;
+json::object ntt_json(const Metrics& m) {
   json::object ntt;
   for (const auto& [name, value] : m.ntt)
     ntt[name] = value > 0 ? number(value) : json::value(nullptr);
+  return ntt;
+}
+
+json::object response_json(const Metrics& m) {
+  json::object response;
+  for (const auto& [name, q] : m.response_us)
+    response[name] = {{"p50", number(q.p50)}, {"p99", number(q.p99)}, {"p999", number(q.p999)}};
+  return response;
+}
+
+json::object vgpu_json(const VgpuMetrics& v) {
+  return {{"name", v.name},
+          {"part", number(v.part)},
+          {"kept", number(v.kept)},
+          {"owed_ms", number(v.owed_ms)},
+          {"got_of_owed", number(v.got_of_owed)},
+          {"got_of_owed_window", number(v.got_of_owed_window)},
+          {"slowdown", number(v.slowdown)},
+          {"in_time", v.figures.in_time},
+          {"late", v.figures.late},
+          {"throttled", v.figures.throttled},
+          {"reserved", v.figures.reserved}};
+}
+
+json::object run_json(const Metrics& run) {
+  json::array vgpus, evictions;
+  for (const VgpuMetrics& v : run.vgpus) vgpus.push_back(vgpu_json(v));
+  for (uint32_t level = 0; level < run.evictions_by_priority.size(); ++level)
+    if (run.evictions_by_priority[level] > 0)
+      evictions.push_back({{"priority", level}, {"evictions", run.evictions_by_priority[level]}});
+  return {{"vgpus", run.vgpu_share.size()},
+          {"antt", number(run.antt)},
+          {"ntt", ntt_json(run)},
+          {"speedup_high", number(run.speedup_high)},
+          {"share_error_max", number(run.share_error_max)},
+          {"share_error_settled", number(run.share_error_settled)},
+          {"share_points_max", number(run.share_points_max)},
+          {"got_of_owed_min", number(run.got_of_owed_min)},
+          {"got_of_owed_window_min", number(run.got_of_owed_window_min)},
+          {"throughput", number(run.throughput)},
+          {"evict_latency_us", quantiles_json(run.evict_latency_us)},
+          {"evictions_by_priority", std::move(evictions)},
+          {"by_vgpu", std::move(vgpus)},
+          {"response_us", response_json(run)}};
+}
+
+std::string as_json(const Report& r, uint64_t seed) {
+  const Metrics& m = r.mean;
   json::array shares(m.vgpu_share.begin(), m.vgpu_share.end()), by_run;
-  for (const Metrics& run : r.runs) {
-    json::object response;
-    json::object slowdowns;
-    for (const auto& [name, value] : run.ntt)
-      slowdowns[name] = value > 0 ? number(value) : json::value(nullptr);
-    for (const auto& [name, q] : run.response_us)
-      response[name] = {{"p50", number(q.p50)}, {"p99", number(q.p99)}, {"p999", number(q.p999)}};
-    json::array vgpus, evictions;
-    for (const VgpuMetrics& v : run.vgpus)
-      vgpus.push_back({{"name", v.name},
-                       {"part", number(v.part)},
-                       {"kept", number(v.kept)},
-                       {"owed_ms", number(v.owed_ms)},
-                       {"got_of_owed", number(v.got_of_owed)},
-                       {"got_of_owed_window", number(v.got_of_owed_window)},
-                       {"slowdown", number(v.slowdown)},
-                       {"in_time", v.figures.in_time},
-                       {"late", v.figures.late},
-                       {"throttled", v.figures.throttled},
-                       {"reserved", v.figures.reserved}});
-    for (uint32_t level = 0; level < run.evictions_by_priority.size(); ++level)
-      if (run.evictions_by_priority[level] > 0)
-        evictions.push_back({{"priority", level}, {"evictions", run.evictions_by_priority[level]}});
-    by_run.push_back({{"vgpus", run.vgpu_share.size()},
-                      {"antt", number(run.antt)},
-                      {"ntt", std::move(slowdowns)},
-                      {"speedup_high", number(run.speedup_high)},
-                      {"share_error_max", number(run.share_error_max)},
-                      {"share_error_settled", number(run.share_error_settled)},
-                      {"share_points_max", number(run.share_points_max)},
-                      {"got_of_owed_min", number(run.got_of_owed_min)},
-                      {"got_of_owed_window_min", number(run.got_of_owed_window_min)},
-                      {"throughput", number(run.throughput)},
-                      {"evict_latency_us", quantiles_json(run.evict_latency_us)},
-                      {"evictions_by_priority", std::move(evictions)},
-                      {"by_vgpu", std::move(vgpus)},
-                      {"response_us", std::move(response)}});
-  }
+  for (const Metrics& run : r.runs) by_run.push_back(run_json(run));
   json::object o{{"workload", r.workload},
                  {"policy", r.policy},
                  {"seed", seed},
@@ -161,7 +171,7 @@ std::string as_json(const Report& r, uint64_t seed) {
                  {"stuck", m.stuck},
                  {"cut", m.cut},
                  {"vgpu_share", std::move(shares)},
-                 {"ntt", std::move(ntt)},
+                 {"ntt", ntt_json(m)},
                  {"by_run", std::move(by_run)}};
   return json::serialize(o);
 }
@@ -284,77 +294,76 @@ std::string whole_number(const std::string& text) {
   return "'" + text + "' is no whole number from 0 to 2^64 - 1";
 }
 
-int run(int argc, char** argv) {
-  CLI::App app{"sluice-sim: runs scheduling policies on a simulated GPU"};
+struct ToolOptions {
   std::string workload, plot, trace, model_file;
   std::vector<std::string> policies;
   uint64_t seed = 1, max_events = 0;
   uint32_t runs = 0;
-  bool json_output = false, list_only = false;
-  app.add_option("--workload,-w", workload, "a built-in workload or a file (.json, .jsonl)");
-  app.add_option("--policy,-p", policies, "policies to compare (default wfq); 'all': all that fit");
-  app.add_option("--seed", seed, "of the first run; run i has seed + i")
+  double horizon_ms = 0, warm_up_ms = 0, handover_us = 0;
+  bool json = false, list = false;
+};
+
+void add_options(CLI::App& app, ToolOptions& o) {
+  app.add_option("--workload,-w", o.workload, "a built-in workload or a file (.json, .jsonl)");
+  app.add_option("--policy,-p", o.policies,
+                 "policies to compare (default wfq); 'all': all that fit");
+  app.add_option("--seed", o.seed, "of the first run; run i has seed + i")
       ->capture_default_str()
       ->check(CLI::Validator(whole_number, "0 to 2^64 - 1"));
-  app.add_option("--runs", runs, "instead of the workload's own number")
+  app.add_option("--runs", o.runs, "instead of the workload's own number")
       ->check(CLI::Range(1, 1'000'000));
-  app.add_option("--max-events", max_events,
+  app.add_option("--max-events", o.max_events,
                  "cut each simulation off after so many events (the workload's max_events)")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000'000'000'000}));
-  double horizon_ms = 0, warm_up_ms = 0;
-  app.add_option("--horizon", horizon_ms, "end each simulation then, ms (the workload's horizon)")
+  app.add_option("--horizon", o.horizon_ms, "end each simulation then, ms (the workload's horizon)")
       ->check(CLI::Range(0.001, 1e9));
-  app.add_option("--warm-up", warm_up_ms,
+  app.add_option("--warm-up", o.warm_up_ms,
                  "leave runs that arrived before out of responses and NTT, ms")
       ->check(CLI::Range(0.0, 1e9));
-  double handover_us = 0;
-  app.add_option("--handover", handover_us, "each hand-over takes so long, us (the workload's)")
+  app.add_option("--handover", o.handover_us, "each hand-over takes so long, us (the workload's)")
       ->check(CLI::Range(0.1, 1e6));
-  app.add_flag("--json", json_output, "one JSON object a line for each policy");
-  app.add_option("--plot", plot, "write bars as SVG to this file");
-  app.add_option("--trace", trace,
+  app.add_flag("--json", o.json, "one JSON object a line for each policy");
+  app.add_option("--plot", o.plot, "write bars as SVG to this file");
+  app.add_option("--trace", o.trace,
                  "write what happened in run 0 under the first policy to this file (.jsonl)");
-  app.add_option("--model", model_file,
+  app.add_option("--model", o.model_file,
                  "what kernels were learnt to take (predictor 'model'): read if it is there, "
                  "written afterwards");
-  app.add_flag("--list", list_only, "names of workloads and policies");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 1;  // 0: --help
-  }
-  if (list_only) {
-    list(json_output);
-    return 0;
-  }
-  const auto fail = [](const sluice::Error& e) {
-    fmt::print(stderr, "sluice-sim: {}\n", e.message);
-    return 1;
-  };
+  app.add_flag("--list", o.list, "names of workloads and policies");
+}
+
+int fail(const sluice::Error& e) {
+  fmt::print(stderr, "sluice-sim: {}\n", e.message);
+  return 1;
+}
+
+// What is wrong with the options beyond what the parser checked.
+sluice::Result<void> check_options(const CLI::App& app, const ToolOptions& o) {
   for (const auto& [option, path] :
-       {std::pair{"--plot", &plot}, {"--trace", &trace}, {"--model", &model_file}})
-    if (app.count(option) && path->empty()) return fail({0, std::string(option) + ": which file?"});
-  if (workload.empty()) return fail({0, "which workload? (--workload NAME; --list shows them)"});
-  auto chosen = choose(workload);
-  if (!chosen) return fail(chosen.error());
-  const Workload first = chosen->row ? chosen->row->make(0, seed) : chosen->file.workload;
-  if (policies.empty()) policies = {"wfq"};
-  if (const bool all = std::find(policies.begin(), policies.end(), "all") != policies.end();
-      all && policies.size() > 1)
-    return fail({0, "--policy all stands alone"});
-  else if (all) {
-    policies.clear();
-    for (const Registration& row : registry())
-      if (first.gpu.preemptor == PreemptorKind::kExclusive ? row.exclusive : row.proportional)
-        policies.emplace_back(row.name);
-  }
-  sluice::policy::DurationModel model;
-  if (!model_file.empty()) {
-    if (first.predictor != Predictor::kModel)
-      return fail({0, "--model: workload '" + first.name + "' does not predict by the model"});
-    if (auto read = read_model(model_file, model); !read) return fail(read.error());
-  }
-  auto* const kept = model_file.empty() ? nullptr : &model;
+       {std::pair{"--plot", &o.plot}, {"--trace", &o.trace}, {"--model", &o.model_file}})
+    if (app.count(option) && path->empty())
+      return sluice::Error{0, std::string(option) + ": which file?"};
+  if (o.workload.empty())
+    return sluice::Error{0, "which workload? (--workload NAME; --list shows them)"};
+  if (o.policies.size() > 1 &&
+      std::find(o.policies.begin(), o.policies.end(), "all") != o.policies.end())
+    return sluice::Error{0, "--policy all stands alone"};
+  return {};
+}
+
+std::vector<std::string> policies_for(const Workload& w, const std::vector<std::string>& asked) {
+  if (asked.empty()) return {"wfq"};
+  if (asked[0] != "all") return asked;
+  std::vector<std::string> all;
+  for (const Registration& row : registry())
+    if (w.gpu.preemptor == PreemptorKind::kExclusive ? row.exclusive : row.proportional)
+      all.emplace_back(row.name);
+  return all;
+}
+
+sluice::Result<std::vector<Report>> simulate(const Chosen& chosen, const Workload& first,
+                                             const ToolOptions& o,
+                                             sluice::policy::DurationModel* kept) {
   // For people who wait; a file or a program that reads standard error gets nothing.
   bool printed = false;
   Progress progress;
@@ -363,24 +372,54 @@ int run(int argc, char** argv) {
       printed = true;
       fmt::print(stderr, "\rrun {} of {}: {}\x1b[K", run + 1, of, policy);
     };
-  const Overrides overrides{.max_events = max_events,
-                            .horizon_ns = static_cast<uint64_t>(horizon_ms * 1e6),
-                            .warm_up_ns = static_cast<uint64_t>(warm_up_ms * 1e6),
-                            .handover_ns = static_cast<uint64_t>(handover_us * 1e3)};
-  auto reports = chosen->row
-                     ? evaluate_all(*chosen->row, policies, seed, runs, overrides, kept, progress)
-                     : evaluate_all(first, policies, seed, runs, chosen->file.baseline, overrides,
-                                    kept, progress);
+  const Overrides overrides{.max_events = o.max_events,
+                            .horizon_ns = static_cast<uint64_t>(o.horizon_ms * 1e6),
+                            .warm_up_ns = static_cast<uint64_t>(o.warm_up_ms * 1e6),
+                            .handover_ns = static_cast<uint64_t>(o.handover_us * 1e3)};
+  auto reports =
+      chosen.row ? evaluate_all(*chosen.row, o.policies, o.seed, o.runs, overrides, kept, progress)
+                 : evaluate_all(first, o.policies, o.seed, o.runs, chosen.file.baseline, overrides,
+                                kept, progress);
   if (printed) fmt::print(stderr, "\r\x1b[K");
-  if (!reports) return fail(reports.error());
-  if (kept && !write_file(model_file, model.save())) return 1;
-  if (json_output) {
-    for (const Report& r : *reports) fmt::print("{}\n", as_json(r, seed));
-  } else {
-    print(*reports, seed);
+  return reports;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"sluice-sim: runs scheduling policies on a simulated GPU"};
+  ToolOptions o;
+  add_options(app, o);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 1;  // 0: --help
   }
-  if (!plot.empty() && !write_file(plot, svg_of_reports(*reports))) return 1;
-  if (!trace.empty() && !write_file(trace, record(*chosen, policies[0], seed, max_events)))
+  if (o.list) {
+    list(o.json);
+    return 0;
+  }
+  if (auto good = check_options(app, o); !good) return fail(good.error());
+  auto chosen = choose(o.workload);
+  if (!chosen) return fail(chosen.error());
+  const Workload first = chosen->row ? chosen->row->make(0, o.seed) : chosen->file.workload;
+  o.policies = policies_for(first, o.policies);
+  sluice::policy::DurationModel model;
+  if (!o.model_file.empty()) {
+    if (first.predictor != Predictor::kModel)
+      return fail({0, "--model: workload '" + first.name + "' does not predict by the model"});
+    if (auto read = read_model(o.model_file, model); !read) return fail(read.error());
+  }
+  auto* const kept = o.model_file.empty() ? nullptr : &model;
+  const auto reports = simulate(*chosen, first, o, kept);
+  if (!reports) return fail(reports.error());
+  if (kept && !write_file(o.model_file, model.save())) return 1;
+  if (o.json) {
+    for (const Report& r : *reports) fmt::print("{}\n", as_json(r, o.seed));
+  } else {
+    print(*reports, o.seed);
+  }
+  if (!o.plot.empty() && !write_file(o.plot, svg_of_reports(*reports))) return 1;
+  if (!o.trace.empty() &&
+      !write_file(o.trace, record(*chosen, o.policies[0], o.seed, o.max_events)))
     return 1;
   for (const Report& r : *reports)
     if (r.mean.violations || r.mean.stuck) return 2;
