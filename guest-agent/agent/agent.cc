@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -29,6 +30,8 @@ constexpr uint64_t kSilentNs = 10'000'000'000;
 constexpr const char* kHostSilent = "the host's mediator does not answer (is sluiced stopped?)";
 // Connections at once: more than a vGPU has slots, so that the answer is a reason and not a hang.
 constexpr size_t kMostPrograms = 4 * SLUICE_MAX_SLOTS;
+// Polled before the programs': the host's bell, the listener, the caller's.
+constexpr size_t kFixedDescriptors = 3;
 
 uint64_t random_u64() {
   uint64_t value = 0;
@@ -122,71 +125,82 @@ int Agent::pause_ms() const {
 }
 
 Result<void> Agent::step(int timeout_ms, int extra_fd) {
-  uint64_t now = monotonic_ns();
   if (auto ok = check_host(); !ok) return ok;
-
-  std::vector<pollfd> fds;
-  std::vector<Program*> owners;
-  fds.push_back({device_.vectors[0].get(), POLLIN, 0});
-  fds.push_back({programs_.size() < kMostPrograms ? listener_.get() : -1, POLLIN, 0});
-  fds.push_back({extra_fd, POLLIN, 0});
-  const size_t first = fds.size();
-  for (Program& program : programs_) {
-    if (program.state == State::kDeserted)
-      continue;  // its descriptors are closed; only OPENED is awaited
-    fds.push_back({program.socket.get(), POLLIN | POLLRDHUP, 0});
-    fds.push_back({program.process.get(), POLLIN, 0});
-    owners.push_back(&program);
-  }
+  Polled polled;
+  gather(polled, extra_fd);
   const bool asleep = from_host_.arm();
-  if (!asleep) timeout_ms = 0;
-  const auto until_beat =
-      static_cast<int64_t>(next_beat_ns_ > now ? (next_beat_ns_ - now) / 1'000'000 + 1 : 0);
-  if (timeout_ms < 0 || until_beat < timeout_ms) timeout_ms = static_cast<int>(until_beat);
-  if (device_.transport == Transport::kSysfs && timeout_ms > pause_ms()) timeout_ms = pause_ms();
-  const int ready = ::poll(fds.data(), fds.size(), timeout_ms);
+  const int wait_ms = asleep ? wait_ms_within(timeout_ms) : 0;
+  const int ready = ::poll(polled.fds.data(), polled.fds.size(), wait_ms);
   from_host_.disarm();
-  if (fds[0].revents != 0) drain_eventfd(device_.vectors[0].get());
-  now = monotonic_ns();
+  if (polled.fds[0].revents != 0) drain_eventfd(device_.vectors[0].get());
+  const uint64_t now = monotonic_ns();
   read_control();
-
   if (ready > 0) {
-    for (size_t i = 0; i < owners.size(); ++i) {
-      Program& program = *owners[i];
-      const short socket_events = fds[first + 2 * i].revents;
-      const short process_events = fds[first + 2 * i + 1].revents;
-      if (program.state == State::kOver || program.state == State::kDeserted) continue;
-      if (process_events != 0) {
-        program_ended(program);
-      } else if (socket_events != 0) {
-        // A joined program says nothing more: whatever comes is its end.
-        if (program.state != State::kJoining || (socket_events & POLLIN) == 0)
-          program_ended(program);
-        else
-          read_join(program);
-      }
-    }
-    if (fds[1].revents != 0) accept_programs(now);
+    read_programs(polled);
+    if (polled.fds[1].revents != 0) accept_programs(now);
   }
   for (Program& program : programs_)
     if (program.state == State::kJoining && now > program.deadline_ns) program.state = State::kOver;
   programs_.remove_if([](const Program& p) { return p.state == State::kOver; });
   flush();
-
   if (now >= next_beat_ns_) beat(now);
+  watch_host(now);
+  return {};
+}
+
+void Agent::gather(Polled& to, int extra_fd) {
+  to.fds.push_back({device_.vectors[0].get(), POLLIN, 0});
+  to.fds.push_back({programs_.size() < kMostPrograms ? listener_.get() : -1, POLLIN, 0});
+  to.fds.push_back({extra_fd, POLLIN, 0});
+  for (Program& program : programs_) {
+    if (program.state == State::kDeserted)
+      continue;  // its descriptors are closed; only OPENED is awaited
+    to.fds.push_back({program.socket.get(), POLLIN | POLLRDHUP, 0});
+    to.fds.push_back({program.process.get(), POLLIN, 0});
+    to.owners.push_back(&program);
+  }
+}
+
+// Until the next beat at most, and where nothing rings until the ring is read again.
+int Agent::wait_ms_within(int timeout_ms) const {
+  const uint64_t now = monotonic_ns();
+  const auto until_beat =
+      static_cast<int64_t>(next_beat_ns_ > now ? (next_beat_ns_ - now) / 1'000'000 + 1 : 0);
+  if (timeout_ms < 0 || until_beat < timeout_ms) timeout_ms = static_cast<int>(until_beat);
+  return device_.transport == Transport::kSysfs ? std::min(timeout_ms, pause_ms()) : timeout_ms;
+}
+
+void Agent::read_programs(const Polled& polled) {
+  for (size_t i = 0; i < polled.owners.size(); ++i) {
+    Program& program = *polled.owners[i];
+    const pollfd* fds = &polled.fds[kFixedDescriptors + 2 * i];
+    const short socket_events = fds[0].revents, process_events = fds[1].revents;
+    if (program.state == State::kOver || program.state == State::kDeserted) continue;
+    if (process_events != 0) {
+      program_ended(program);
+    } else if (socket_events != 0) {
+      // A joined program says nothing more: whatever comes is its end.
+      if (program.state != State::kJoining || (socket_events & POLLIN) == 0)
+        program_ended(program);
+      else
+        read_join(program);
+    }
+  }
+}
+
+void Agent::watch_host(uint64_t now_ns) {
   const uint64_t host_beat = load_shared(device_.header().host_beat);
   if (host_beat != host_beat_) {
     if (host_silent_) log("the host's daemon is back");
     host_beat_ = host_beat;
-    host_beat_ns_ = now;
+    host_beat_ns_ = now_ns;
     host_silent_ = false;
-  } else if (!host_silent_ && now - host_beat_ns_ > kSilentNs) {
+  } else if (!host_silent_ && now_ns - host_beat_ns_ > kSilentNs) {
     host_silent_ = true;
     log("the host's daemon is silent: programs that run go on, new ones are refused");
     for (Program& program : programs_)
       if (program.state == State::kAsked) refuse(program, EHOSTDOWN, kHostSilent);
   }
-  return {};
 }
 
 // ---- programs ----

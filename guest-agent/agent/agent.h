@@ -10,12 +10,15 @@
 // What it does not do: it sees none of the programs' calls or data.
 #pragma once
 
+#include <poll.h>
+
 #include <cstdint>
 #include <deque>
 #include <list>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "guest-agent/agent/vgpu_device.h"
 #include "mediator/ring/ring.h"
@@ -62,6 +65,15 @@ class Agent {
   };
 
   void announce();
+  // step()'s parts.
+  struct Polled {
+    std::vector<pollfd> fds;
+    std::vector<Program*> owners;  // each has two descriptors, after the fixed ones
+  };
+  void gather(Polled& to, int extra_fd);
+  int wait_ms_within(int timeout_ms) const;
+  void read_programs(const Polled& polled);
+  void watch_host(uint64_t now_ns);
   int pause_ms() const;
   void beat(uint64_t now_ns);
   Result<void> check_host();

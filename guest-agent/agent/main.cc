@@ -133,73 +133,79 @@ int kernels_for(int argc, char** argv) {
   return found->status;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  if (argc > 1 && (std::strcmp(argv[1], "status") == 0 || std::strcmp(argv[1], "doctor") == 0))
-    return examine_for(argv[1], argc, argv);
-  if (argc > 1 && std::strcmp(argv[1], "kernels") == 0) return kernels_for(argc, argv);
+struct Options {
   std::string device_address, socket = kAgentSocket;
   std::optional<Transport> transport;
   bool check = false;
+};
+
+// The exit status, where the arguments end the program.
+std::optional<int> parse(int argc, char** argv, Options& o) {
+  const auto usage = [](FILE* to, int status) {
+    std::fputs(kUsage, to);
+    return status;
+  };
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     if (arg == "--check") {
-      check = true;
+      o.check = true;
     } else if (arg == "--version") {
       std::puts("sluice-agent " SLUICE_VERSION);
       return 0;
     } else if (arg == "--help") {
-      std::fputs(kUsage, stdout);
-      return 0;
+      return usage(stdout, 0);
     } else if (arg == "--transport" && i + 1 < argc) {
       const std::string name = argv[++i];
-      if (name != "auto" && name != "vfio" && name != "sysfs") {
-        std::fputs(kUsage, stderr);
-        return 1;
-      }
-      transport.reset();
-      if (name != "auto") transport = name == "vfio" ? Transport::kVfio : Transport::kSysfs;
+      if (name != "auto" && name != "vfio" && name != "sysfs") return usage(stderr, 1);
+      o.transport.reset();
+      if (name != "auto") o.transport = name == "vfio" ? Transport::kVfio : Transport::kSysfs;
     } else if ((arg == "--device" || arg == "--socket") && i + 1 < argc) {
-      (arg == "--device" ? device_address : socket) = argv[++i];
+      (arg == "--device" ? o.device_address : o.socket) = argv[++i];
     } else {
-      std::fputs(kUsage, stderr);
-      return 1;
+      return usage(stderr, 1);
     }
   }
-  if (check) {
-    std::fputs(describe_devices().c_str(), stdout);
-    const bool listening = connect_unix(socket, SOCK_SEQPACKET).ok();
-    std::printf("agent: %s\n", listening ? ("running, at " + socket).c_str() : "not running");
-    return find_vgpu_devices().empty() ? static_cast<int>(DeviceProblem::kNoDevice) : 0;
-  }
+  return {};
+}
 
-  if (device_address.empty()) {
-    const auto found = find_vgpu_devices();
-    if (found.empty())
-      return fail({0, "no vGPU is attached to this VM (no PCI device 1af4:1110)"},
-                  static_cast<int>(DeviceProblem::kNoDevice));
-    if (found.size() > 1)
-      std::fprintf(stderr, "sluice-agent: %zu vGPU devices, using %s; --device chooses another\n",
-                   found.size(), found[0].c_str());
-    device_address = found[0];
-  }
+// `--check`.
+int show_devices(const std::string& socket) {
+  std::fputs(describe_devices().c_str(), stdout);
+  const bool listening = connect_unix(socket, SOCK_SEQPACKET).ok();
+  std::printf("agent: %s\n", listening ? ("running, at " + socket).c_str() : "not running");
+  return find_vgpu_devices().empty() ? static_cast<int>(DeviceProblem::kNoDevice) : 0;
+}
+
+// The first device, or "".
+std::string choose_device() {
+  const auto found = find_vgpu_devices();
+  if (found.size() > 1)
+    std::fprintf(stderr, "sluice-agent: %zu vGPU devices, using %s; --device chooses another\n",
+                 found.size(), found[0].c_str());
+  return found.empty() ? "" : found[0];
+}
+
+Fd block_signals() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
-  Fd signal_fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  return Fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+}
 
-  auto device = open_vgpu_device(device_address, transport);
+// Serves programs until a signal.
+int serve(const Options& o) {
+  Fd signal_fd = block_signals();
+  auto device = open_vgpu_device(o.device_address, o.transport);
   if (!device) return fail(device.error(), device.error().code);
-  auto listener = listen_for_programs(socket);
+  auto listener = listen_for_programs(o.socket);
   if (!listener) return fail(listener.error(), 1);
   Agent agent(**device, std::move(*listener));
   std::fprintf(
       stderr, "sluice-agent: vGPU %s by %s, %u slots, %zu interrupt vectors, at %s\n",
-      device_address.c_str(), name_of((*device)->transport), (*device)->header().slot_count,
-      (*device)->transport == Transport::kVfio ? (*device)->vectors.size() : 0, socket.c_str());
+      o.device_address.c_str(), name_of((*device)->transport), (*device)->header().slot_count,
+      (*device)->transport == Transport::kVfio ? (*device)->vectors.size() : 0, o.socket.c_str());
   notify("READY=1");
   for (;;) {
     if (auto ok = agent.step(-1, signal_fd.get()); !ok) {
@@ -210,6 +216,22 @@ int main(int argc, char** argv) {
     if (::read(signal_fd.get(), &info, sizeof info) == sizeof info) break;
   }
   notify("STOPPING=1");
-  ::unlink(socket.c_str());
+  ::unlink(o.socket.c_str());
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 1 && (std::strcmp(argv[1], "status") == 0 || std::strcmp(argv[1], "doctor") == 0))
+    return examine_for(argv[1], argc, argv);
+  if (argc > 1 && std::strcmp(argv[1], "kernels") == 0) return kernels_for(argc, argv);
+  Options o;
+  if (const auto ends = parse(argc, argv, o)) return *ends;
+  if (o.check) return show_devices(o.socket);
+  if (o.device_address.empty()) o.device_address = choose_device();
+  if (o.device_address.empty())
+    return fail({0, "no vGPU is attached to this VM (no PCI device 1af4:1110)"},
+                static_cast<int>(DeviceProblem::kNoDevice));
+  return serve(o);
 }

@@ -162,74 +162,87 @@ struct Verdict {
   std::uint32_t evictions = 0;
 };
 
-Verdict check_kernel(const CheckOptions& options, const std::string& text,
-                     const passes::KernelReport& report) {
-  Verdict v;
-  auto run = EvictionRun::load(text);
-  if (!run) {
-    v.wrong = "cannot be run here: " + run.error().message;
-    return v;
-  }
+Verdict failed(std::string why) { return {.checked = false, .wrong = std::move(why)}; }
+
+// How the kernel is launched, without its parameters.
+KernelLaunch launch_of(const CheckOptions& options, const passes::KernelReport& report,
+                       const exec::EntryInfo& entry) {
   KernelLaunch launch;
   launch.kernel = report.name;
   launch.grid = {options.grid[0], options.grid[1], options.grid[2]};
   launch.block = {options.block[0], options.block[1], options.block[2]};
   launch.dynamic_shared = report.uses_dynamic_shared ? options.dynamic_shared : 0;
-  const exec::EntryInfo* entry = (*run)->program().find_entry(report.name);
-  if (entry && entry->required_block[0] != 0)
-    launch.block = {entry->required_block[0], entry->required_block[1], entry->required_block[2]};
+  if (entry.required_block[0] != 0)
+    launch.block = {entry.required_block[0], entry.required_block[1], entry.required_block[2]};
   // Kernels that say how many threads they are made for are mostly wrong with fewer.
-  else if (entry && entry->max_threads != 0 && !options.block_given)
-    launch.block = {entry->max_threads, 1, 1};
-  auto params = Arguments(options, launch, **run).make(*entry);
-  if (!params) {
-    v.wrong = params.error().message;
+  else if (entry.max_threads != 0 && !options.block_given)
+    launch.block = {entry.max_threads, 1, 1};
+  return launch;
+}
+
+// A clone against its original, in runs with other random evictions each.
+class Comparison {
+ public:
+  Comparison(const CheckOptions& options, EvictionRun& run, const KernelLaunch& launch)
+      : options_(options), run_(run), launch_(launch), before_(run.contents()) {}
+
+  Verdict compare() {
+    auto original = run_.run_original(launch_, options_.seed);
+    if (!original)
+      return failed("the original cannot be run with these arguments: " + original.error().message);
+    expected_ = run_.contents();
+    Verdict v{.checked = true};
+    for (std::uint32_t round = 0; round < options_.rounds; ++round) {
+      run_.restore(before_);
+      EvictionOptions evict;
+      evict.seed = options_.seed * 1000 + round;
+      evict.most_evictions = options_.evictions;
+      evict.expected_steps = original->steps;
+      auto clone = run_.run_clone(launch_, evict);
+      if (clone) v.evictions += clone->evictions;
+      if (clone && !v.checked) continue;  // racing: only whether the clone can be run
+      std::string wrong =
+          clone ? first_difference(expected_, run_.contents()) : clone.error().message;
+      if (wrong.empty()) continue;
+      if (v.checked && !depends_on_order()) {
+        v.wrong = clone ? wrong + " (" + clone->setting + ")" : wrong;
+        return v;
+      }
+      v.checked = false;
+      v.wrong = "not compared: the original's result depends on the order of its blocks";
+      if (!clone) break;
+    }
     return v;
   }
-  launch.params = std::move(*params);
-  const auto before = (*run)->contents();
-  auto original = (*run)->run_original(launch, options.seed);
-  if (!original) {
-    v.wrong = "the original cannot be run with these arguments: " + original.error().message;
-    return v;
-  }
-  v.checked = true;
-  const auto expected = (*run)->contents();
+
+ private:
   // Kernels whose blocks race leave something else with each order of their blocks.
-  const auto depends_on_order = [&] {
+  bool depends_on_order() {
     for (std::uint64_t order = 1; order <= kOrders; ++order) {
-      (*run)->restore(before);
-      auto again = (*run)->run_original(launch, options.seed + order);
-      if (!again || !first_difference(expected, (*run)->contents()).empty()) return true;
+      run_.restore(before_);
+      auto again = run_.run_original(launch_, options_.seed + order);
+      if (!again || !first_difference(expected_, run_.contents()).empty()) return true;
     }
     return false;
-  };
-  bool racing = false;
-  for (std::uint32_t round = 0; round < options.rounds; ++round) {
-    (*run)->restore(before);
-    EvictionOptions evict;
-    evict.seed = options.seed * 1000 + round;
-    evict.most_evictions = options.evictions;
-    evict.expected_steps = original->steps;
-    auto clone = (*run)->run_clone(launch, evict);
-    if (!clone) {
-      racing = depends_on_order();
-      if (racing) break;
-      v.wrong = clone.error().message;
-      return v;
-    }
-    v.evictions += clone->evictions;
-    if (racing) continue;
-    const std::string difference = first_difference(expected, (*run)->contents());
-    if (difference.empty()) continue;
-    racing = depends_on_order();
-    if (racing) continue;
-    v.wrong = difference + " (" + clone->setting + ")";
-    return v;
   }
-  if (racing) v.wrong = "not compared: the original's result depends on the order of its blocks";
-  v.checked = !racing;
-  return v;
+
+  const CheckOptions& options_;
+  EvictionRun& run_;
+  const KernelLaunch& launch_;
+  const std::vector<std::vector<std::byte>> before_;
+  std::vector<std::vector<std::byte>> expected_;
+};
+
+Verdict check_kernel(const CheckOptions& options, const std::string& text,
+                     const passes::KernelReport& report) {
+  auto run = EvictionRun::load(text);
+  if (!run) return failed("cannot be run here: " + run.error().message);
+  const exec::EntryInfo& entry = *(*run)->program().find_entry(report.name);
+  KernelLaunch launch = launch_of(options, report, entry);
+  auto params = Arguments(options, launch, **run).make(entry);
+  if (!params) return failed(params.error().message);
+  launch.params = std::move(*params);
+  return Comparison(options, **run, launch).compare();
 }
 
 }  // namespace

@@ -130,9 +130,6 @@ Result<void> print_answer(Result<json::value> answer, bool as_json,
   return {};
 }
 
-}  // namespace
-
-namespace {
 int64_t permille(double percent) { return std::llround(percent * 10); }
 void add_limits(json::object& params, const LimitOptions& o) {
   if (o.latency) params["latency"] = *o.latency;
@@ -239,76 +236,92 @@ Result<void> set(AdminClient& client, const SetOptions& o, bool as_json) {
   return print_answer(client.call("vgpu.set", std::move(params)), as_json, print_one);
 }
 
+namespace {
+
+void print_limits(const json::value& v) {
+  print(fmt::format("latency {}, minimum {}, maximum {}, group {}\n", text(v, "latency"),
+                    percent_or_none(v, "min_permille"), percent_or_none(v, "max_permille"),
+                    text(v, "group").empty() ? "none" : text(v, "group")));
+  if (count(v, "target_p99_us"))
+    print(fmt::format("target {} us: {} waits within it, {} beyond\n", count(v, "target_p99_us"),
+                      count(v, "served_in_time"), count(v, "served_late")));
+}
+
+void print_channel(const json::value& v) {
+  if (const json::value* region = field(v, "region"))
+    print(fmt::format("local socket {}\nregion {}, {} of {} in use\nsessions started {}\n",
+                      text(v, "local_socket"), format_bytes(count(*region, "bytes")),
+                      format_bytes(count(*region, "extent_bytes_used")),
+                      format_bytes(count(*region, "extent_bytes")), text(v, "sessions_started")));
+  if (const json::value* agent = field(v, "agent")) {
+    const std::string release = text(*agent, "release");
+    const char* state = count(*agent, "epoch") == 0 ? "not seen"
+                        : truth(*agent, "silent")   ? "silent"
+                                                    : "on";
+    print(fmt::format("guest agent {}{}\n", state, release.empty() ? "" : ", release " + release));
+  }
+}
+
+void print_launches(const json::value& v) {
+  const std::string sms = text(v, "sms");
+  print(fmt::format("GPU {}\n", !sms.empty()        ? "SM " + sms
+                                : truth(v, "holds") ? "holds it"
+                                : truth(v, "busy")  ? "waits for it"
+                                                    : "idle"));
+  const json::value* l = field(v, "launches");
+  if (!l) return;
+  static const json::value kNone;
+  const json::value* p = field(*l, "progress");
+  const json::value& progress = p ? *p : kNone;
+  print(fmt::format(
+      "launches queued {}, {} of them predicted to run {:.1f} ms more\n"
+      "launches so far {}, {} of them opaque{}{}\n"
+      "kernels known {}, {} of them by the cost of an eviction\n",
+      text(*l, "queued"), text(progress, "predicted_launches"), number(progress, "remaining_ms"),
+      text(*l, "all"), text(*l, "opaque"),
+      count(*l, "whole") == 0
+          ? ""
+          : fmt::format(" ({} only because they were on the GPU at once, or are short)",
+                        text(*l, "whole")),
+      count(*l, "opaque") == count(*l, "whole")
+          ? ""
+          : ": not evictable; in the guest sluice-agent kernels PROGRAM says which and why",
+      text(*l, "kernels_known"), text(*l, "kernels_with_evict_cost")));
+}
+
+void print_sessions(const json::value& v) {
+  const json::value* sessions = field(v, "session_list");
+  if (!sessions || rows_of(*sessions).empty()) return;
+  std::vector<std::vector<std::string>> cells;
+  for (const json::value& s : rows_of(*sessions))
+    cells.push_back({text(s, "slot"), text(s, "program"), text(s, "origin"), text(s, "pid"),
+                     text(s, "worker_pid"), text(s, "state"),
+                     format_bytes(count(s, "memory_bytes")), format_bytes(count(s, "extent_bytes")),
+                     fmt::format("{:.0f}s", number(s, "age_ms") / 1000)});
+  print("\n");
+  print(format_table({{"SLOT", true},
+                      {"PROGRAM"},
+                      {"FROM"},
+                      {"PID", true},
+                      {"WORKER", true},
+                      {"STATE"},
+                      {"MEMORY", true},
+                      {"SHARED", true},
+                      {"AGE", true}},
+                     cells));
+}
+
+}  // namespace
+
 Result<void> show(AdminClient& client, const std::string& name, bool as_json) {
-  return print_answer(
-      client.call("vgpu.show", {{"name", name}}), as_json, [](const json::value& v) {
-        print_one(v);
-        print(fmt::format("latency {}, minimum {}, maximum {}, group {}\n", text(v, "latency"),
-                          percent_or_none(v, "min_permille"), percent_or_none(v, "max_permille"),
-                          text(v, "group").empty() ? "none" : text(v, "group")));
-        if (count(v, "target_p99_us"))
-          print(fmt::format("target {} us: {} waits within it, {} beyond\n",
-                            count(v, "target_p99_us"), count(v, "served_in_time"),
-                            count(v, "served_late")));
-        if (const json::value* region = field(v, "region"))
-          print(fmt::format("local socket {}\nregion {}, {} of {} in use\nsessions started {}\n",
-                            text(v, "local_socket"), format_bytes(count(*region, "bytes")),
-                            format_bytes(count(*region, "extent_bytes_used")),
-                            format_bytes(count(*region, "extent_bytes")),
-                            text(v, "sessions_started")));
-        if (const json::value* agent = field(v, "agent")) {
-          const std::string release = text(*agent, "release");
-          const char* state = count(*agent, "epoch") == 0 ? "not seen"
-                              : truth(*agent, "silent")   ? "silent"
-                                                          : "on";
-          print(fmt::format("guest agent {}{}\n", state,
-                            release.empty() ? "" : ", release " + release));
-        }
-        const std::string sms = text(v, "sms");
-        print(fmt::format("GPU {}\n", !sms.empty()        ? "SM " + sms
-                                      : truth(v, "holds") ? "holds it"
-                                      : truth(v, "busy")  ? "waits for it"
-                                                          : "idle"));
-        if (const json::value* l = field(v, "launches")) {
-          static const json::value kNone;
-          const json::value* p = field(*l, "progress");
-          const json::value& progress = p ? *p : kNone;
-          print(fmt::format(
-              "launches queued {}, {} of them predicted to run {:.1f} ms more\n"
-              "launches so far {}, {} of them opaque{}{}\n"
-              "kernels known {}, {} of them by the cost of an eviction\n",
-              text(*l, "queued"), text(progress, "predicted_launches"),
-              number(progress, "remaining_ms"), text(*l, "all"), text(*l, "opaque"),
-              count(*l, "whole") == 0
-                  ? ""
-                  : fmt::format(" ({} only because they were on the GPU at once, or are short)",
-                                text(*l, "whole")),
-              count(*l, "opaque") == count(*l, "whole")
-                  ? ""
-                  : ": not evictable; in the guest sluice-agent kernels PROGRAM says which and why",
-              text(*l, "kernels_known"), text(*l, "kernels_with_evict_cost")));
-        }
-        const json::value* sessions = field(v, "session_list");
-        if (!sessions || rows_of(*sessions).empty()) return;
-        std::vector<std::vector<std::string>> cells;
-        for (const json::value& s : rows_of(*sessions))
-          cells.push_back({text(s, "slot"), text(s, "program"), text(s, "origin"), text(s, "pid"),
-                           text(s, "worker_pid"), text(s, "state"),
-                           format_bytes(count(s, "memory_bytes")),
-                           format_bytes(count(s, "extent_bytes")),
-                           fmt::format("{:.0f}s", number(s, "age_ms") / 1000)});
-        print("\n");
-        print(format_table({{"SLOT", true},
-                            {"PROGRAM"},
-                            {"FROM"},
-                            {"PID", true},
-                            {"WORKER", true},
-                            {"STATE"},
-                            {"MEMORY", true},
-                            {"SHARED", true},
-                            {"AGE", true}},
-                           cells));
-      });
+  return print_answer(client.call("vgpu.show", {{"name", name}}), as_json,
+                      [](const json::value& v) {
+                        print_one(v);
+                        print_limits(v);
+                        print_channel(v);
+                        print_launches(v);
+                        print_sessions(v);
+                      });
 }
 
 Result<void> top(AdminClient& client, double interval_s, uint64_t rounds, bool as_json) {

@@ -13,25 +13,69 @@
 namespace limits = sluice::limits;
 using namespace sluice::cli;
 
-int main(int argc, char** argv) {
-  std::string socket = "/run/sluice/admin.sock";
-  bool json = false;
-  // CLI11 checks numbers here, so that a typing error needs no running sluiced to be found.
-  const CLI::Range weights(limits::kMinWeight, limits::kMaxWeight);
-  const CLI::Range priorities(limits::kMinPriority, limits::kMaxPriority);
+namespace {
+
+// Defines the commands and their options, and holds what they were given.
+class CommandLine {
+ public:
+  CommandLine() {
+    app_.require_subcommand(1);
+    app_.fallthrough();  // --json and --socket may also stand behind the command
+    app_.add_option("--socket", socket_, "admin socket")
+        ->envname("SLUICE_ADMIN_SOCKET")
+        ->capture_default_str();
+    app_.add_flag("--json", json_, "print the answer as JSON");
+    app_.set_version_flag("--version", "sluicectl " SLUICE_VERSION);
+    add_create();
+    add_delete();
+    add_list();
+    add_show();
+    add_set();
+    add_attach();
+    add_detach();
+    add_reserve();
+    add_save_and_restore();
+    add_groups();
+    add_top();
+    add_events();
+    add_facts();
+    add_doctor();
+    add_metrics();
+  }
+
+  // The exit status.
+  int run(int argc, char** argv) {
+    CLI11_PARSE(app_, argc, argv);
+    if (is_doctor_) {
+      doctor_.admin_socket = socket_;
+      doctor_.version = SLUICE_VERSION;
+      doctor_.json = json_;
+      return doctor(doctor_);
+    }
+    const auto done = execute();
+    if (done) return 0;
+    std::fprintf(stderr, "sluicectl: %s\n", done.error().message.c_str());
+    return 1;
+  }
+
+ private:
   using Run = std::function<sluice::Result<void>(sluice::AdminClient&)>;
-  Run run;
 
-  CLI::App app{"sluicectl: manages the vGPUs of sluiced"};
-  app.require_subcommand(1);
-  app.fallthrough();  // --json and --socket may also stand behind the command
-  app.add_option("--socket", socket, "admin socket")
-      ->envname("SLUICE_ADMIN_SOCKET")
-      ->capture_default_str();
-  app.add_flag("--json", json, "print the answer as JSON");
-  app.set_version_flag("--version", "sluicectl " SLUICE_VERSION);
+  sluice::Result<void> execute() {
+    if (without_sluiced_)
+      return detach(attach_, [this] { return sluice::AdminClient::connect(socket_); });
+    auto client = sluice::AdminClient::connect(socket_);
+    return client ? run_(*client) : sluice::Result<void>(client.error());
+  }
 
-  const auto add_limits = [](CLI::App* to, LimitOptions& o) {
+  // A command that `run` carries out when sluiced is connected.
+  CLI::App* add(const char* name, const char* what, Run run) {
+    CLI::App* cmd = app_.add_subcommand(name, what);
+    cmd->callback([this, run = std::move(run)] { run_ = run; });
+    return cmd;
+  }
+
+  void add_limits(CLI::App* to, LimitOptions& o) {
     to->add_option("--latency", o.latency, "length of its turns; the share stays")
         ->check(CLI::IsMember({"low", "normal", "batch"}));
     to->add_option("--target-p99-us", o.target_p99_us, "of its waits below its share; 0: none")
@@ -41,172 +85,204 @@ int main(int argc, char** argv) {
     to->add_option("--max", o.max, "percent of the GPU that it may have; 0: no cap")
         ->check(CLI::Range(0.0, 100.0));
     to->add_option("--group", o.group, "the group that it is in; '': none");
-  };
-  CreateOptions c;
-  auto* cmd = app.add_subcommand("create", "make a vGPU");
-  cmd->add_option("name", c.name, "its name");
-  cmd->add_option("--domain-xml", c.domain_xml,
-                  "take name, socket, weight and memory from a libvirt domain "
-                  "XML ('-': stdin)");
-  cmd->add_option("--weight", c.weight, "its weight")->check(weights);
-  cmd->add_option("--memory", c.memory, "limit of device memory, for example 8G");
-  cmd->add_option("--mode", c.mode, "refuse a host of the other mode")
-      ->check(CLI::IsMember({"strict", "shared"}));
-  cmd->add_option("--priority", c.priority, "for policies that know priorities")->check(priorities);
-  add_limits(cmd, c.limits);
-  cmd->add_option("--vgpu-socket", c.socket, "path of the socket that QEMU connects to");
-  cmd->add_option("--slots", c.slots, "guest processes at once")
-      ->check(CLI::Range(1, SLUICE_MAX_SLOTS));
-  cmd->add_option("--region", c.region, "size of the shared memory, a power of two");
-  cmd->callback([&] {
-    if (c.name.empty() && c.domain_xml.empty()) throw CLI::RequiredError("name or --domain-xml");
-    run = [&](sluice::AdminClient& a) { return create(a, c, json); };
-  });
-
-  std::string name;
-  cmd = app.add_subcommand("delete", "end a vGPU's sessions and remove it");
-  cmd->add_option("name", name)->required();
-  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return remove(a, name, json); }; });
-
-  ListOptions li;
-  cmd = app.add_subcommand("list", "all vGPUs, and libvirt's domains");
-  auto* only_vgpus = cmd->add_flag("--vgpus", li.vgpus, "the vGPUs only; asks libvirt nothing");
-  cmd->add_flag("--domains", li.domains, "the domains only")->excludes(only_vgpus);
-  cmd->add_option("--connect", li.uri, "libvirt's URI; default qemu:///system");
-  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return list(a, li, json); }; });
-
-  cmd = app.add_subcommand("show", "one vGPU and its sessions");
-  cmd->add_option("name", name)->required();
-  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return show(a, name, json); }; });
-
-  SetOptions s;
-  cmd = app.add_subcommand("set", "change a vGPU; holds from the next decision on");
-  cmd->add_option("name", s.name)->required();
-  cmd->add_option("--weight", s.weight)->check(weights);
-  cmd->add_option("--memory", s.memory, "0: no limit");
-  cmd->add_option("--priority", s.priority)->check(priorities);
-  add_limits(cmd, s.limits);
-  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return set(a, s, json); }; });
-
-  AttachOptions at;
-  const auto for_domain = [&](CLI::App* to) {
-    to->add_option("domain", at.domain, "a libvirt domain's name")->required();
-    to->add_option("--connect", at.uri, "libvirt's URI; default qemu:///system");
-    to->add_flag("--print", at.print_only, "show the XML, change nothing");
-  };
-  const auto may_be_live = [&](CLI::App* to) {
-    to->add_flag("--live", at.live, "the running domain, until it is shut off");
-  };
-  cmd = app.add_subcommand("attach", "give a libvirt domain a vGPU, from its next start on");
-  may_be_live(cmd);
-  for_domain(cmd);
-  cmd->add_option("--weight", at.weight, "its weight")->check(weights);
-  cmd->add_option("--memory", at.memory, "limit of device memory, for example 8G");
-  cmd->add_option("--priority", at.priority)->check(priorities);
-  cmd->add_option("--latency", at.latency, "length of its turns; the share stays")
-      ->check(CLI::IsMember({"low", "normal", "batch"}));
-  cmd->add_option("--min", at.min, "percent of the GPU that is reserved for it")
-      ->check(CLI::Range(0, 100));
-  cmd->add_option("--max", at.max, "percent of the GPU that it may have")
-      ->check(CLI::Range(0, 100));
-  cmd->add_option("--group", at.group, "the group that it is in");
-  cmd->add_option("--mode", at.mode, "refuse a host of the other mode")
-      ->check(CLI::IsMember({"strict", "shared"}));
-  cmd->add_option("--slots", at.slots, "guest processes at once")
-      ->check(CLI::Range(1, SLUICE_MAX_SLOTS))
-      ->capture_default_str();
-  const auto may_lack_iommu = [&](CLI::App* to) {
-    to->add_flag("--no-iommu", at.no_iommu, "add no virtual IOMMU: the guest polls");
-  };
-  may_lack_iommu(cmd);
-  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return attach(a, at); }; });
-  bool without_sluiced = false;
-  cmd = app.add_subcommand("detach", "take the vGPU out of a libvirt domain");
-  for_domain(cmd);
-  may_be_live(cmd);
-  cmd->callback([&] { without_sluiced = true; });
-  cmd =
-      app.add_subcommand("reserve", "make room for 'attach --live', from a domain's next start on");
-  for_domain(cmd);
-  may_lack_iommu(cmd);
-  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return reserve(a, at); }; });
-  const auto for_saving = [&](CLI::App* to) {
-    to->add_option("domain", at.domain, "name of the domain")->required();
-    to->add_option("--connect", at.uri, "libvirt's URI; default qemu:///system");
-  };
-  cmd =
-      app.add_subcommand("save", "detach a domain's vGPU and save the domain (virsh managedsave)");
-  for_saving(cmd);
-  cmd->add_flag("--force", at.force, "although programs on the GPU end, or it cannot come back");
-  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return save(a, at); }; });
-  cmd = app.add_subcommand("restore", "start a saved domain and attach the vGPU that it had");
-  for_saving(cmd);
-  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return restore(a, at); }; });
-
-  GroupOptions g;
-  cmd = app.add_subcommand("group", "make or change a group of vGPUs");
-  cmd->add_option("name", g.name)->required();
-  cmd->add_option("--parent", g.parent, "the group that it is in; '': none");
-  cmd->add_option("--weight", g.weight)->check(weights);
-  cmd->add_option("--priority", g.priority, "added to that of all in it")->check(priorities);
-  cmd->add_option("--min", g.min, "percent of the GPU; 0: none")->check(CLI::Range(0.0, 100.0));
-  cmd->add_option("--max", g.max, "percent of the GPU; 0: no cap")->check(CLI::Range(0.0, 100.0));
-  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return set_group(a, g, json); }; });
-
-  cmd = app.add_subcommand("groups", "all groups");
-  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return groups(a, json); }; });
-
-  double interval_s = 1;
-  uint64_t rounds = 0;
-  cmd = app.add_subcommand("top", "who gets how much of the GPU");
-  cmd->add_option("--interval", interval_s, "seconds")
-      ->check(CLI::Range(0.1, 120.0))
-      ->capture_default_str();
-  cmd->add_option("--count", rounds, "so many times, then end");
-  cmd->callback(
-      [&] { run = [&](sluice::AdminClient& a) { return top(a, interval_s, rounds, json); }; });
-
-  bool follow = false;
-  uint64_t limit = limits::kMaxEvents;
-  cmd = app.add_subcommand("events", "sluiced's last log lines");
-  cmd->add_flag("--follow,-f", follow, "go on with new ones");
-  cmd->add_option("--limit", limit, "the last so many")
-      ->check(CLI::Range(1u, unsigned{limits::kMaxEvents}));
-  cmd->callback(
-      [&] { run = [&](sluice::AdminClient& a) { return events(a, follow, limit, json); }; });
-
-  cmd = app.add_subcommand("policies", "the scheduling policies that sluiced can run");
-  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return policies(a, json); }; });
-  cmd = app.add_subcommand("info", "sluiced's version, device and policy");
-  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return info(a, json); }; });
-  cmd = app.add_subcommand("stats",
-                           "cumulative counters as JSON; differences describe the time between");
-  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return stats(a, json); }; });
-
-  DoctorOptions doc;
-  bool is_doctor = false;
-  cmd = app.add_subcommand("doctor", "what is wrong on this host, and what to do; 0: nothing");
-  cmd->add_option("--connect", doc.uri, "libvirt's URI; default qemu:///system");
-  cmd->callback([&] { is_doctor = true; });
-
-  cmd = app.add_subcommand("metrics", "the same and more in Prometheus' text format");
-  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return metrics(a); }; });
-
-  CLI11_PARSE(app, argc, argv);
-  if (is_doctor) {
-    doc.admin_socket = socket;
-    doc.version = SLUICE_VERSION;
-    doc.json = json;
-    return doctor(doc);
   }
-  sluice::Result<void> done;
-  if (without_sluiced) {
-    done = detach(at, [&] { return sluice::AdminClient::connect(socket); });
-  } else {
-    auto client = sluice::AdminClient::connect(socket);
-    done = client ? run(*client) : sluice::Result<void>(client.error());
+
+  void add_create() {
+    CreateOptions& c = create_;
+    auto* cmd = app_.add_subcommand("create", "make a vGPU");
+    cmd->add_option("name", c.name, "its name");
+    cmd->add_option("--domain-xml", c.domain_xml,
+                    "take name, socket, weight and memory from a libvirt domain "
+                    "XML ('-': stdin)");
+    cmd->add_option("--weight", c.weight, "its weight")->check(weights_);
+    cmd->add_option("--memory", c.memory, "limit of device memory, for example 8G");
+    cmd->add_option("--mode", c.mode, "refuse a host of the other mode")
+        ->check(CLI::IsMember({"strict", "shared"}));
+    cmd->add_option("--priority", c.priority, "for policies that know priorities")
+        ->check(priorities_);
+    add_limits(cmd, c.limits);
+    cmd->add_option("--vgpu-socket", c.socket, "path of the socket that QEMU connects to");
+    cmd->add_option("--slots", c.slots, "guest processes at once")
+        ->check(CLI::Range(1, SLUICE_MAX_SLOTS));
+    cmd->add_option("--region", c.region, "size of the shared memory, a power of two");
+    cmd->callback([this] {
+      if (create_.name.empty() && create_.domain_xml.empty())
+        throw CLI::RequiredError("name or --domain-xml");
+      run_ = [this](sluice::AdminClient& a) { return create(a, create_, json_); };
+    });
   }
-  if (done) return 0;
-  std::fprintf(stderr, "sluicectl: %s\n", done.error().message.c_str());
-  return 1;
-}
+
+  void add_delete() {
+    add("delete", "end a vGPU's sessions and remove it",
+        [this](sluice::AdminClient& a) { return remove(a, name_, json_); })
+        ->add_option("name", name_)
+        ->required();
+  }
+
+  void add_list() {
+    auto* cmd = add("list", "all vGPUs, and libvirt's domains",
+                    [this](sluice::AdminClient& a) { return list(a, list_, json_); });
+    auto* only_vgpus =
+        cmd->add_flag("--vgpus", list_.vgpus, "the vGPUs only; asks libvirt nothing");
+    cmd->add_flag("--domains", list_.domains, "the domains only")->excludes(only_vgpus);
+    cmd->add_option("--connect", list_.uri, kWhichLibvirt);
+  }
+
+  void add_show() {
+    add("show", "one vGPU and its sessions",
+        [this](sluice::AdminClient& a) { return show(a, name_, json_); })
+        ->add_option("name", name_)
+        ->required();
+  }
+
+  void add_set() {
+    auto* cmd = add("set", "change a vGPU; holds from the next decision on",
+                    [this](sluice::AdminClient& a) { return set(a, set_, json_); });
+    cmd->add_option("name", set_.name)->required();
+    cmd->add_option("--weight", set_.weight)->check(weights_);
+    cmd->add_option("--memory", set_.memory, "0: no limit");
+    cmd->add_option("--priority", set_.priority)->check(priorities_);
+    add_limits(cmd, set_.limits);
+  }
+
+  void add_domain(CLI::App* to) {
+    to->add_option("domain", attach_.domain, "a libvirt domain's name")->required();
+    to->add_option("--connect", attach_.uri, kWhichLibvirt);
+  }
+  void add_print(CLI::App* to) {
+    to->add_flag("--print", attach_.print_only, "show the XML, change nothing");
+  }
+  void add_live(CLI::App* to) {
+    to->add_flag("--live", attach_.live, "the running domain, until it is shut off");
+  }
+  void add_no_iommu(CLI::App* to) {
+    to->add_flag("--no-iommu", attach_.no_iommu, "add no virtual IOMMU: the guest polls");
+  }
+
+  void add_attach() {
+    AttachOptions& o = attach_;
+    auto* cmd = add("attach", "give a libvirt domain a vGPU, from its next start on",
+                    [this](sluice::AdminClient& a) { return attach(a, attach_); });
+    add_live(cmd);
+    add_domain(cmd);
+    add_print(cmd);
+    cmd->add_option("--weight", o.weight, "its weight")->check(weights_);
+    cmd->add_option("--memory", o.memory, "limit of device memory, for example 8G");
+    cmd->add_option("--priority", o.priority)->check(priorities_);
+    cmd->add_option("--latency", o.latency, "length of its turns; the share stays")
+        ->check(CLI::IsMember({"low", "normal", "batch"}));
+    cmd->add_option("--min", o.min, "percent of the GPU that is reserved for it")
+        ->check(CLI::Range(0, 100));
+    cmd->add_option("--max", o.max, "percent of the GPU that it may have")
+        ->check(CLI::Range(0, 100));
+    cmd->add_option("--group", o.group, "the group that it is in");
+    cmd->add_option("--mode", o.mode, "refuse a host of the other mode")
+        ->check(CLI::IsMember({"strict", "shared"}));
+    cmd->add_option("--slots", o.slots, "guest processes at once")
+        ->check(CLI::Range(1, SLUICE_MAX_SLOTS))
+        ->capture_default_str();
+    add_no_iommu(cmd);
+  }
+
+  void add_detach() {
+    auto* cmd = app_.add_subcommand("detach", "take the vGPU out of a libvirt domain");
+    add_domain(cmd);
+    add_print(cmd);
+    add_live(cmd);
+    cmd->callback([this] { without_sluiced_ = true; });
+  }
+
+  void add_reserve() {
+    auto* cmd = add("reserve", "make room for 'attach --live', from a domain's next start on",
+                    [this](sluice::AdminClient& a) { return reserve(a, attach_); });
+    add_domain(cmd);
+    add_print(cmd);
+    add_no_iommu(cmd);
+  }
+
+  void add_save_and_restore() {
+    auto* cmd = add("save", "detach a domain's vGPU and save the domain (virsh managedsave)",
+                    [this](sluice::AdminClient& a) { return save(a, attach_); });
+    add_domain(cmd);
+    cmd->add_flag("--force", attach_.force,
+                  "although programs on the GPU end, or it cannot come back");
+    add_domain(add("restore", "start a saved domain and attach the vGPU that it had",
+                   [this](sluice::AdminClient& a) { return restore(a, attach_); }));
+  }
+
+  void add_groups() {
+    GroupOptions& g = group_;
+    auto* cmd = add("group", "make or change a group of vGPUs",
+                    [this](sluice::AdminClient& a) { return set_group(a, group_, json_); });
+    cmd->add_option("name", g.name)->required();
+    cmd->add_option("--parent", g.parent, "the group that it is in; '': none");
+    cmd->add_option("--weight", g.weight)->check(weights_);
+    cmd->add_option("--priority", g.priority, "added to that of all in it")->check(priorities_);
+    cmd->add_option("--min", g.min, "percent of the GPU; 0: none")->check(CLI::Range(0.0, 100.0));
+    cmd->add_option("--max", g.max, "percent of the GPU; 0: no cap")->check(CLI::Range(0.0, 100.0));
+    add("groups", "all groups", [this](sluice::AdminClient& a) { return groups(a, json_); });
+  }
+
+  void add_top() {
+    auto* cmd = add("top", "who gets how much of the GPU",
+                    [this](sluice::AdminClient& a) { return top(a, interval_s_, rounds_, json_); });
+    cmd->add_option("--interval", interval_s_, "seconds")
+        ->check(CLI::Range(0.1, 120.0))
+        ->capture_default_str();
+    cmd->add_option("--count", rounds_, "so many times, then end");
+  }
+
+  void add_events() {
+    auto* cmd = add("events", "sluiced's last log lines",
+                    [this](sluice::AdminClient& a) { return events(a, follow_, limit_, json_); });
+    cmd->add_flag("--follow,-f", follow_, "go on with new ones");
+    cmd->add_option("--limit", limit_, "the last so many")
+        ->check(CLI::Range(1u, unsigned{limits::kMaxEvents}));
+  }
+
+  void add_facts() {
+    add("policies", "the scheduling policies that sluiced can run",
+        [this](sluice::AdminClient& a) { return policies(a, json_); });
+    add("info", "sluiced's version, device and policy",
+        [this](sluice::AdminClient& a) { return info(a, json_); });
+    add("stats", "cumulative counters as JSON; differences describe the time between",
+        [this](sluice::AdminClient& a) { return stats(a, json_); });
+  }
+
+  void add_doctor() {
+    auto* cmd =
+        app_.add_subcommand("doctor", "what is wrong on this host, and what to do; 0: nothing");
+    cmd->add_option("--connect", doctor_.uri, kWhichLibvirt);
+    cmd->callback([this] { is_doctor_ = true; });
+  }
+
+  void add_metrics() {
+    add("metrics", "the same and more in Prometheus' text format",
+        [](sluice::AdminClient& a) { return metrics(a); });
+  }
+
+  static constexpr const char* kWhichLibvirt = "libvirt's URI; default qemu:///system";
+  // CLI11 checks numbers here, so that a typing error needs no running sluiced to be found.
+  const CLI::Range weights_{limits::kMinWeight, limits::kMaxWeight};
+  const CLI::Range priorities_{limits::kMinPriority, limits::kMaxPriority};
+  CLI::App app_{"sluicectl: manages the vGPUs of sluiced"};
+
+  std::string socket_ = "/run/sluice/admin.sock", name_;
+  bool json_ = false, follow_ = false;
+  double interval_s_ = 1;
+  uint64_t rounds_ = 0, limit_ = limits::kMaxEvents;
+  CreateOptions create_;
+  ListOptions list_;
+  SetOptions set_;
+  AttachOptions attach_;
+  GroupOptions group_;
+  DoctorOptions doctor_;
+
+  // What was chosen: a command of sluiced's, or one of the two that also work without it.
+  Run run_;
+  bool without_sluiced_ = false, is_doctor_ = false;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) { return CommandLine().run(argc, argv); }

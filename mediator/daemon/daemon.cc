@@ -409,8 +409,7 @@ std::string Daemon::group_name(policy::GroupId id) const {
   return {};
 }
 
-Result<VgpuServer*> Daemon::create(const CreateRequest& r,
-                                   std::optional<VgpuServer::Connection> connection) {
+Result<void> Daemon::check(const CreateRequest& r) const {
   if (shutting_down_) return Error{ESHUTDOWN, "sluiced is ending"};
   if (!valid_vgpu_name(r.name))
     return Error{EINVAL, "a vGPU's name has 1 to " + std::to_string(limits::kMaxVgpuNameBytes) +
@@ -425,6 +424,10 @@ Result<VgpuServer*> Daemon::create(const CreateRequest& r,
   if (r.owner.size() > kMaxOwnerBytes || clean_text(r.owner.data(), r.owner.size()) != r.owner)
     return Error{EINVAL, "owner must be printable ASCII of at most " +
                              std::to_string(kMaxOwnerBytes) + " bytes"};
+  return {};
+}
+
+VgpuSpec Daemon::spec_of(const CreateRequest& r) const {
   VgpuSpec spec;
   spec.name = r.name;
   spec.owner = r.owner;
@@ -432,8 +435,6 @@ Result<VgpuServer*> Daemon::create(const CreateRequest& r,
   spec.share = r.limits;
   spec.share.weight = r.weight ? r.weight : config_.weight;
   spec.share.priority = r.priority;
-  if (auto why = executor_->scheduler().refuses(policy::kNoVgpu, spec.share); !why.empty())
-    return Error{EINVAL, why};
   spec.memory_bytes = r.memory_bytes;
   spec.socket = r.socket.empty() ? config_.vgpu_dir() + "/" + r.name + ".sock" : r.socket;
   spec.local_socket = config_.vgpu_dir() + "/" + r.name + ".local";
@@ -444,6 +445,12 @@ Result<VgpuServer*> Daemon::create(const CreateRequest& r,
   spec.access = &access_;
   spec.local_socket_mode = config_.local_socket_mode;
   spec.join_ms = config_.join_ms;
+  return spec;
+}
+
+Result<void> Daemon::check(const VgpuSpec& spec) const {
+  if (auto why = executor_->scheduler().refuses(policy::kNoVgpu, spec.share); !why.empty())
+    return Error{EINVAL, why};
   if (spec.socket.empty() || spec.socket[0] != '/')
     return Error{EINVAL, "socket must be an absolute path"};
   if (spec.socket == config_.admin_socket_path()) return Error{EEXIST, "that is the admin socket"};
@@ -453,7 +460,14 @@ Result<VgpuServer*> Daemon::create(const CreateRequest& r,
       return Error{EEXIST, "socket " + spec.socket + " is vGPU '" + name + "'s"};
   if (spec.geometry.bulk_offset() + config_.staging_bytes > spec.geometry.region_bytes)
     return Error{EINVAL, "the region has no room for that many slots and one session's staging"};
+  return {};
+}
 
+Result<VgpuServer*> Daemon::create(const CreateRequest& r,
+                                   std::optional<VgpuServer::Connection> connection) {
+  if (auto good = check(r); !good) return good.error();
+  VgpuSpec spec = spec_of(r);
+  if (auto good = check(spec); !good) return good.error();
   // In our own folder every dead socket is one that an earlier sluiced left. Elsewhere only those
   // are of which it left a note.
   const bool elsewhere = spec.socket.rfind('/') != config_.vgpu_dir().size() ||

@@ -92,6 +92,11 @@ class Daemon {
                              const std::string& library);
   Result<void> start_executor(bool nvidia, uint32_t sms, uint32_t unit);
   Result<void> give_up_privileges(const Identity& identity);
+  // create()'s steps: whether the request can be carried out; what it asks for with our defaults;
+  // whether that can be had.
+  Result<void> check(const CreateRequest& request) const;
+  VgpuSpec spec_of(const CreateRequest& request) const;
+  Result<void> check(const VgpuSpec& spec) const;
   void beat();
   // keeping.cc. restore(): once, before there are others. keep(): whatever differs from what is
   // kept; with each beat, and before the end.

@@ -44,70 +44,82 @@ void run(boost::asio::io_context& io, uint32_t spin_us) {
   }
 }
 
+struct Options {
+  std::string config_path = SLUICE_SYSCONFDIR "/sluice.toml";
+  std::string trace_path;
+  bool check_only = false;
+};
+
+void add_options(CLI::App& app, Options& o) {
+  app.add_option("--config", o.config_path, "configuration file")->capture_default_str();
+  app.add_option("--trace", o.trace_path,
+                 "record what the scheduler does in this file, for sluice-sim (instead of "
+                 "scheduler.trace)");
+  app.add_flag("--check-config", o.check_only,
+               "read the configuration, say whether it is good, and end");
+  app.set_version_flag("--version", "sluiced " SLUICE_VERSION);
+}
+
+// Until a signal, or until only a new sluiced helps. The exit status.
+int serve(boost::asio::io_context& io, std::unique_ptr<sluice::Daemon> daemon) {
+  boost::asio::signal_set signals(io, SIGTERM, SIGINT);
+  signals.async_wait([&](const boost::system::error_code& error, int signal) {
+    if (error) return;
+    sluice::log::info("signal {}: ending all sessions", signal);
+    daemon->shut_down([&] { io.stop(); });
+  });
+  int status = 0;
+  daemon->on_beyond_repair([&] {
+    status = 1;
+    io.stop();
+  });
+  const sluice::Config& used = daemon->config();
+  const bool spins = (used.turns_by_priority || used.slices) &&
+                     used.spin_processors_for(std::thread::hardware_concurrency()) != 0;
+  run(io, spins ? used.spin_us : 0);
+  daemon.reset();
+  sluice::log::info("ended");
+  sluice::log::finish(sluice::limits::kLogFinishMs);
+  return status;
+}
+
+int cannot_start(const sluice::Error& why) {
+  sluice::log::error("cannot start: {}", why.message);
+  sluice::log::finish(sluice::limits::kLogFinishMs);
+  return 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   // Before anything is opened or started.
   auto store = sluice::io::FdStore::from_environment();
-  std::string config_path = SLUICE_SYSCONFDIR "/sluice.toml";
-  std::string trace_path;
-  bool check_only = false;
+  Options o;
   CLI::App app{"sluiced: shares one GPU among virtual machines by weight"};
-  app.add_option("--config", config_path, "configuration file")->capture_default_str();
-  app.add_option("--trace", trace_path,
-                 "record what the scheduler does in this file, for sluice-sim (instead of "
-                 "scheduler.trace)");
-  app.add_flag("--check-config", check_only,
-               "read the configuration, say whether it is good, and end");
-  app.set_version_flag("--version", "sluiced " SLUICE_VERSION);
+  add_options(app, o);
   CLI11_PARSE(app, argc, argv);
 
-  auto config = sluice::load_config(config_path);
+  auto config = sluice::load_config(o.config_path);
   if (!config) {
     std::fprintf(stderr, "sluiced: %s\n", config.error().message.c_str());
     return 2;
   }
-  if (check_only) {
-    std::printf("%s is good\n", config_path.c_str());
+  if (o.check_only) {
+    std::printf("%s is good\n", o.config_path.c_str());
     return 0;
   }
-  if (!trace_path.empty()) config->trace = trace_path;
+  if (!o.trace_path.empty()) config->trace = o.trace_path;
   sluice::log::init("sluiced", config->log_level);
   raise_descriptor_limit();
   if (auto raised = sluice::io::LoopPriority::raise(config->nice, config->real_time); !raised)
     sluice::log::warning("{}", raised.error().message);
 
   auto identity = sluice::Identity::wanted(*config);
-  if (!identity) {
-    sluice::log::error("cannot start: {}", identity.error().message);
-    return 1;
-  }
+  if (!identity) return cannot_start(identity.error());
   boost::asio::io_context io(1);
   auto daemon = sluice::Daemon::make(io, *config, *identity, std::move(store));
   // Not before: capabilities are given up by one thread for itself only.
   sluice::log::write_in_background();
-  if (!daemon) {
-    sluice::log::error("cannot start: {}", daemon.error().message);
-    sluice::log::finish(sluice::limits::kLogFinishMs);
-    return 1;
-  }
-  boost::asio::signal_set signals(io, SIGTERM, SIGINT);
-  signals.async_wait([&](const boost::system::error_code& error, int signal) {
-    if (error) return;
-    sluice::log::info("signal {}: ending all sessions", signal);
-    (*daemon)->shut_down([&] { io.stop(); });
-  });
-  int status = 0;
-  (*daemon)->on_beyond_repair([&] {
-    status = 1;
-    io.stop();
-  });
-  const sluice::Config& used = (*daemon)->config();
-  const bool spins = (used.turns_by_priority || used.slices) &&
-                     config->spin_processors_for(std::thread::hardware_concurrency()) != 0;
-  run(io, spins ? config->spin_us : 0);
-  daemon->reset();
-  sluice::log::info("ended");
-  sluice::log::finish(sluice::limits::kLogFinishMs);
-  return status;
+  if (!daemon) return cannot_start(daemon.error());
+  return serve(io, std::move(*daemon));
 }
