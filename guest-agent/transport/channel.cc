@@ -92,6 +92,24 @@ Result<void> Channel::map(const sluice_joined& joined, std::vector<Fd>& fds) {
     wake_ = std::move(fds[2]);
   }
 
+  if (auto mapped = map_region(joined); !mapped) return mapped;
+  if (mmio) {
+    const int page = apart ? fds[2].get() : device_.get();
+    if (auto mapped = map_doorbell(joined, page); !mapped) return mapped;
+  } else {
+    bell_ = Bell::for_eventfd(bell_fd_.get());
+  }
+  slot_ = joined.slot;
+  epoch_ = joined.epoch;
+  can_wait_ = joined.can_wait != 0;
+  lazy_clones_ = joined.flags & SLUICE_JOINED_LAZY_CLONES;
+  originals_ = joined.flags & SLUICE_JOINED_ORIGINALS;
+  header_ = reinterpret_cast<const sluice_slot_header*>(region_ + SLUICE_SLOT_OFFSET +
+                                                        uint64_t{slot_} * SLUICE_SLOT_STRIDE);
+  return {};
+}
+
+Result<void> Channel::map_region(const sluice_joined& joined) {
   void* const window = reinterpret_cast<void*>(SLUICE_WINDOW_ADDRESS);
   void* at =
       ::mmap(window, joined.region_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE,
@@ -104,31 +122,20 @@ Result<void> Channel::map(const sluice_joined& joined, std::vector<Fd>& fds) {
     return Error{EEXIST, "the vGPU's address window is in use"};
   // A child would share rings and indices with its parent; without the mapping it cannot.
   ::madvise(region_, region_bytes_, MADV_DONTFORK);
+  return {};
+}
 
-  if (mmio) {
-    if (joined.doorbell_at > kPage - sizeof(uint32_t) || joined.doorbell_at % sizeof(uint32_t) != 0)
-      return Error{EPROTO, "doorbell register is out of range"};
-    doorbell_page_ =
-        ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED,
-               apart ? fds[2].get() : device_.get(), static_cast<off_t>(joined.doorbell_offset));
-    if (doorbell_page_ == MAP_FAILED) {
-      doorbell_page_ = nullptr;
-      return Error::from_errno("map the doorbell page");
-    }
-    ::madvise(doorbell_page_, kPage, MADV_DONTFORK);
-    bell_ = Bell::for_mmio(reinterpret_cast<volatile uint32_t*>(static_cast<char*>(doorbell_page_) +
-                                                                joined.doorbell_at),
-                           joined.doorbell_value);
-  } else {
-    bell_ = Bell::for_eventfd(bell_fd_.get());
-  }
-  slot_ = joined.slot;
-  epoch_ = joined.epoch;
-  can_wait_ = joined.can_wait != 0;
-  lazy_clones_ = joined.flags & SLUICE_JOINED_LAZY_CLONES;
-  originals_ = joined.flags & SLUICE_JOINED_ORIGINALS;
-  header_ = reinterpret_cast<const sluice_slot_header*>(region_ + SLUICE_SLOT_OFFSET +
-                                                        uint64_t{slot_} * SLUICE_SLOT_STRIDE);
+Result<void> Channel::map_doorbell(const sluice_joined& joined, int fd) {
+  if (joined.doorbell_at > kPage - sizeof(uint32_t) || joined.doorbell_at % sizeof(uint32_t) != 0)
+    return Error{EPROTO, "doorbell register is out of range"};
+  void* page = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                      static_cast<off_t>(joined.doorbell_offset));
+  if (page == MAP_FAILED) return Error::from_errno("map the doorbell page");
+  doorbell_page_ = page;
+  ::madvise(doorbell_page_, kPage, MADV_DONTFORK);
+  bell_ = Bell::for_mmio(
+      reinterpret_cast<volatile uint32_t*>(static_cast<char*>(page) + joined.doorbell_at),
+      joined.doorbell_value);
   return {};
 }
 

@@ -92,6 +92,8 @@ class Channel {
 
  private:
   Result<void> map(const sluice_joined& joined, std::vector<Fd>& fds);
+  Result<void> map_region(const sluice_joined& joined);
+  Result<void> map_doorbell(const sluice_joined& joined, int fd);
 
   Fd socket_;
   Fd device_;  // memfd, VFIO device, or BAR2 in sysfs

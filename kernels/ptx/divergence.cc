@@ -236,6 +236,52 @@ std::vector<bool> blocks_behind(const Cfg& cfg, const std::vector<std::uint32_t>
   return behind;
 }
 
+// Marks what is written inside the regions of tainted branches, until nothing changes.
+Result<void> find_branches(const Cfg& cfg, const PostDominators& post_dominators,
+                           const DataFlow& flow, const std::vector<bool>& kept, Taint& taint,
+                           std::vector<DivergentBranch>& branches, std::vector<bool>& in_region) {
+  const auto& blocks = cfg.blocks();
+  std::vector<bool> known(blocks.size());
+  std::vector<std::uint32_t> seen(blocks.size(), kNoBlock);  // the branch that saw a block last
+  std::uint64_t steps = 0;
+  for (bool changed = true; changed;) {
+    taint.settle();
+    changed = false;
+    for (std::uint32_t b = 0; b < blocks.size(); ++b) {
+      const std::uint32_t t = blocks[b].terminator;
+      if (t == kNoStatement || known[b] || !cfg.reachable(b)) continue;
+      // A guarded branch, return or trap, or an indexed branch; a lone target is no choice.
+      if (!taint.any_use(t) || blocks[b].successors.size() + (blocks[b].traps ? 1 : 0) < 2)
+        continue;
+      known[b] = changed = true;
+      DivergentBranch branch{b, post_dominators.immediate(b), {}};
+      std::vector<std::uint32_t> work;
+      const auto visit = [&](std::uint32_t next) {
+        if (next == branch.reconvergence || next == cfg.exit() || seen[next] == b) return;
+        seen[next] = b;
+        work.push_back(next);
+      };
+      for (std::uint32_t next : blocks[b].successors) visit(next);
+      while (!work.empty()) {
+        const std::uint32_t at = work.back();
+        work.pop_back();
+        branch.region.push_back(at);
+        if (++steps > kMaxRegionBlocks)
+          return Error{0, "divergent regions are too large to analyse"};
+        if (!in_region[at]) {
+          for (std::uint32_t i = blocks[at].begin; i < blocks[at].end; ++i)
+            for (std::uint32_t r : flow.defs(i))
+              if (flow.def_count(r) > 1 || kept[r]) taint.mark(r);
+        }
+        in_region[at] = true;
+        for (std::uint32_t next : blocks[at].successors) visit(next);
+      }
+      branches.push_back(std::move(branch));
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Divergence> Divergence::analyse(const Cfg& cfg, const PostDominators& post_dominators) {
@@ -272,65 +318,27 @@ Result<Divergence> Divergence::run(const Cfg& cfg, const PostDominators& post_do
       if (flow.source(i)) taint.mark_results(i);
   }
 
-  const auto kept_by_register = kept_values(cfg, flow);
-  if (!kept_by_register) return kept_by_register.error();
-  const std::vector<bool>& kept = *kept_by_register;
+  const auto kept = kept_values(cfg, flow);
+  if (!kept) return kept.error();
   Divergence d;
   d.in_region_.assign(blocks.size(), false);
-  std::vector<bool> known(blocks.size());
-  std::vector<std::uint32_t> seen(blocks.size(), kNoBlock);  // the branch that saw a block last
-  std::uint64_t steps = 0;
-  for (;;) {
-    taint.settle();
-    bool changed = false;
-    for (std::uint32_t b = 0; b < blocks.size(); ++b) {
-      const std::uint32_t t = blocks[b].terminator;
-      if (t == kNoStatement || known[b] || !cfg.reachable(b)) continue;
-      // A guarded branch, return or trap, or an indexed branch; a lone target is no choice.
-      if (!taint.any_use(t) || blocks[b].successors.size() + (blocks[b].traps ? 1 : 0) < 2)
-        continue;
-      known[b] = changed = true;
-      DivergentBranch branch{b, post_dominators.immediate(b), {}};
-      std::vector<std::uint32_t> work;
-      const auto visit = [&](std::uint32_t next) {
-        if (next == branch.reconvergence || next == cfg.exit() || seen[next] == b) return;
-        seen[next] = b;
-        work.push_back(next);
-      };
-      for (std::uint32_t next : blocks[b].successors) visit(next);
-      while (!work.empty()) {
-        const std::uint32_t at = work.back();
-        work.pop_back();
-        branch.region.push_back(at);
-        if (++steps > kMaxRegionBlocks)
-          return Error{0, "divergent regions are too large to analyse"};
-        if (!d.in_region_[at]) {
-          for (std::uint32_t i = blocks[at].begin; i < blocks[at].end; ++i)
-            for (std::uint32_t r : flow.defs(i))
-              if (flow.def_count(r) > 1 || kept[r]) taint.mark(r);
-        }
-        d.in_region_[at] = true;
-        for (std::uint32_t next : blocks[at].successors) visit(next);
-      }
-      d.branches_.push_back(std::move(branch));
-    }
-    if (!changed) break;
-  }
+  if (auto done =
+          find_branches(cfg, post_dominators, flow, *kept, taint, d.branches_, d.in_region_);
+      !done)
+    return done.error();
   d.operands_tainted_.assign(f.statements.size(), false);
-  for (std::uint32_t i = 0; i < f.statements.size(); ++i) {
-    const std::uint32_t guard =
-        f.statements[i].guard.empty() ? RegisterTable::kNone : flow.guard(f.statements[i]) + 1;
-    for (std::uint32_t r : flow.uses(i))
-      if (r != guard && taint[r]) d.operands_tainted_[i] = true;
-    if (!sources && flow.source(i)) d.operands_tainted_[i] = true;
-  }
   d.guard_tainted_.assign(f.statements.size(), false);
   d.reads_tainted_.assign(f.statements.size(), false);
   for (std::uint32_t i = 0; i < f.statements.size(); ++i) {
+    const bool guarded = !f.statements[i].guard.empty();
+    const std::uint32_t n = guarded ? flow.guard(f.statements[i]) : RegisterTable::kNone;
+    const std::uint32_t guard = guarded ? n + 1 : RegisterTable::kNone;
+    for (std::uint32_t r : flow.uses(i))
+      if (r != guard && taint[r]) d.operands_tainted_[i] = true;
+    if (!sources && flow.source(i)) d.operands_tainted_[i] = true;
     d.reads_tainted_[i] = taint.any_use(i);
-    if (f.statements[i].guard.empty()) continue;
-    const std::uint32_t n = flow.guard(f.statements[i]);
-    d.guard_tainted_[i] = n == RegisterTable::kNone ? sources == nullptr : taint[n + 1];
+    if (guarded)
+      d.guard_tainted_[i] = n == RegisterTable::kNone ? sources == nullptr : taint[n + 1];
   }
   return d;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "abi/cuda_graph.h"
 #include "guest-agent/shim/memory/pinned.h"
@@ -97,7 +98,65 @@ bool needs_place(CUmem_advise advice) {
          advice == CU_MEM_ADVISE_SET_ACCESSED_BY || advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
 }
 
-// One value of `attribute` for each piece; a place that differs between pieces is none.
+// What all pieces of a range have in common; a place that differs between them is none.
+class Common {
+ public:
+  void add(const Advice& one) {
+    if (!any_) {
+      advice_ = one;
+      any_ = true;
+      return;
+    }
+    advice_.read_mostly = advice_.read_mostly && one.read_mostly;
+    merge(advice_.preferred, one.preferred);
+    merge(advice_.prefetched, one.prefetched);
+    advice_.accessed_by &= one.accessed_by;
+    advice_.accessed_by_cpu = advice_.accessed_by_cpu && one.accessed_by_cpu;
+  }
+
+  // An attribute of one number. Nothing: it is another one, or unknown.
+  std::optional<int> number(CUmem_range_attribute attribute) const {
+    switch (attribute) {
+      case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
+        return any_ && advice_.read_mostly;
+      case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
+        return device_of(advice_.preferred);
+      case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
+        return device_of(advice_.prefetched);
+      case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE:
+        return advice_.preferred.type;
+      case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID:
+        return advice_.preferred.id;
+      case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE:
+        return advice_.prefetched.type;
+      case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID:
+        return advice_.prefetched.id;
+      default:
+        return std::nullopt;
+    }
+  }
+
+  // Which processors were named, and kNone in what is left of `to`.
+  void accessed_by(int* to, size_t room) const {
+    const uint32_t devices = any_ ? advice_.accessed_by : ~0u;
+    const bool cpu = !any_ || advice_.accessed_by_cpu;
+    size_t n = 0;
+    for (int device = 0; device < kMaxDevices && n < room; ++device)
+      if ((devices >> device & 1) != 0) to[n++] = device;
+    if (cpu && n < room) to[n++] = kCpu;
+    std::fill(to + n, to + room, kNone);
+  }
+
+ private:
+  static void merge(CUmemLocation& into, const CUmemLocation& from) {
+    if (into.type != from.type || into.id != from.id) into = kNowhere;
+  }
+
+  bool any_ = false;
+  Advice advice_;
+};
+
+// One value of `attribute` for each piece.
 CUresult read_attribute(void* data, size_t bytes, CUmem_range_attribute attribute,
                         CUdeviceptr address, size_t count) {
   if (data == nullptr || bytes == 0 || bytes % sizeof(int) != 0 || !is_managed(address, count))
@@ -105,58 +164,17 @@ CUresult read_attribute(void* data, size_t bytes, CUmem_range_attribute attribut
   if (attribute != CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY && bytes != sizeof(int))
     return CUDA_ERROR_INVALID_VALUE;
   int* to = static_cast<int*>(data);
-  bool read_mostly = true, first = true;
-  CUmemLocation preferred = kNowhere, prefetched = kNowhere;
-  uint32_t accessed_by = ~0u;
-  bool accessed_by_cpu = true;
-  const auto merge = [&](CUmemLocation& into, const CUmemLocation& from) {
-    if (first)
-      into = from;
-    else if (into.type != from.type || into.id != from.id)
-      into = kNowhere;
-  };
+  Common common;
   std::lock_guard lock(advices().mutex);
-  advices().each(address, count, [&](const Advice& one) {
-    read_mostly = read_mostly && one.read_mostly;
-    merge(preferred, one.preferred);
-    merge(prefetched, one.prefetched);
-    accessed_by &= one.accessed_by;
-    accessed_by_cpu = accessed_by_cpu && one.accessed_by_cpu;
-    first = false;
-  });
-  switch (attribute) {
-    case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
-      *to = !first && read_mostly;
-      return CUDA_SUCCESS;
-    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
-      *to = device_of(preferred);
-      return CUDA_SUCCESS;
-    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
-      *to = device_of(prefetched);
-      return CUDA_SUCCESS;
-    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE:
-      *to = preferred.type;
-      return CUDA_SUCCESS;
-    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID:
-      *to = preferred.id;
-      return CUDA_SUCCESS;
-    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE:
-      *to = prefetched.type;
-      return CUDA_SUCCESS;
-    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID:
-      *to = prefetched.id;
-      return CUDA_SUCCESS;
-    case CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY: {
-      const size_t room = bytes / sizeof(int);
-      size_t n = 0;
-      for (int device = 0; device < kMaxDevices && n < room; ++device)
-        if ((accessed_by >> device & 1) != 0) to[n++] = device;
-      if (accessed_by_cpu && n < room) to[n++] = kCpu;
-      std::fill(to + n, to + room, kNone);
-      return CUDA_SUCCESS;
-    }
+  advices().each(address, count, [&](const Advice& one) { common.add(one); });
+  if (attribute == CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY) {
+    common.accessed_by(to, bytes / sizeof(int));
+    return CUDA_SUCCESS;
   }
-  return CUDA_ERROR_INVALID_VALUE;
+  const auto number = common.number(attribute);
+  if (!number) return CUDA_ERROR_INVALID_VALUE;
+  *to = *number;
+  return CUDA_SUCCESS;
 }
 
 CUresult give_back(const Entered& e, const Range& range) {

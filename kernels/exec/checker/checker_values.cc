@@ -107,6 +107,59 @@ void ValueShadow::define_results(const Warp& w, const Inst& in) {
   }
 }
 
+namespace {
+
+// Of the predicate that the instruction makes.
+uint32_t undefined_truth(const ValueShadow& values, const Warp& w, const Inst& in, Shape form,
+                         ValueShadow::Origin& origin) {
+  if (form == Shape::kCompare) {
+    const uint32_t lanes = values.undefined(w, in.a, origin) | values.undefined(w, in.b, origin);
+    const uint32_t combine = in.mod & kModCombineMask;
+    if (combine == 0) return lanes;
+    const uint32_t other = values.undefined_predicate(w, in.c, origin), value = w.pred(in.c);
+    // The other predicate may decide alone.
+    const uint32_t decided = combine == kModAnd  ? ~value & ~other
+                             : combine == kModOr ? value & ~other
+                                                 : 0;
+    return (lanes | other) & ~decided;
+  }
+  const uint32_t a = values.undefined_predicate(w, in.a, origin);
+  const uint32_t b = values.undefined_predicate(w, in.b, origin);
+  if (form == Shape::kPredicate) return a | b;
+  const uint32_t flip = form == Shape::kAnd ? 0xffffffffu : 0;  // the value that decides: false
+  const uint32_t by_a = (w.pred(in.a) ^ flip) & ~a, by_b = (w.pred(in.b) ^ flip) & ~b;
+  return (a | b) & ~by_a & ~by_b;
+}
+
+// Of the register that the instruction makes.
+uint32_t undefined_value(const ValueShadow& values, const Warp& w, const Inst& in, Shape form,
+                         ValueShadow::Origin& origin) {
+  if (form == Shape::kSelect) {
+    const uint32_t chosen = w.pred(in.c);
+    const uint32_t a = values.undefined(w, in.a, origin) & chosen;
+    const uint32_t b = values.undefined(w, in.b, origin) & ~chosen;
+    return a | b | values.undefined_predicate(w, in.c, origin);
+  }
+  if (form == Shape::kAnd32) {
+    const uint32_t a = values.undefined(w, in.a, origin), b = values.undefined(w, in.b, origin);
+    // Lanes in which an operand is known to be 0, which decides alone.
+    const auto zeros = [&](uint32_t operand, uint32_t unknown) {
+      const auto* v = reinterpret_cast<const uint32_t*>(
+          ((operand & kConstBit) != 0 ? w.consts : w.regs) + (operand & ~kConstBit));
+      uint32_t zero = 0;
+      for (uint32_t i = 0; i < kWarpLanes; ++i) zero |= static_cast<uint32_t>(v[i] == 0) << i;
+      return zero & ~unknown;
+    };
+    return (a | b) & ~zeros(in.a, a) & ~zeros(in.b, b);
+  }
+  uint32_t lanes = 0;
+  for (const uint32_t operand : {in.a, in.b, in.c, in.e})
+    lanes |= values.undefined(w, operand, origin);
+  return lanes;
+}
+
+}  // namespace
+
 Flow ValueShadow::execute(Warp& w, const Inst& in, Handler handler) {
   if (!dirty_[w.index]) return handler(w, in);
   const Shape form = shape(in.op);
@@ -117,61 +170,10 @@ Flow ValueShadow::execute(Warp& w, const Inst& in, Handler handler) {
   // Before it runs: it may overwrite what it reads.
   const uint32_t exec = w.exec;
   Origin origin;
-  uint32_t lanes = 0;
-  bool predicate = false;
-  switch (form) {
-    case Shape::kCompare:
-      predicate = true;
-      lanes = undefined(w, in.a, origin) | undefined(w, in.b, origin);
-      if ((in.mod & kModCombineMask) != 0) {
-        const uint32_t other = undefined_predicate(w, in.c, origin), value = w.pred(in.c);
-        // The other predicate may decide alone.
-        const uint32_t decided = (in.mod & kModCombineMask) == kModAnd  ? ~value & ~other
-                                 : (in.mod & kModCombineMask) == kModOr ? value & ~other
-                                                                        : 0;
-        lanes = (lanes | other) & ~decided;
-      }
-      break;
-    case Shape::kSelect: {
-      const uint32_t chosen = w.pred(in.c);
-      const uint32_t a = undefined(w, in.a, origin) & chosen;
-      const uint32_t b = undefined(w, in.b, origin) & ~chosen;
-      lanes = a | b | undefined_predicate(w, in.c, origin);
-      break;
-    }
-    case Shape::kPredicate:
-      predicate = true;
-      lanes = undefined_predicate(w, in.a, origin) | undefined_predicate(w, in.b, origin);
-      break;
-    case Shape::kAnd:
-    case Shape::kOr: {
-      predicate = true;
-      const uint32_t a = undefined_predicate(w, in.a, origin);
-      const uint32_t b = undefined_predicate(w, in.b, origin);
-      const uint32_t flip = form == Shape::kAnd ? 0xffffffffu : 0;  // the value that decides: false
-      const uint32_t by_a = (w.pred(in.a) ^ flip) & ~a, by_b = (w.pred(in.b) ^ flip) & ~b;
-      lanes = (a | b) & ~by_a & ~by_b;
-      break;
-    }
-    case Shape::kAnd32: {
-      const uint32_t a = undefined(w, in.a, origin), b = undefined(w, in.b, origin);
-      lanes = a | b;
-      const auto zeros = [&](uint32_t operand, uint32_t unknown) {
-        const auto* v = reinterpret_cast<const uint32_t*>(
-            ((operand & kConstBit) != 0 ? w.consts : w.regs) + (operand & ~kConstBit));
-        uint32_t zero = 0;
-        for (uint32_t i = 0; i < kWarpLanes; ++i) zero |= static_cast<uint32_t>(v[i] == 0) << i;
-        return zero & ~unknown;
-      };
-      lanes &= ~zeros(in.a, a) & ~zeros(in.b, b);
-      break;
-    }
-    default:
-      for (const uint32_t operand : {in.a, in.b, in.c, in.e})
-        lanes |= undefined(w, operand, origin);
-      break;
-  }
-  lanes &= exec;
+  const bool predicate = form == Shape::kCompare || form == Shape::kPredicate ||
+                         form == Shape::kAnd || form == Shape::kOr;
+  const uint32_t lanes = exec & (predicate ? undefined_truth(*this, w, in, form, origin)
+                                           : undefined_value(*this, w, in, form, origin));
   const Flow flow = handler(w, in);
   if (flow != Flow::kNext) return flow;
   if (!predicate) {

@@ -17,6 +17,115 @@ bool parse_hex(std::string_view digits, uint64_t& value) {
   return code == std::errc() && end == digits.data() + digits.size();
 }
 
+uint64_t bits_of_float(float f) {
+  uint32_t bits;
+  std::memcpy(&bits, &f, 4);
+  return bits;
+}
+uint64_t bits_of_double(double d) {
+  uint64_t bits;
+  std::memcpy(&bits, &d, 8);
+  return bits;
+}
+
+// 0fXXXXXXXX, 0dXXXXXXXXXXXXXXXX or a decimal fraction, as bits of `type`. `is_float` false: it is
+// none of these. False: it is one, and malformed.
+bool floating_immediate(std::string_view text, bool negative, Type type, uint64_t& value,
+                        bool& is_float) {
+  is_float = true;
+  const char kind = text.size() > 1 && text[0] == '0' ? static_cast<char>(text[1] | 0x20) : ' ';
+  if (kind == 'f' && text.size() == 10) {
+    if (!parse_hex(text.substr(2), value)) return false;
+    if (negative) value ^= 0x80000000u;
+    if (type != Type::kF64) return true;
+    float f;
+    const auto bits = static_cast<uint32_t>(value);
+    std::memcpy(&f, &bits, 4);
+    value = bits_of_double(f);
+    return true;
+  }
+  if (kind == 'd' && text.size() == 18) {
+    if (!parse_hex(text.substr(2), value)) return false;
+    if (negative) value ^= 1ull << 63;
+    if (type != Type::kF32) return true;
+    double d;
+    std::memcpy(&d, &value, 8);
+    value = bits_of_float(static_cast<float>(d));
+    return true;
+  }
+  const bool fraction = text.find('.') != std::string_view::npos ||
+                        (text.find_first_of("eE") != std::string_view::npos && kind != 'x');
+  is_float = is_digit(text[0]) && fraction;
+  if (!is_float) return true;
+  double d = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), d);
+  if (code != std::errc() || end != text.data() + text.size()) return false;
+  if (negative) d = -d;
+  value = type == Type::kF32 ? bits_of_float(static_cast<float>(d)) : bits_of_double(d);
+  return true;
+}
+
+struct SpecialRegister {
+  Special special;
+  uint8_t width;
+};
+const std::unordered_map<std::string_view, SpecialRegister> kSpecialRegisters = {
+    {"%tid.x", {Special::kTidX, 4}},
+    {"%tid.y", {Special::kTidY, 4}},
+    {"%tid.z", {Special::kTidZ, 4}},
+    {"%ntid.x", {Special::kNtidX, 4}},
+    {"%ntid.y", {Special::kNtidY, 4}},
+    {"%ntid.z", {Special::kNtidZ, 4}},
+    {"%ctaid.x", {Special::kCtaidX, 4}},
+    {"%ctaid.y", {Special::kCtaidY, 4}},
+    {"%ctaid.z", {Special::kCtaidZ, 4}},
+    {"%nctaid.x", {Special::kNctaidX, 4}},
+    {"%nctaid.y", {Special::kNctaidY, 4}},
+    {"%nctaid.z", {Special::kNctaidZ, 4}},
+    {"%laneid", {Special::kLaneId, 4}},
+    {"%warpid", {Special::kWarpId, 4}},
+    {"%nwarpid", {Special::kNwarpId, 4}},
+    {"%smid", {Special::kSmId, 4}},
+    {"%nsmid", {Special::kNsmId, 4}},
+    {"%gridid", {Special::kGridId, 8}},
+    {"%lanemask_eq", {Special::kMaskEq, 4}},
+    {"%lanemask_lt", {Special::kMaskLt, 4}},
+    {"%lanemask_le", {Special::kMaskLe, 4}},
+    {"%lanemask_gt", {Special::kMaskGt, 4}},
+    {"%lanemask_ge", {Special::kMaskGe, 4}},
+    {"%clock", {Special::kClock, 4}},
+    {"%clock_hi", {Special::kClockHi, 4}},
+    {"%clock64", {Special::kClock64, 8}},
+    {"%globaltimer", {Special::kGlobalTimer, 8}},
+    {"%globaltimer_lo", {Special::kGlobalTimerLo, 4}},
+    {"%globaltimer_hi", {Special::kGlobalTimerHi, 4}},
+    {"%dynamic_smem_size", {Special::kDynamicSmem, 4}},
+    {"%total_smem_size", {Special::kTotalSmem, 4}},
+    {"%aggr_smem_size", {Special::kTotalSmem, 4}},
+    // A cluster is one block here.
+    {"%clusterid.x", {Special::kCtaidX, 4}},
+    {"%clusterid.y", {Special::kCtaidY, 4}},
+    {"%clusterid.z", {Special::kCtaidZ, 4}},
+    {"%nclusterid.x", {Special::kNctaidX, 4}},
+    {"%nclusterid.y", {Special::kNctaidY, 4}},
+    {"%nclusterid.z", {Special::kNctaidZ, 4}},
+    {"%cluster_ctaid.x", {Special::kZero, 4}},
+    {"%cluster_ctaid.y", {Special::kZero, 4}},
+    {"%cluster_ctaid.z", {Special::kZero, 4}},
+    {"%cluster_nctaid.x", {Special::kOne, 4}},
+    {"%cluster_nctaid.y", {Special::kOne, 4}},
+    {"%cluster_nctaid.z", {Special::kOne, 4}},
+    {"%cluster_ctarank", {Special::kZero, 4}},
+    {"%cluster_nctarank", {Special::kOne, 4}},
+    {"%envreg1", {Special::kGridWorkspaceHi, 4}},
+    {"%envreg2", {Special::kGridWorkspaceLo, 4}},
+    // Nothing of the block's shared memory is reserved.
+    {"%reserved_smem_offset_begin", {Special::kReservedSmem, 4}},
+    {"%reserved_smem_offset_end", {Special::kReservedSmem, 4}},
+    {"%reserved_smem_offset_cap", {Special::kReservedSmem, 4}},
+    {"%reserved_smem_offset_0", {Special::kReservedSmem, 4}},
+    {"%reserved_smem_offset_1", {Special::kReservedSmem, 4}}};
+
 }  // namespace
 
 bool Decoder::declare_registers() {
@@ -121,125 +230,24 @@ bool Decoder::immediate(std::string_view text, Type type, uint64_t& value) {
     text = ptx::trimmed(text.substr(1));
   }
   if (text.empty()) return false;
-  if (text == "WARP_SZ") {
+  bool is_float;
+  if (!floating_immediate(text, negative, type, value, is_float)) return false;
+  if (is_float) return true;
+  const bool warp_size = text == "WARP_SZ";
+  if (warp_size)
     value = 32;
-  } else if (text.size() == 10 && text[0] == '0' && (text[1] == 'f' || text[1] == 'F')) {
-    if (!parse_hex(text.substr(2), value)) return false;
-    if (negative) value ^= 0x80000000u;
-    if (type == Type::kF64) {
-      float f;
-      const uint32_t bits = static_cast<uint32_t>(value);
-      std::memcpy(&f, &bits, 4);
-      const double d = f;
-      std::memcpy(&value, &d, 8);
-    }
-    return true;
-  } else if (text.size() == 18 && text[0] == '0' && (text[1] == 'd' || text[1] == 'D')) {
-    if (!parse_hex(text.substr(2), value)) return false;
-    if (negative) value ^= 1ull << 63;
-    if (type == Type::kF32) {
-      double d;
-      std::memcpy(&d, &value, 8);
-      const float f = static_cast<float>(d);
-      uint32_t bits;
-      std::memcpy(&bits, &f, 4);
-      value = bits;
-    }
-    return true;
-  } else if (is_digit(text[0]) && (text.find('.') != std::string_view::npos ||
-                                   (text.find_first_of("eE") != std::string_view::npos &&
-                                    text.substr(0, 2) != "0x" && text.substr(0, 2) != "0X"))) {
-    double d = 0;
-    const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), d);
-    if (code != std::errc() || end != text.data() + text.size()) return false;
-    if (negative) d = -d;
-    if (type == Type::kF32) {
-      const float f = static_cast<float>(d);
-      uint32_t bits;
-      std::memcpy(&bits, &f, 4);
-      value = bits;
-    } else {
-      std::memcpy(&value, &d, 8);
-    }
-    return true;
-  } else if (!ptx::parse_integer(text, value)) {
+  else if (!ptx::parse_integer(text, value))
     return false;
-  }
   if (negative) value = 0 - value;
-  if (type == Type::kF32 && text != "WARP_SZ") {
-    // An integer where a float is expected is its value.
-    const float f = negative ? -static_cast<float>(0 - value) : static_cast<float>(value);
-    uint32_t bits;
-    std::memcpy(&bits, &f, 4);
-    value = bits;
-  } else if (type == Type::kF64) {
-    const double d = negative ? -static_cast<double>(0 - value) : static_cast<double>(value);
-    std::memcpy(&value, &d, 8);
-  }
+  // An integer where a float is expected is its value.
+  if (type == Type::kF32 && !warp_size)
+    value = bits_of_float(negative ? -static_cast<float>(0 - value) : static_cast<float>(value));
+  else if (type == Type::kF64)
+    value = bits_of_double(negative ? -static_cast<double>(0 - value) : static_cast<double>(value));
   return true;
 }
 
 bool Decoder::special_register(std::string_view name, Type type, Operand& out) {
-  struct Entry {
-    Special special;
-    uint8_t width;
-  };
-  static const std::unordered_map<std::string_view, Entry> table = {
-      {"%tid.x", {Special::kTidX, 4}},
-      {"%tid.y", {Special::kTidY, 4}},
-      {"%tid.z", {Special::kTidZ, 4}},
-      {"%ntid.x", {Special::kNtidX, 4}},
-      {"%ntid.y", {Special::kNtidY, 4}},
-      {"%ntid.z", {Special::kNtidZ, 4}},
-      {"%ctaid.x", {Special::kCtaidX, 4}},
-      {"%ctaid.y", {Special::kCtaidY, 4}},
-      {"%ctaid.z", {Special::kCtaidZ, 4}},
-      {"%nctaid.x", {Special::kNctaidX, 4}},
-      {"%nctaid.y", {Special::kNctaidY, 4}},
-      {"%nctaid.z", {Special::kNctaidZ, 4}},
-      {"%laneid", {Special::kLaneId, 4}},
-      {"%warpid", {Special::kWarpId, 4}},
-      {"%nwarpid", {Special::kNwarpId, 4}},
-      {"%smid", {Special::kSmId, 4}},
-      {"%nsmid", {Special::kNsmId, 4}},
-      {"%gridid", {Special::kGridId, 8}},
-      {"%lanemask_eq", {Special::kMaskEq, 4}},
-      {"%lanemask_lt", {Special::kMaskLt, 4}},
-      {"%lanemask_le", {Special::kMaskLe, 4}},
-      {"%lanemask_gt", {Special::kMaskGt, 4}},
-      {"%lanemask_ge", {Special::kMaskGe, 4}},
-      {"%clock", {Special::kClock, 4}},
-      {"%clock_hi", {Special::kClockHi, 4}},
-      {"%clock64", {Special::kClock64, 8}},
-      {"%globaltimer", {Special::kGlobalTimer, 8}},
-      {"%globaltimer_lo", {Special::kGlobalTimerLo, 4}},
-      {"%globaltimer_hi", {Special::kGlobalTimerHi, 4}},
-      {"%dynamic_smem_size", {Special::kDynamicSmem, 4}},
-      {"%total_smem_size", {Special::kTotalSmem, 4}},
-      {"%aggr_smem_size", {Special::kTotalSmem, 4}},
-      // A cluster is one block here.
-      {"%clusterid.x", {Special::kCtaidX, 4}},
-      {"%clusterid.y", {Special::kCtaidY, 4}},
-      {"%clusterid.z", {Special::kCtaidZ, 4}},
-      {"%nclusterid.x", {Special::kNctaidX, 4}},
-      {"%nclusterid.y", {Special::kNctaidY, 4}},
-      {"%nclusterid.z", {Special::kNctaidZ, 4}},
-      {"%cluster_ctaid.x", {Special::kZero, 4}},
-      {"%cluster_ctaid.y", {Special::kZero, 4}},
-      {"%cluster_ctaid.z", {Special::kZero, 4}},
-      {"%cluster_nctaid.x", {Special::kOne, 4}},
-      {"%cluster_nctaid.y", {Special::kOne, 4}},
-      {"%cluster_nctaid.z", {Special::kOne, 4}},
-      {"%cluster_ctarank", {Special::kZero, 4}},
-      {"%cluster_nctarank", {Special::kOne, 4}},
-      {"%envreg1", {Special::kGridWorkspaceHi, 4}},
-      {"%envreg2", {Special::kGridWorkspaceLo, 4}},
-      // Nothing of the block's shared memory is reserved.
-      {"%reserved_smem_offset_begin", {Special::kReservedSmem, 4}},
-      {"%reserved_smem_offset_end", {Special::kReservedSmem, 4}},
-      {"%reserved_smem_offset_cap", {Special::kReservedSmem, 4}},
-      {"%reserved_smem_offset_0", {Special::kReservedSmem, 4}},
-      {"%reserved_smem_offset_1", {Special::kReservedSmem, 4}}};
   // What a driver may tell kernels: nothing but where the grid's barrier is.
   uint64_t number;
   if (name != "%envreg1" && name != "%envreg2" && name.substr(0, 7) == "%envreg" &&
@@ -247,8 +255,8 @@ bool Decoder::special_register(std::string_view name, Type type, Operand& out) {
     out = constant(0, bits_of(type) == 64 ? 8 : 4);
     return true;
   }
-  const auto found = table.find(name);
-  if (found == table.end()) return false;
+  const auto found = kSpecialRegisters.find(name);
+  if (found == kSpecialRegisters.end()) return false;
   const Operand read = temporary(found->second.width);
   emit("special", 0, static_cast<int64_t>(found->second.special), read);
   const uint8_t wanted = bits_of(type) == 64 ? 8 : 4;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions that device code calls and the driver provides: vprintf, __assertfail, malloc, free.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -85,118 +86,89 @@ class Formatter {
     return good;
   }
 
-  bool conversion(const std::string& f, size_t& k, std::string& out) {
-    const size_t begin = k++;
-    std::string spec = "%";
-    while (k < f.size() && std::strchr("-+ #0", f[k]) != nullptr) spec += f[k++];
-    const auto number = [&](int& value) {
-      if (k < f.size() && f[k] == '*') {
-        ++k;
-        if (!next(value)) return false;
-      } else {
-        while (k < f.size() && f[k] >= '0' && f[k] <= '9' && value < kMaxFieldWidth)
-          value = value * 10 + (f[k++] - '0');
-      }
-      value = value > kMaxFieldWidth    ? kMaxFieldWidth
-              : value < -kMaxFieldWidth ? -kMaxFieldWidth
-                                        : value;
-      return true;
-    };
+  // A conversion without its kind: "%", flags, width, precision; and the length.
+  struct Specification {
+    std::string text = "%";
+    int longs = 0, shorts = 0;
+  };
+
+  // A width or a precision; `*`: the next argument.
+  bool number(const std::string& f, size_t& k, int& value) {
+    if (k < f.size() && f[k] == '*') {
+      ++k;
+      if (!next(value)) return false;
+    } else {
+      while (k < f.size() && f[k] >= '0' && f[k] <= '9' && value < kMaxFieldWidth)
+        value = value * 10 + (f[k++] - '0');
+    }
+    value = std::clamp(value, -kMaxFieldWidth, kMaxFieldWidth);
+    return true;
+  }
+
+  bool specification(const std::string& f, size_t& k, Specification& s) {
+    while (k < f.size() && std::strchr("-+ #0", f[k]) != nullptr) s.text += f[k++];
     int value = 0;
-    if (!number(value)) return false;
-    if (value != 0) spec += std::to_string(value);
+    if (!number(f, k, value)) return false;
+    if (value != 0) s.text += std::to_string(value);
     if (k < f.size() && f[k] == '.') {
       ++k;
       value = 0;
-      if (!number(value)) return false;
-      if (value >= 0) spec.append(".").append(std::to_string(value));
+      if (!number(f, k, value)) return false;
+      if (value >= 0) s.text.append(".").append(std::to_string(value));
     }
-    int longs = 0, shorts = 0;
-    while (k < f.size() && std::strchr("hlLqjzt", f[k]) != nullptr) {
-      f[k] == 'h' ? ++shorts : ++longs;
-      ++k;
-    }
-    const char* const narrow = shorts == 0 ? "" : shorts == 1 ? "h" : "hh";
+    for (; k < f.size() && std::strchr("hlLqjzt", f[k]) != nullptr; ++k)
+      f[k] == 'h' ? ++s.shorts : ++s.longs;
+    return true;
+  }
+
+  // Prints one argument, which the kernel passes as a T.
+  template <class T>
+  bool print(const std::string& specification, std::string& out) {
+    T v;
+    if (!next(v)) return false;
+    put(specification, v, out);
+    return true;
+  }
+  template <class T>
+  void put(const std::string& specification, T v, std::string& out) {
+    char text[kMaxFieldWidth * 2 + 512];
+    const int n = std::snprintf(text, sizeof(text), specification.c_str(), v);
+    if (n > 0) out.append(text, std::min<size_t>(static_cast<size_t>(n), sizeof(text) - 1));
+  }
+
+  bool conversion(const std::string& f, size_t& k, std::string& out) {
+    const size_t begin = k++;
+    Specification s;
+    if (!specification(f, k, s)) return false;
     if (k >= f.size()) {
       out += f.substr(begin);
       return true;
     }
     const char kind = f[k++];
-    char text[kMaxFieldWidth * 2 + 512];
-    const auto print = [&](const char* length, auto argument) {
-      const std::string full = spec + length + kind;
-      const int n = std::snprintf(text, sizeof(text), full.c_str(), argument);
-      if (n > 0) out.append(text, std::min<size_t>(static_cast<size_t>(n), sizeof(text) - 1));
-    };
-    switch (kind) {
-      case 'd':
-      case 'i': {
-        if (longs != 0) {
-          long long v;
-          if (!next(v)) return false;
-          print("ll", v);
-        } else {
-          int v;
-          if (!next(v)) return false;
-          print(narrow, v);
-        }
-        return true;
-      }
-      case 'u':
-      case 'x':
-      case 'X':
-      case 'o': {
-        if (longs != 0) {
-          unsigned long long v;
-          if (!next(v)) return false;
-          print("ll", v);
-        } else {
-          unsigned v;
-          if (!next(v)) return false;
-          print(narrow, v);
-        }
-        return true;
-      }
-      case 'c': {
-        int v;
-        if (!next(v)) return false;
-        print("", v);
-        return true;
-      }
-      case 'f':
-      case 'F':
-      case 'e':
-      case 'E':
-      case 'g':
-      case 'G':
-      case 'a':
-      case 'A': {
-        double v;
-        if (!next(v)) return false;
-        print("", v);
-        return true;
-      }
-      case 'p': {
-        uint64_t v;
-        if (!next(v)) return false;
-        print("", reinterpret_cast<const void*>(v));
-        return true;
-      }
-      case 's': {
-        uint64_t address;
-        std::string s;
-        if (!next(address)) return false;
-        if (address == 0)
-          s = "(null)";
-        else if (!memory_.read_string(address, s))
-          return false;
-        print("", s.c_str());
-        return true;
-      }
-      default:
-        out += f.substr(begin, k - begin);
-        return true;
+    const bool wide = s.longs != 0;
+    const char* const length = wide ? "ll" : s.shorts == 0 ? "" : s.shorts == 1 ? "h" : "hh";
+    if (std::strchr("di", kind) != nullptr)
+      return wide ? print<long long>(s.text + length + kind, out)
+                  : print<int>(s.text + length + kind, out);
+    if (std::strchr("uxXo", kind) != nullptr)
+      return wide ? print<unsigned long long>(s.text + length + kind, out)
+                  : print<unsigned>(s.text + length + kind, out);
+    if (kind == 'c') return print<int>(s.text + kind, out);
+    if (std::strchr("fFeEgGaA", kind) != nullptr) return print<double>(s.text + kind, out);
+    if (kind == 'p') return print<void*>(s.text + kind, out);
+    if (kind != 's') {
+      out += f.substr(begin, k - begin);
+      return true;
     }
+    uint64_t address;
+    std::string string;
+    if (!next(address)) return false;
+    if (address == 0)
+      string = "(null)";
+    else if (!memory_.read_string(address, string))
+      return false;
+    put(s.text + kind, string.c_str(), out);
+    return true;
   }
 
   const LaneMemory& memory_;
@@ -207,68 +179,93 @@ class Formatter {
 
 }  // namespace
 
+namespace {
+
+// The parameters of a call, which lie in the lane's local memory.
+struct Parameters {
+  uint8_t* local;
+  const uint32_t* offsets;
+
+  uint64_t operator[](uint32_t k) const {
+    uint64_t v;
+    std::memcpy(&v, local + offsets[k], 8);
+    return v;
+  }
+};
+
+std::string triple(uint32_t x, uint32_t y, uint32_t z) {
+  return "[" + std::to_string(x) + "," + std::to_string(y) + "," + std::to_string(z) + "]";
+}
+
+// What the assertion says, as the driver's own message does.
+std::string assertion_text(const BlockState& block, const LaneMemory& memory,
+                           const Parameters& parameters) {
+  const WarpState& w = memory.warp;
+  std::string message, file, function;
+  uint32_t line;
+  std::memcpy(&line, parameters.local + parameters.offsets[2], 4);
+  memory.read_string(parameters[0], message);
+  memory.read_string(parameters[1], file);
+  memory.read_string(parameters[3], function);
+  return file + ":" + std::to_string(line) + ": " + function +
+         ": block: " + triple(block.ctaid.x, block.ctaid.y, block.ctaid.z) + ", thread: " +
+         triple(w.tid[0][memory.lane], w.tid[1][memory.lane], w.tid[2][memory.lane]) +
+         " Assertion `" + message + "` failed.";
+}
+
+// The text of printf, and what it returns: the number of arguments, or -1 without a format. False:
+// `bad` is no address that can be read.
+bool print(const LaneMemory& memory, const Parameters& parameters, std::string& text,
+           int32_t& result, uint64_t& bad) {
+  result = -1;
+  bad = parameters[0];
+  if (bad == 0) return true;
+  std::string format;
+  if (!memory.read_string(bad, format)) return false;
+  bad = parameters[1];
+  Formatter formatter(memory, bad);
+  if (!formatter.format(format, text)) return false;
+  result = formatter.arguments();
+  return true;
+}
+
+}  // namespace
+
 bool BlockImpl::builtin(WarpState& w, const Inst& in) {
-  const uint32_t* offsets = aux + in.aux;
   for (uint32_t m = w.exec; m != 0; m &= m - 1) {
     const uint32_t lane = static_cast<uint32_t>(__builtin_ctz(m));
     const LaneMemory memory{w, *this, lane};
     uint64_t frame = 0;
     if (code_.has_frames) std::memcpy(&frame, w.regs + kFramePointer + size_t{8} * lane, 8);
-    uint8_t* local = w.local + size_t{lane} * local_bytes + frame;
-    const auto argument = [&](uint32_t k) {
-      uint64_t v;
-      std::memcpy(&v, local + offsets[k], 8);
-      return v;
+    const Parameters parameters{w.local + size_t{lane} * local_bytes + frame, aux + in.aux};
+    const auto give = [&](const auto& value) {
+      if (in.d != kNoOperand) std::memcpy(parameters.local + in.d, &value, sizeof value);
     };
     switch (static_cast<Builtin>(in.imm)) {
-      case Builtin::kAssertFail: {
-        std::string message, file, function;
-        uint32_t line;
-        std::memcpy(&line, local + offsets[2], 4);
-        memory.read_string(argument(0), message);
-        memory.read_string(argument(1), file);
-        memory.read_string(argument(3), function);
-        const auto triple = [](uint32_t x, uint32_t y, uint32_t z) {
-          return "[" + std::to_string(x) + "," + std::to_string(y) + "," + std::to_string(z) + "]";
-        };
-        // As the driver's own message.
-        detail_ = file + ":" + std::to_string(line) + ": " + function +
-                  ": block: " + triple(ctaid.x, ctaid.y, ctaid.z) +
-                  ", thread: " + triple(w.tid[0][lane], w.tid[1][lane], w.tid[2][lane]) +
-                  " Assertion `" + message + "` failed.";
+      case Builtin::kAssertFail:
+        detail_ = assertion_text(*this, memory, parameters);
         w.fault(FaultKind::kAssert, lane, 0, 0);
         return false;
-      }
-      case Builtin::kMalloc: {
-        const uint64_t address = shape.heap == nullptr ? 0 : shape.heap->allocate(argument(0));
-        if (in.d != kNoOperand) std::memcpy(local + in.d, &address, 8);
+      case Builtin::kMalloc:
+        give(uint64_t{shape.heap == nullptr ? 0 : shape.heap->allocate(parameters[0])});
         break;
-      }
       case Builtin::kFree: {
-        const uint64_t address = argument(0);
+        const uint64_t address = parameters[0];
         if (address == 0 || (shape.heap != nullptr && shape.heap->free(address))) break;
         w.fault(FaultKind::kBadFree, lane, address, 0);
         detail_ = "free of what malloc did not give, or a second free";
         return false;
       }
       case Builtin::kVprintf: {
-        // What printf returns: the number of arguments, or -1 without a format.
-        int32_t result = -1;
-        std::string format, text;
-        if (const uint64_t address = argument(0); address != 0) {
-          if (!memory.read_string(address, format)) {
-            w.fault(FaultKind::kOutOfBounds, lane, address, 1);
-            return false;
-          }
-          Formatter formatter(memory, argument(1));
-          if (!formatter.format(format, text)) {
-            w.fault(FaultKind::kOutOfBounds, lane, argument(1), 1);
-            return false;
-          }
-          result = formatter.arguments();
-          environment->print(text);
+        std::string text;
+        int32_t result;
+        uint64_t bad;
+        if (!print(memory, parameters, text, result, bad)) {
+          w.fault(FaultKind::kOutOfBounds, lane, bad, 1);
+          return false;
         }
-        if (in.d != kNoOperand) std::memcpy(local + in.d, &result, 4);
+        if (result >= 0) environment->print(text);
+        give(result);
         break;
       }
     }

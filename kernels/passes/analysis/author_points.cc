@@ -95,21 +95,30 @@ std::optional<Marker> author_marker(const Statement& s) {
   return {};
 }
 
-AuthorPoints find_author_points(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators) {
-  AuthorPoints out;
-  const auto& statements = cfg.function().statements;
+namespace {
+
+// The statements of each kind, and what makes threads differ.
+struct Found {
   std::array<std::vector<std::uint32_t>, 4> points;
   std::vector<std::uint32_t> sources;
+
+  const std::vector<std::uint32_t>& at(AuthorPoint point) const {
+    return points[static_cast<std::size_t>(point)];
+  }
+};
+
+Found find_points(const std::vector<Statement>& statements, AuthorPoints& out) {
+  Found found;
   bool sized = false;
   for (std::uint32_t i = 0; i < statements.size(); ++i) {
     const Statement& s = statements[i];
     const auto marker = author_marker(s);
     if (!marker) {
-      if (differs(s)) sources.push_back(i);
+      if (differs(s)) found.sources.push_back(i);
       continue;
     }
     out.any = true;
-    points[static_cast<std::size_t>(marker->point)].push_back(i);
+    found.points[static_cast<std::size_t>(marker->point)].push_back(i);
     if (!marker->understood) {
       out.why_not.add("author-form", at_line(s.line,
                                              "has a point to leave at that is not written as "
@@ -117,7 +126,7 @@ AuthorPoints find_author_points(const ptx::Cfg& cfg, const ptx::PostDominators& 
     }
     if (marker->point == AuthorPoint::kAsk) {
       // Threads that ask get answers of their own: they must agree on one.
-      sources.push_back(i);
+      found.sources.push_back(i);
       continue;
     }
     if (marker->bytes > SLUICE_RESUME_MAX_BYTES)
@@ -134,32 +143,44 @@ AuthorPoints find_author_points(const ptx::Cfg& cfg, const ptx::PostDominators& 
     out.state_bytes = marker->bytes;
     sized = true;
   }
-  if (!out.any || out.why_not) return out;
-  const auto& asks = points[static_cast<std::size_t>(AuthorPoint::kAsk)];
-  const auto& resumes = points[static_cast<std::size_t>(AuthorPoint::kResume)];
-  const auto& leaves = points[static_cast<std::size_t>(AuthorPoint::kLeave)];
+  return found;
+}
+
+// A kernel with points must leave somewhere, and ask before.
+Finding check_complete(const std::vector<Statement>& statements, const Found& found) {
+  const auto& leaves = found.at(AuthorPoint::kLeave);
   if (leaves.empty()) {
     const auto first = std::min_element(
-        points.begin(), points.end(),
+        found.points.begin(), found.points.end(),
         [](const auto& a, const auto& b) { return !a.empty() && (b.empty() || a[0] < b[0]); });
-    out.why_not = {"author-no-leave",
-                   at_line(statements[(*first)[0]].line, "never calls sluice::leave()")};
-    return out;
+    return {"author-no-leave",
+            at_line(statements[(*first)[0]].line, "never calls sluice::leave()")};
   }
-  if (asks.empty()) {
-    out.why_not = {"author-no-leave", at_line(statements[leaves[0]].line,
-                                              "leaves without asking sluice::should_leave()")};
-    return out;
-  }
+  if (found.at(AuthorPoint::kAsk).empty())
+    return {"author-no-leave",
+            at_line(statements[leaves[0]].line, "leaves without asking sluice::should_leave()")};
+  return {};
+}
+
+}  // namespace
+
+AuthorPoints find_author_points(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators) {
+  AuthorPoints out;
+  const auto& statements = cfg.function().statements;
+  const Found found = find_points(statements, out);
+  if (!out.any || out.why_not) return out;
+  out.why_not = check_complete(statements, found);
+  if (out.why_not) return out;
+  const auto& leaves = found.at(AuthorPoint::kLeave);
   if (out.state_bytes != 0) {
     for (std::uint32_t i : leaves)
-      if (reachable_without(cfg, resumes, i))
+      if (reachable_without(cfg, found.at(AuthorPoint::kResume), i))
         out.why_not.add("author-resume",
                         at_line(statements[i].line,
                                 "leaves with a state that not every way to there has "
                                 "asked for by sluice::resume()"));
   }
-  const auto divergence = ptx::Divergence::between_threads(cfg, post_dominators, sources);
+  const auto divergence = ptx::Divergence::between_threads(cfg, post_dominators, found.sources);
   if (!divergence) {
     out.why_not.add("control-flow", divergence.error().message);
     return out;

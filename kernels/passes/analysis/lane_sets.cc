@@ -177,71 +177,70 @@ class Analysis {
   }
 
   void find_changes() {
-    for (std::uint32_t u = 0; u < blocks_.size(); ++u) {
+    for (std::uint32_t u = 0; u < blocks_.size() && !out_.why_not; ++u) {
       if (!cfg_.reachable(u)) continue;
-      const Set& from = sets_[u];
-      const bool guard = is_guard_.count(u) != 0;
       LaneSets::Change change;
       change.block = u;
-      change.ballot = guard;
+      change.ballot = is_guard_.count(u) != 0;
       bool first = true;
-      for (std::uint32_t v : blocks_[u].successors) {
-        const Set& to = sets_[v];
-        Set contexts;
-        std::uint32_t source = out_.context_of[u];
-        if (contains(to, from)) {
-          // With its own guard inside the context, a loop's lanes become fewer. A guard that v lies
-          // outside of has let all lanes through.
-          contexts = between(from, to, guard && has(from, u));
-        } else {
-          Set common;
-          std::set_intersection(from.begin(), from.end(), to.begin(), to.end(),
-                                std::back_inserter(common));
-          contexts = between(common, to, false);
-          if (!contexts.empty()) {
-            const auto it = std::find(contexts_.begin(), contexts_.end(), common);
-            if (guard || it == contexts_.end()) {
-              refuse("has warp collectives between branches that are not nested (line " +
-                     std::to_string(line_of(v)) + ")");
-              return;
-            }
-            source = static_cast<std::uint32_t>(it - contexts_.begin());
-          }
-        }
-        assigned_[{u, v}] = contexts;
-        if (guard && !has(to, u) && !contexts.empty()) {
-          // Past the guard's region straight into a loop: all lanes of u's context come there.
-          const std::uint32_t other = blocks_[u].successors[v == blocks_[u].successors[0] ? 1 : 0];
-          if (std::any_of(contexts.begin(), contexts.end(),
-                          [&](std::uint32_t c) { return contains(sets_[other], contexts_[c]); })) {
-            refuse("has warp collectives between branches that are not nested (line " +
-                   std::to_string(line_of(v)) + ")");
-            return;
-          }
-          change.from = source;
-          change.copies = contexts;
-          continue;
-        }
-        if (guard) {
-          (v == u + 1 ? change.if_not_taken : change.if_taken) = contexts;
-          continue;
-        }
-        if (contexts.empty()) continue;
-        if (!first && (change.from != source)) {
-          refuse("has warp collectives between branches that are not nested (line " +
-                 std::to_string(line_of(v)) + ")");
-          return;
-        }
-        first = false;
-        change.from = source;
-        change.copies.insert(change.copies.end(), contexts.begin(), contexts.end());
-      }
+      for (std::uint32_t v : blocks_[u].successors)
+        if (!add_edge(u, v, change, first)) return;
       std::sort(change.copies.begin(), change.copies.end());
       change.copies.erase(std::unique(change.copies.begin(), change.copies.end()),
                           change.copies.end());
       if (!change.copies.empty() || !change.if_taken.empty() || !change.if_not_taken.empty())
         out_.changes.push_back(std::move(change));
     }
+  }
+
+  bool refuse_at(std::uint32_t block) {
+    refuse("has warp collectives between branches that are not nested (line " +
+           std::to_string(line_of(block)) + ")");
+    return false;
+  }
+
+  // What changes on the way from u to v. False: refused. `first`: no edge of u has copied yet.
+  bool add_edge(std::uint32_t u, std::uint32_t v, LaneSets::Change& change, bool& first) {
+    const Set &from = sets_[u], &to = sets_[v];
+    const bool guard = change.ballot;
+    std::uint32_t source = out_.context_of[u];
+    Set contexts;
+    if (contains(to, from)) {
+      // With its own guard inside the context, a loop's lanes become fewer. A guard that v lies
+      // outside of has let all lanes through.
+      contexts = between(from, to, guard && has(from, u));
+    } else {
+      Set common;
+      std::set_intersection(from.begin(), from.end(), to.begin(), to.end(),
+                            std::back_inserter(common));
+      contexts = between(common, to, false);
+      if (!contexts.empty()) {
+        const auto it = std::find(contexts_.begin(), contexts_.end(), common);
+        if (guard || it == contexts_.end()) return refuse_at(v);
+        source = static_cast<std::uint32_t>(it - contexts_.begin());
+      }
+    }
+    assigned_[{u, v}] = contexts;
+    if (guard && !has(to, u) && !contexts.empty()) {
+      // Past the guard's region straight into a loop: all lanes of u's context come there.
+      const std::uint32_t other = blocks_[u].successors[v == blocks_[u].successors[0] ? 1 : 0];
+      if (std::any_of(contexts.begin(), contexts.end(),
+                      [&](std::uint32_t c) { return contains(sets_[other], contexts_[c]); }))
+        return refuse_at(v);
+      change.from = source;
+      change.copies = contexts;
+      return true;
+    }
+    if (guard) {
+      (v == u + 1 ? change.if_not_taken : change.if_taken) = contexts;
+      return true;
+    }
+    if (contexts.empty()) return true;
+    if (!first && change.from != source) return refuse_at(v);
+    first = false;
+    change.from = source;
+    change.copies.insert(change.copies.end(), contexts.begin(), contexts.end());
+    return true;
   }
 
   // On every path to a block its context has been set since it was entered.

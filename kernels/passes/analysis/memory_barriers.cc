@@ -31,74 +31,114 @@ bool is_asynchronous(const Statement& s) {
   return is_copy(s) && (has_modifier(s.opcode, "bulk") || has_modifier(s.opcode, "mbarrier"));
 }
 
-MemoryBarriers find_memory_barriers(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators,
-                                    const ptx::Divergence& divergence) {
-  MemoryBarriers out;
-  const auto& blocks = cfg.blocks();
-  const auto& statements = cfg.function().statements;
-  std::vector<bool> waits(blocks.size());
-  std::vector<std::uint32_t> arrivals;  // that copies make
-  bool any_wait = false, completes = false;
-  for (std::uint32_t i = 0; i < statements.size(); ++i) {
-    const Statement& s = statements[i];
-    if (!is_asynchronous(s)) continue;
-    if (is_copy(s)) {
-      if (has_modifier(s.opcode, "prefetch")) continue;  // touches no shared memory
-      if (has_modifier(s.opcode, "multicast::cluster") || has_modifier(s.opcode, "cta_group::2"))
-        out.no_loop.add("bulk-copy",
-                        at_line(s.line, "copies into the shared memory of several blocks"));
-      if (has_modifier(s.opcode, "mbarrier")) {
-        out.any = true;
-        arrivals.push_back(i);
-      } else {
-        out.bulk = true;
-        completes |= s.opcode.find("mbarrier::complete_tx") != s.opcode.npos;
-      }
-      continue;
-    }
-    out.any = true;
-    if (is_wait(s)) waits[cfg.block_of(i)] = any_wait = true;
-    if (is_mbarrier(s, "inval")) out.inval.push_back(i);
-    if (is_mbarrier(s, "init")) out.init.push_back(i);
-  }
-  out.any |= completes;
-  if (!out.any && !out.bulk) return out;
-  if (out.any && out.init.empty())
-    out.no_loop.add("mbarrier", "uses mbarrier objects that it does not make itself");
-  if (out.init.size() > SLUICE_PREEMPT_OBJECTS)
-    out.no_loop.add("mbarrier", "makes more than " + std::to_string(SLUICE_PREEMPT_OBJECTS) +
-                                    " mbarrier objects");
-  if (completes && !any_wait) out.no_loop.add("mbarrier", "has copies that it never waits for");
+namespace {
 
-  std::vector<std::uint32_t> members(blocks.size());
-  const std::vector<std::uint32_t> component = ptx::strong_components(cfg);
-  for (std::uint32_t c : component) ++members[c];
-  for (std::uint32_t i : out.init) {
-    const std::uint32_t b = cfg.block_of(i);
-    const auto& next = blocks[b].successors;
-    if (members[component[b]] > 1 || std::find(next.begin(), next.end(), b) != next.end())
-      out.no_loop.add("mbarrier", at_line(statements[i].line, "makes mbarrier objects in a loop"));
-    if (divergence.operands_tainted(i))
-      out.no_loop.add("mbarrier", at_line(statements[i].line,
-                                          "makes mbarrier objects at addresses that may differ "
-                                          "between threads"));
+class Search {
+ public:
+  Search(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators,
+         const ptx::Divergence& divergence)
+      : cfg_(cfg),
+        post_dominators_(post_dominators),
+        divergence_(divergence),
+        statements_(cfg.function().statements),
+        waits_(cfg.blocks().size()) {}
+
+  MemoryBarriers run() {
+    gather();
+    out_.any |= completes_;
+    if (!out_.any && !out_.bulk) return out_;
+    if (out_.any && out_.init.empty()) refuse("uses mbarrier objects that it does not make itself");
+    if (out_.init.size() > SLUICE_PREEMPT_OBJECTS)
+      refuse("makes more than " + std::to_string(SLUICE_PREEMPT_OBJECTS) + " mbarrier objects");
+    if (completes_ && !any_wait_) refuse("has copies that it never waits for");
+    check_objects();
+    check_arrivals();
+    return out_;
   }
+
+ private:
+  void refuse(std::string why) { out_.no_loop.add("mbarrier", std::move(why)); }
+
+  void gather() {
+    for (std::uint32_t i = 0; i < statements_.size(); ++i) {
+      const Statement& s = statements_[i];
+      if (!is_asynchronous(s)) continue;
+      if (is_copy(s)) {
+        gather_copy(i);
+        continue;
+      }
+      out_.any = true;
+      if (is_wait(s)) waits_[cfg_.block_of(i)] = any_wait_ = true;
+      if (is_mbarrier(s, "inval")) out_.inval.push_back(i);
+      if (is_mbarrier(s, "init")) out_.init.push_back(i);
+    }
+  }
+
+  void gather_copy(std::uint32_t i) {
+    const Statement& s = statements_[i];
+    if (has_modifier(s.opcode, "prefetch")) return;  // touches no shared memory
+    if (has_modifier(s.opcode, "multicast::cluster") || has_modifier(s.opcode, "cta_group::2"))
+      out_.no_loop.add("bulk-copy",
+                       at_line(s.line, "copies into the shared memory of several blocks"));
+    if (has_modifier(s.opcode, "mbarrier")) {
+      out_.any = true;
+      arrivals_.push_back(i);
+    } else {
+      out_.bulk = true;
+      completes_ |= s.opcode.find("mbarrier::complete_tx") != s.opcode.npos;
+    }
+  }
+
+  // One statement must make one object in a task.
+  void check_objects() {
+    const auto& blocks = cfg_.blocks();
+    std::vector<std::uint32_t> members(blocks.size());
+    const std::vector<std::uint32_t> component = ptx::strong_components(cfg_);
+    for (std::uint32_t c : component) ++members[c];
+    for (std::uint32_t i : out_.init) {
+      const std::uint32_t b = cfg_.block_of(i);
+      const auto& next = blocks[b].successors;
+      if (members[component[b]] > 1 || std::find(next.begin(), next.end(), b) != next.end())
+        refuse(at_line(statements_[i].line, "makes mbarrier objects in a loop"));
+      if (divergence_.operands_tainted(i))
+        refuse(at_line(statements_[i].line,
+                       "makes mbarrier objects at addresses that may differ between threads"));
+    }
+  }
+
   // Copies of threads may outlive the task (they end with the tail's wait), but then their arrival
   // would come to an object that is gone: some wait must follow.
-  for (std::uint32_t i : arrivals) {
-    std::uint32_t b = cfg.block_of(i);
-    bool followed = false;
-    for (std::uint32_t k = i; k < blocks[b].end && !followed; ++k)
-      followed = is_wait(statements[k]);
-    for (b = post_dominators.immediate(b); b != ptx::kNoBlock && !followed;
-         b = post_dominators.immediate(b))
-      followed = waits[b];
-    if (!followed)
-      out.no_loop.add("mbarrier", at_line(statements[i].line,
-                                          "has copies arrive at an mbarrier object that not every "
-                                          "way from there waits for"));
+  void check_arrivals() {
+    for (std::uint32_t i : arrivals_)
+      if (!wait_follows(i))
+        refuse(at_line(statements_[i].line,
+                       "has copies arrive at an mbarrier object that not every way from there "
+                       "waits for"));
   }
-  return out;
+  bool wait_follows(std::uint32_t i) const {
+    std::uint32_t b = cfg_.block_of(i);
+    for (std::uint32_t k = i; k < cfg_.blocks()[b].end; ++k)
+      if (is_wait(statements_[k])) return true;
+    while ((b = post_dominators_.immediate(b)) != ptx::kNoBlock)
+      if (waits_[b]) return true;
+    return false;
+  }
+
+  const ptx::Cfg& cfg_;
+  const ptx::PostDominators& post_dominators_;
+  const ptx::Divergence& divergence_;
+  const std::vector<Statement>& statements_;
+  MemoryBarriers out_;
+  std::vector<bool> waits_;              // by block
+  std::vector<std::uint32_t> arrivals_;  // that copies make
+  bool any_wait_ = false, completes_ = false;
+};
+
+}  // namespace
+
+MemoryBarriers find_memory_barriers(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators,
+                                    const ptx::Divergence& divergence) {
+  return Search(cfg, post_dominators, divergence).run();
 }
 
 }  // namespace sluice::passes

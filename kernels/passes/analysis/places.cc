@@ -195,6 +195,25 @@ Sum Sums::of_register(std::uint32_t number, int depth) {
 Sum Sums::of_definition(std::uint32_t number, const Statement& s, int depth) {
   const std::string_view base = base_opcode(s.opcode);
   const ptx::Effect effect = ptx::effect_of(s);
+  const bool one_result = s.operands[0].find_first_of("{|") == std::string_view::npos;
+  if (effect == ptx::Effect::kPure && one_result && !is_floating(s) &&
+      !has_modifier(s.opcode, "hi") && !has_modifier(s.opcode, "sat"))
+    if (auto sum = linear(s, depth)) return std::move(*sum);
+  if ((effect == ptx::Effect::kPure || effect == ptx::Effect::kLoad) && one_result) {
+    std::string text(s.opcode);
+    if (effect == ptx::Effect::kLoad)
+      text = has_modifier(s.opcode, "shared")  ? kSharedLoad
+             : has_modifier(s.opcode, "param") ? std::string_view("param")
+                                               : kLoad.substr(0, 2);
+    for (std::size_t k = 1; k < s.operands.size() && text.size() <= kLongestPart; ++k)
+      text += (k == 1 ? '(' : ',') + text_of(of_text(s.operands[k], s, depth));
+    return part(text + ')');
+  }
+  return part((base == "atom" ? std::string(kAtomic) : "%") + std::to_string(number));
+}
+
+std::optional<Sum> Sums::linear(const Statement& s, int depth) {
+  const std::string_view base = base_opcode(s.opcode);
   const std::size_t count = s.operands.size();
   const auto operand = [&](std::size_t k) { return of_text(s.operands[k], s, depth); };
   const auto product = [&](const Sum& a, const Sum& b, Sum& out) {
@@ -202,62 +221,43 @@ Sum Sums::of_definition(std::uint32_t number, const Statement& s, int depth) {
     add(out, a.is_constant() ? b : a, a.is_constant() ? a.constant : b.constant);
     return true;
   };
-  const bool one_result = s.operands[0].find_first_of("{|") == std::string_view::npos;
-  if (effect == ptx::Effect::kPure && one_result && !is_floating(s) &&
-      !has_modifier(s.opcode, "hi") && !has_modifier(s.opcode, "sat")) {
-    Sum out;
-    if ((base == "mov" || base == "cvta" || base == "cvt") && count == 2) return operand(1);
-    const bool inverts =
-        (base == "not" && count == 2) || (base == "xor" && count == 3 && operand(2) == Sum{{}, -1});
-    if ((base == "neg" && count == 2) || inverts) {
-      add(out, operand(1), -1);
-      out.constant -= inverts;
-      return out;
-    }
-    if ((base == "add" || base == "sub") && count == 3) {
-      out = operand(1);
-      add(out, operand(2), base == "add" ? 1 : -1);
-      return out;
-    }
-    // A bit that is free: compilers add 1 so to what they have shifted, and a member's offset to
-    // the address of a structure in the stack frame.
-    if (base == "or" && count == 3 && operand(2).is_constant()) {
-      out = operand(1);
-      const std::int64_t bits = operand(2).constant;
-      const bool free = bits >= 0 &&
-                        std::all_of(out.parts.begin(), out.parts.end(),
-                                    [&](const auto& p) { return lowest_bit(p) > bits; }) &&
-                        (out.constant == 0 || (out.constant & -out.constant) > bits);
-      if (free) {
-        out.constant += bits;
-        return out;
-      }
-      out = {};
-    }
-    if (base == "mul" && count == 3 && product(operand(1), operand(2), out)) return out;
-    if (base == "mad" && count == 4 && product(operand(1), operand(2), out)) {
-      add(out, operand(3), 1);
-      return out;
-    }
-    if (base == "shl" && count == 3) {
-      const Sum by = operand(2);
-      if (by.is_constant() && by.constant >= 0 && by.constant < 48) {
-        add(out, operand(1), std::int64_t{1} << by.constant);
-        return out;
-      }
-    }
+  Sum out;
+  if ((base == "mov" || base == "cvta" || base == "cvt") && count == 2) return operand(1);
+  const bool inverts =
+      (base == "not" && count == 2) || (base == "xor" && count == 3 && operand(2) == Sum{{}, -1});
+  if ((base == "neg" && count == 2) || inverts) {
+    add(out, operand(1), -1);
+    out.constant -= inverts;
+    return out;
   }
-  if ((effect == ptx::Effect::kPure || effect == ptx::Effect::kLoad) && one_result) {
-    std::string text(s.opcode);
-    if (effect == ptx::Effect::kLoad)
-      text = has_modifier(s.opcode, "shared")  ? kSharedLoad
-             : has_modifier(s.opcode, "param") ? std::string_view("param")
-                                               : kLoad.substr(0, 2);
-    for (std::size_t k = 1; k < count && text.size() <= kLongestPart; ++k)
-      text += (k == 1 ? '(' : ',') + text_of(operand(k));
-    return part(text + ')');
+  if ((base == "add" || base == "sub") && count == 3) {
+    out = operand(1);
+    add(out, operand(2), base == "add" ? 1 : -1);
+    return out;
   }
-  return part((base == "atom" ? std::string(kAtomic) : "%") + std::to_string(number));
+  // A bit that is free: compilers add 1 so to what they have shifted, and a member's offset to
+  // the address of a structure in the stack frame.
+  if (base == "or" && count == 3 && operand(2).is_constant()) {
+    out = operand(1);
+    const std::int64_t bits = operand(2).constant;
+    const bool free = bits >= 0 &&
+                      std::all_of(out.parts.begin(), out.parts.end(),
+                                  [&](const auto& p) { return lowest_bit(p) > bits; }) &&
+                      (out.constant == 0 || (out.constant & -out.constant) > bits);
+    if (!free) return std::nullopt;
+    out.constant += bits;
+    return out;
+  }
+  if (base == "mul" && count == 3 && product(operand(1), operand(2), out)) return out;
+  if (base == "mad" && count == 4 && product(operand(1), operand(2), out)) {
+    add(out, operand(3), 1);
+    return out;
+  }
+  if (base != "shl" || count != 3) return std::nullopt;
+  const Sum by = operand(2);
+  if (!by.is_constant() || by.constant < 0 || by.constant >= 48) return std::nullopt;
+  add(out, operand(1), std::int64_t{1} << by.constant);
+  return out;
 }
 
 }  // namespace sluice::passes

@@ -67,6 +67,8 @@ class Sums {
   Sum of_text(std::string_view operand, const ptx::Statement& in, int depth);
   Sum of_register(std::uint32_t number, int depth);
   Sum of_definition(std::uint32_t number, const ptx::Statement& s, int depth);
+  // What an integer instruction makes, where it is a sum of its operands.
+  std::optional<Sum> linear(const ptx::Statement& s, int depth);
 
   const ptx::Function& function_;
   ptx::RegisterTable& registers_;

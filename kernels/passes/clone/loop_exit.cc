@@ -156,6 +156,13 @@ void LoopHead::write_account(std::string_view end, const std::string& labels) {
 // Counts the block out; the last one of the physical launch writes the record. `over` ends the
 // thread's way, also under a guard.
 void LoopHead::write_exit(const std::string& over, const std::string& label) {
+  count_out(over, label);
+  reset_counts();
+  write_record(over, label);
+}
+
+// `%~p` on the way out: whether others of this physical launch are still here.
+void LoopHead::count_out(const std::string& over, const std::string& label) {
   // {finished, exited} of the first grid in one addition. No fence: who reads what the tasks wrote
   // comes after the end of the grid.
   static_assert(offsetof(sluice_launch_control, exited) ==
@@ -186,9 +193,12 @@ void LoopHead::write_exit(const std::string& over, const std::string& label) {
       .line("@%~q {ST_GPU}.global.u32 \t" + CONTROL("control", done) + ", %~r2;")
       .line("add.u32 \t%~r1, %~r1, 1;")
       .line("setp.ne.u32 \t%~p, %~r1, %~r5;")
-      .line("@%~p " + over)
-      // The last block: a relaunch finds the count clean, and whoever asks finds the record.
-      .line("setp.ne.u16 \t%~p, %~h, 0;")
+      .line("@%~p " + over);
+}
+
+// The last block: a relaunch finds the counts clean.
+void LoopHead::reset_counts() {
+  out_.line("setp.ne.u16 \t%~p, %~h, 0;")
       .line("mov.u32 \t%~r1, 0;")
       .line("sub.u32 \t%~r5, %~r1, %~r5;")
       .line("and.pred \t%~q, %~p, %~lead;")
@@ -202,8 +212,12 @@ void LoopHead::write_exit(const std::string& over, const std::string& label) {
       .line("mov.u64 \t%~word, 0;")
       .line("@%~lead st.global.u64 \t" + CONTROL("a", placed) + ", %~word;")
       .line("@%~lead st.global.u64 \t" + CONTROL("a", placing_ns) + ", %~word;")
-      .line("@%~lead red.global.add.u32 \t" + CONTROL("control", physical) + ", 1;")
-      .line("ld.param.u64 \t%~record, " + PARAM(record) + ";")
+      .line("@%~lead red.global.add.u32 \t" + CONTROL("control", physical) + ", 1;");
+}
+
+// The last block: whoever asks finds the record.
+void LoopHead::write_record(const std::string& over, const std::string& label) {
+  out_.line("ld.param.u64 \t%~record, " + PARAM(record) + ";")
       .line("setp.eq.u64 \t%~p, %~record, 0;")
       .line("@%~p " + over)
       .line("cvta.to.global.u64 \t%~record, %~record;")
@@ -248,6 +262,21 @@ void LoopHead::write_proxy() {
       .line("cvt.u64.u32 \t%~exited, %~r0;")
       .line("add.s64 \t%~exited, %~exited, %~control;")
       .line("ld.param.u32 \t%~next, " + PARAM(first_tickets) + ";");
+  write_poll();
+  report_progress();
+  out_.label("~QUIET")
+      .line("setp.ge.u32 \t%~p, %~r6, %~r4;")
+      .line("setp.eq.and.u32 \t%~p, %~r7, 0, %~p;")
+      .line("@%~p bra \t~PROXY_OUT;")
+      // All workers have left, each from its own SM.
+      .line("setp.lt.u32 \t%~p, %~r3, %~r5;")
+      .line("@%~p bra \t~POLL;");
+  out_.label("~PROXY_OUT").line("mov.u32 \t%~r7, 0;");
+  write_exit("ret;", "~PROXY_LAST");
+}
+
+// Reads the evict word and the counts, and copies a word that is new.
+void LoopHead::write_poll() {
   out_.label("~POLL")
       .line("{LD_SYS}.global.u64 \t%~word, [%~a];")
       .line("{LD_GPU}.global.u32 \t%~r6, " + CONTROL("control", next_ticket) + ";")
@@ -272,6 +301,10 @@ void LoopHead::write_proxy() {
       .line("setp.eq.u32 \t%~p, %~r2, 0;")
       .line("setp.ge.and.u32 \t%~p, %~r1, %~r0, %~p;")
       .line("@%~p bra \t~PROXY_OUT;");
+}
+
+// Now and then: how many tasks have been fetched.
+void LoopHead::report_progress() {
   out_.label("~MORE")
       .line("add.u32 \t%~r8, %~r8, 1;")
       .line("and.b32 \t%~r0, %~r8, " + number(kReportInterval - 1) + ";")
@@ -283,15 +316,6 @@ void LoopHead::write_proxy() {
       .line("cvta.to.global.u64 \t%~word, %~word;")
       .line("min.u32 \t%~r0, %~r6, %~r4;")
       .line("@%~lead {ST_SYS}.global.u32 \t" + RECORD("word", tasks_fetched) + ", %~r0;");
-  out_.label("~QUIET")
-      .line("setp.ge.u32 \t%~p, %~r6, %~r4;")
-      .line("setp.eq.and.u32 \t%~p, %~r7, 0, %~p;")
-      .line("@%~p bra \t~PROXY_OUT;")
-      // All workers have left, each from its own SM.
-      .line("setp.lt.u32 \t%~p, %~r3, %~r5;")
-      .line("@%~p bra \t~POLL;");
-  out_.label("~PROXY_OUT").line("mov.u32 \t%~r7, 0;");
-  write_exit("ret;", "~PROXY_LAST");
 }
 
 }  // namespace sluice::passes

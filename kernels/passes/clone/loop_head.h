@@ -145,7 +145,12 @@ class LoopHead {
   void write_leave();
   void write_account(std::string_view end, const std::string& labels = "~");
   void write_exit(const std::string& over, const std::string& label);
+  void count_out(const std::string& over, const std::string& label);
+  void reset_counts();
+  void write_record(const std::string& over, const std::string& label);
   void write_proxy();
+  void write_poll();
+  void report_progress();
   // resume.cc
   void write_duty(const std::string& only);
   void write_pop();

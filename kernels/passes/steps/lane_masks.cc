@@ -29,6 +29,82 @@ bool is_all_lanes(std::string_view mask) {
   return mask == "-1" || mask == "0xffffffff" || mask == "0xFFFFFFFF" || mask == "4294967295";
 }
 
+// Writes the masks of lanes, which LaneSets numbers by context.
+class MaskWriter {
+ public:
+  MaskWriter(Clone& clone, const ptx::Cfg& cfg, const LaneSets& sets)
+      : clone_(clone), cfg_(cfg), sets_(sets) {}
+
+  void declare() {
+    clone_.start.line(".reg .b32 \t%~lanes<" + std::to_string(sets_.contexts) +
+                      ">, %~here, %~others;");
+  }
+
+  // The collective's mask loses the lanes that are not on the way to it.
+  void use(std::uint32_t statement) {
+    const ptx::Statement& s = clone_.in.entry.statements[statement];
+    const std::uint32_t context = sets_.context_of[cfg_.block_of(statement)];
+    if (context == LaneSets::kAll) return;
+    const std::string_view old = s.operands[static_cast<std::size_t>(mask_operand(s))];
+    if (is_all_lanes(old)) {
+      clone_.edits.replace(clone_.range_of(old), mask(context));
+      return;
+    }
+    clone_.edits.insert(s.range.begin, clone_.name("and.b32 \t%~here, ") + mask(context) + ", " +
+                                           std::string(old) + ";\n\t");
+    clone_.edits.replace(clone_.range_of(old), clone_.name("%~here"));
+  }
+
+  // At the end of a block: the masks of the blocks behind it.
+  void change(const LaneSets::Change& change) {
+    const ptx::Function& f = clone_.in.entry;
+    const ptx::Block& block = cfg_.blocks()[change.block];
+    std::string text;
+    if (change.ballot) text += ballot(change, f.statements[block.terminator]);
+    for (std::uint32_t c : change.copies)
+      text += line("mov.b32 \t" + mask(c) + ", " + mask(change.from) + ";");
+    // In front of the instruction that moves control, or behind the block's last statement.
+    if (block.terminator != ptx::kNoStatement) {
+      clone_.edits.insert(f.statements[block.terminator].range.begin, std::move(text));
+    } else if (block.end > block.begin) {
+      clone_.edits.insert(f.statements[block.end - 1].range.end, "\n\t" + text);
+    }
+  }
+
+ private:
+  std::string mask(std::uint32_t context) const {
+    return context == LaneSets::kAll ? std::string("4294967295")
+                                     : clone_.name("%~lanes" + std::to_string(context));
+  }
+  std::string line(const std::string& l) const { return clone_.name(l) + "\n\t"; }
+
+  // Which lanes take the branch `t`, and which go on.
+  std::string ballot(const LaneSets::Change& change, const ptx::Statement& t) const {
+    const auto has = [](const auto& list, std::uint32_t c) {
+      return std::count(list.begin(), list.end(), c) != 0;
+    };
+    const std::string guard(t.guard), here = mask(sets_.context_of[change.block]);
+    std::string text = line("vote.sync.ballot.b32 \t%~here, " +
+                            (t.guard_negated ? "!" + guard : guard) + ", " + here + ";") +
+                       line("not.b32 \t%~others, %~here;") +
+                       line("and.b32 \t%~others, %~others, " + here + ";");
+    for (std::uint32_t c : change.if_taken) {
+      if (has(change.if_not_taken, c))
+        text += line("selp.b32 \t" + mask(c) + ", " +
+                     (t.guard_negated ? "%~others, %~here, " : "%~here, %~others, ") + guard + ";");
+      else
+        text += line("mov.b32 \t" + mask(c) + ", %~here;");
+    }
+    for (std::uint32_t c : change.if_not_taken)
+      if (!has(change.if_taken, c)) text += line("mov.b32 \t" + mask(c) + ", %~others;");
+    return text;
+  }
+
+  Clone& clone_;
+  const ptx::Cfg& cfg_;
+  const LaneSets& sets_;
+};
+
 }  // namespace
 
 Finding mask_lanes(Clone& clone) {
@@ -56,59 +132,10 @@ Finding mask_lanes(Clone& clone) {
   if (sets.why_not) return sets.why_not;
 
   clone.needs(Tier::kLaneMasks);
-  const auto mask = [&](std::uint32_t context) {
-    return context == LaneSets::kAll ? std::string("4294967295")
-                                     : clone.name("%~lanes" + std::to_string(context));
-  };
-  clone.start.line(".reg .b32 \t%~lanes<" + std::to_string(sets.contexts) + ">, %~here, %~others;");
-  for (std::uint32_t i : uses) {
-    const ptx::Statement& s = f.statements[i];
-    const std::uint32_t context = sets.context_of[cfg->block_of(i)];
-    if (context == LaneSets::kAll) continue;
-    const std::string_view old = s.operands[static_cast<std::size_t>(mask_operand(s))];
-    if (is_all_lanes(old)) {
-      clone.edits.replace(clone.range_of(old), mask(context));
-      continue;
-    }
-    clone.edits.insert(s.range.begin, clone.name("and.b32 \t%~here, ") + mask(context) + ", " +
-                                          std::string(old) + ";\n\t");
-    clone.edits.replace(clone.range_of(old), clone.name("%~here"));
-  }
-  for (const LaneSets::Change& change : sets.changes) {
-    const ptx::Block& block = cfg->blocks()[change.block];
-    const bool ends_in_transfer = block.terminator != ptx::kNoStatement;
-    std::string text;
-    const auto line = [&](const std::string& l) { text += clone.name(l) + "\n\t"; };
-    if (change.ballot) {
-      const ptx::Statement& t = f.statements[block.terminator];
-      const std::string taken = (t.guard_negated ? "!" : "") + std::string(t.guard);
-      line("vote.sync.ballot.b32 \t%~here, " + taken + ", " + mask(sets.context_of[change.block]) +
-           ";");
-      line("not.b32 \t%~others, %~here;");
-      line("and.b32 \t%~others, %~others, " + mask(sets.context_of[change.block]) + ";");
-      for (std::uint32_t c : change.if_taken) {
-        const bool both =
-            std::count(change.if_not_taken.begin(), change.if_not_taken.end(), c) != 0;
-        if (both)
-          line("selp.b32 \t" + mask(c) + ", " +
-               (t.guard_negated ? "%~others, %~here, " : "%~here, %~others, ") +
-               std::string(t.guard) + ";");
-        else
-          line("mov.b32 \t" + mask(c) + ", %~here;");
-      }
-      for (std::uint32_t c : change.if_not_taken)
-        if (std::count(change.if_taken.begin(), change.if_taken.end(), c) == 0)
-          line("mov.b32 \t" + mask(c) + ", %~others;");
-    }
-    for (std::uint32_t c : change.copies)
-      line("mov.b32 \t" + mask(c) + ", " + mask(change.from) + ";");
-    // In front of the instruction that moves control, or behind the block's last statement.
-    if (ends_in_transfer) {
-      clone.edits.insert(f.statements[block.terminator].range.begin, std::move(text));
-    } else if (block.end > block.begin) {
-      clone.edits.insert(f.statements[block.end - 1].range.end, "\n\t" + text);
-    }
-  }
+  MaskWriter writer(clone, *cfg, sets);
+  writer.declare();
+  for (std::uint32_t i : uses) writer.use(i);
+  for (const LaneSets::Change& change : sets.changes) writer.change(change);
   return {};
 }
 
