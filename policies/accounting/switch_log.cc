@@ -109,16 +109,13 @@ void SwitchLog::advance(uint64_t to_ns) {
 // `cut`: its begin or its end was not seen, so it holds the cost of one half at most.
 void SwitchLog::end_interval(uint32_t vgpu, bool cut) {
   Vgpu& v = of(vgpu);
-  const double expected = v.calibrated ? v.cost_ns : static_cast<double>(config_.interval_cost_ns);
-  const double doubt =
-      v.calibrated ? 3 * v.spread_ns : static_cast<double>(config_.interval_cost_error_ns);
-  const uint64_t cost =
-      std::min(v.interval_work_ns, static_cast<uint64_t>(cut ? expected / 2 : expected));
+  const uint64_t expected = cut ? config_.interval_cost_ns / 2 : config_.interval_cost_ns;
+  const uint64_t cost = std::min(v.interval_work_ns, expected);
   v.done.used_ns += v.interval_work_ns - cost;
   v.done.cost_ns += cost;
   ++v.done.intervals;
   // What is short is all cost or all work: nobody can tell which.
-  const auto uncertain = static_cast<uint64_t>(cut ? expected / 2 + doubt : doubt);
+  const uint64_t uncertain = config_.interval_cost_error_ns + (cut ? expected : 0);
   v.done.error_ns += std::min(uncertain, v.interval_work_ns) + 2 * config_.stamp_error_ns;
   v.interval_work_ns = 0;
 }
@@ -158,20 +155,6 @@ void SwitchLog::settle(uint64_t watermark_ns) {
     }
   }
   advance(watermark_ns);
-}
-
-void SwitchLog::calibrate(uint32_t vgpu, uint64_t resident_ns, uint64_t used_ns) {
-  if (used_ns > resident_ns) return;  // not of one interval
-  Vgpu& v = of(vgpu);
-  const double cost = static_cast<double>(resident_ns - used_ns);
-  if (!v.calibrated) {
-    v.calibrated = true;
-    v.cost_ns = cost;
-    v.spread_ns = static_cast<double>(config_.interval_cost_error_ns);
-    return;
-  }
-  v.spread_ns += (std::abs(cost - v.cost_ns) - v.spread_ns) / 16;
-  v.cost_ns += (cost - v.cost_ns) / 16;
 }
 
 }  // namespace sluice::accounting

@@ -6,9 +6,8 @@
 //     busy 9.7 of 92 ms, resident 92). So residency is intersected with the mediator's own "has
 //     work".
 //   - Saving and restoring a context lies within its interval (130 to 144 us at full occupancy,
-//     measured; less for small contexts): a constant per vGPU, calibrated against a witness, is
-//     taken off each interval. The 80 to 85 us between one's end and the next one's start belong to
-//     nobody.
+//     measured; less for small contexts): a constant is taken off each interval. The 80 to 85 us
+//     between one's end and the next one's start belong to nobody.
 //   - Records come late (17 ms unflushed) and can be lost. Everything is settled up to a watermark:
 //     the reader says up to when it has read all there was. Has-work edges are kept until the
 //     watermark passes them.
@@ -42,7 +41,7 @@ class SwitchLog {
     bool start = false;  // the context starts on the engine; false: it ends
   };
   struct Config {
-    uint64_t interval_cost_ns = 137'000;  // first guess; calibrate() corrects it
+    uint64_t interval_cost_ns = 137'000;  // at full occupancy (an H200)
     uint64_t interval_cost_error_ns = 7'000;
     uint64_t stamp_error_ns = 32;  // of one time stamp
     // Between one's end and the next one's start lies a change of contexts if it is not longer than
@@ -75,10 +74,6 @@ class SwitchLog {
   // All records up to `watermark_ns` have been read: totals stand there from now on.
   void settle(uint64_t watermark_ns);
 
-  // An interval of v in which a witness (words of a kernel of ours) saw `used_ns` of work: the rest
-  // was cost.
-  void calibrate(uint32_t vgpu, uint64_t resident_ns, uint64_t used_ns);
-
   // Nothing was measured of `vgpu` so far, and it has no work.
   void forget(uint32_t vgpu);
   // The log was not read until now: who is resident is not known before the next record.
@@ -101,10 +96,8 @@ class SwitchLog {
   };
   struct Vgpu {
     Totals done;
-    bool work = false;       // at settled_ns_
-    std::deque<Edge> edges;  // after settled_ns_
-    bool calibrated = false;
-    double cost_ns = 0, spread_ns = 0;
+    bool work = false;              // at settled_ns_
+    std::deque<Edge> edges;         // after settled_ns_
     uint64_t interval_work_ns = 0;  // with work, in the interval that goes on
     uint64_t idle_since_ns = 0;     // without work since then, at settled_ns_
   };

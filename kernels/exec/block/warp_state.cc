@@ -104,12 +104,6 @@ bool WarpState::lanes_wait_at_joins() const {
   return false;
 }
 
-bool WarpState::has_ready() const {
-  for (uint32_t k = 0; k < split_count; ++k)
-    if (splits[k].state == SplitState::kReady) return true;
-  return false;
-}
-
 bool WarpState::has_warp_sync() const {
   for (uint32_t k = 0; k < split_count; ++k)
     if (splits[k].state == SplitState::kWarpSync) return true;

@@ -75,7 +75,6 @@ struct WarpState : Warp {
   // The join is over; nobody names it any more.
   void free_join(int32_t j);
   bool lanes_wait_at_joins() const;
-  bool has_ready() const;
   bool has_warp_sync() const;
 };
 

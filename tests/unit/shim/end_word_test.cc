@@ -45,7 +45,8 @@ TEST(EndWord, AnErrorInTheLateAnswerIsNotLost) {
     const CUdeviceptr at = queue_work();
     OK(cuCtxSynchronize());  // by its word
     OK(cuMemsetD8Async(at, 0, 1, nullptr));
-    const CUresult second = cuCtxSynchronize();  // both are answered now
+    const CUresult second = cuCtxSynchronize();  // now both are answered, perhaps later
+    for (int i = 0; i < 60'000 && worker.answered_syncs() < 2; ++i) ::usleep(1000);
     worker.set_sync_status(CUDA_SUCCESS);
     worker.set_hold_syncs(0);
     OK(cuMemsetD8Async(at, 0, 1, nullptr));

@@ -326,6 +326,7 @@ void FakeWorker::serve(const RecordBuffer& buffer) {
       while (!held_.empty()) {
         answer(held_.back(), sync_status_);
         held_.pop_back();
+        ++answered_syncs_;
       }
       return;
     }

@@ -46,6 +46,7 @@ class FakeWorker {
   // Synchronisations: the GPU's word comes at once; what the answers say.
   void set_writes_end_words(bool writes) { writes_end_words_ = writes; }
   void set_sync_status(CUresult status) { sync_status_ = status; }
+  uint64_t answered_syncs() const { return answered_syncs_; }
   void put_end_word(uint32_t value);
 
   uint64_t records() const { return records_; }
@@ -107,6 +108,7 @@ class FakeWorker {
   std::atomic<size_t> hold_syncs_{0};
   std::atomic<bool> writes_end_words_{false};
   std::atomic<CUresult> sync_status_{CUDA_SUCCESS};
+  std::atomic<uint64_t> answered_syncs_{0};
   std::atomic<uint64_t> records_{0}, live_allocations_{0}, live_extents_{0},
       modules_with_clones_{0}, last_launch_flags_{0};
 
