@@ -4,6 +4,7 @@ import os
 import pathlib
 import signal
 import stat
+import subprocess
 import unittest
 
 import support
@@ -57,6 +58,22 @@ class UserOfItsOwn(WithSluiced):
         self.assert_unprivileged()
         info = self.sluiced.ctl("info")
         self.assertEqual((info["uid"], info["capabilities"]), (USER, 0))
+
+    def test_members_of_its_group_may_administer(self):
+        """As `adduser YOU sluice` makes them: the group is not their first."""
+        def ctl(groups):
+            return subprocess.run(["setpriv", f"--reuid={USER + 2}", f"--regid={USER + 2}", groups,
+                                   self.sluiced.programs.sluicectl, "--socket", self.sluiced.admin,
+                                   "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  text=True, timeout=support.TIMEOUT_S, cwd="/")
+        member = ctl(f"--groups={GROUP},{USER + 3}")
+        self.assertEqual(member.returncode, 0, member.stderr)
+        self.assertIn("waiting", member.stdout)
+        self.assertIn("Permission denied", ctl(f"--groups={USER + 3}").stderr)
+        # Whoever got a connection for another group's sake is asked all the same.
+        self.sluiced.admin.chmod(0o666)
+        self.addCleanup(self.sluiced.admin.chmod, 0o660)
+        self.assertIn("only root and the daemon's own", ctl("--clear-groups").stderr)
 
     def test_its_files_are_its_own(self):
         run = self.sluiced.run_dir

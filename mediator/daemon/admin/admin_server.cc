@@ -4,14 +4,18 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "mediator/base/limits.h"
 #include "mediator/base/log.h"
 #include "mediator/base/peer_socket.h"
 
 namespace sluice {
 
-bool may_administer(const PeerCredentials& peer, uid_t our_uid, gid_t our_gid) {
-  return peer.uid == 0 || peer.uid == our_uid || peer.gid == our_gid;
+bool may_administer(const PeerCredentials& peer, const std::vector<gid_t>& groups, uid_t our_uid,
+                    gid_t our_gid) {
+  return peer.uid == 0 || peer.uid == our_uid || peer.gid == our_gid ||
+         std::find(groups.begin(), groups.end(), our_gid) != groups.end();
 }
 
 class AdminServer::Connection : public std::enable_shared_from_this<Connection> {
@@ -179,7 +183,9 @@ Result<std::unique_ptr<AdminServer>> AdminServer::open(boost::asio::io_context& 
 }
 
 void AdminServer::on_connection(Fd socket, const PeerCredentials& peer) {
-  const bool permitted = may_administer(peer, ::geteuid(), ::getegid());
+  const auto groups = peer_groups(socket.get());
+  const bool permitted =
+      may_administer(peer, groups ? *groups : std::vector<gid_t>(), ::geteuid(), ::getegid());
   const bool full = connections_.size() - refused_.size() >= limits::kMaxAdminConnections;
   const uint64_t id = next_id_++;
   auto c = std::make_shared<Connection>(*this, id, std::move(socket));

@@ -18,9 +18,10 @@
 
 namespace sluice {
 
-// Whether a process with these credentials may administer (root, or our own effective user or
-// group).
-bool may_administer(const PeerCredentials& peer, uid_t our_uid, gid_t our_gid);
+// Whether a process with these credentials may administer: root, our own effective user, and
+// members of our own effective group. `groups`: those that it has beside its first one.
+bool may_administer(const PeerCredentials& peer, const std::vector<gid_t>& groups, uid_t our_uid,
+                    gid_t our_gid);
 
 class AdminServer {
  public:

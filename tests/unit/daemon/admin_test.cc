@@ -411,10 +411,11 @@ TEST_F(AdminTest, ConnectionsAreBounded) {
 }
 
 TEST(AdminPermission, RootAndOurOwnOnly) {
-  EXPECT_TRUE(may_administer({1, 0, 5}, 100, 200));
-  EXPECT_TRUE(may_administer({1, 100, 5}, 100, 200));
-  EXPECT_TRUE(may_administer({1, 7, 200}, 100, 200));
-  EXPECT_FALSE(may_administer({1, 7, 8}, 100, 200));
+  EXPECT_TRUE(may_administer({1, 0, 5}, {}, 100, 200));
+  EXPECT_TRUE(may_administer({1, 100, 5}, {}, 100, 200));
+  EXPECT_TRUE(may_administer({1, 7, 200}, {}, 100, 200));
+  EXPECT_TRUE(may_administer({1, 7, 8}, {4, 200}, 100, 200));
+  EXPECT_FALSE(may_administer({1, 7, 8}, {4, 100}, 100, 200));
 }
 
 }  // namespace
