@@ -13,6 +13,7 @@ import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -64,12 +65,20 @@ def _fetch(package, cache):
 
 
 def unpack_vmlinux(vmlinuz, vmlinux):
-    """The ELF image inside a bzImage with an XZ payload."""
+    """The ELF image inside a bzImage, whose header says where its payload is (Linux's boot
+    protocol, 2.08). Debian 12 packs it with XZ, 13 with Zstandard, for which `zstd` is needed."""
     data = vmlinuz.read_bytes()
-    at = data.find(b"\xfd7zXZ\x00")
-    if at < 0:
-        raise ImageError(f"{vmlinuz} has no XZ payload; this kernel is packed in another way")
-    elf = lzma.LZMADecompressor().decompress(data[at:])
+    offset, size = struct.unpack_from("<II", data, 0x248)
+    start = ((data[0x1f1] or 4) + 1) * 512 + offset
+    payload = data[start:start + size]
+    if payload.startswith(b"\xfd7zXZ\x00"):
+        elf = lzma.LZMADecompressor().decompress(payload)
+    elif payload.startswith(b"\x28\xb5\x2f\xfd"):
+        # The last four bytes are the length of what comes out.
+        elf = subprocess.run(["zstd", "-dc"], input=payload[:-4], stdout=subprocess.PIPE,
+                             check=True).stdout
+    else:
+        raise ImageError(f"{vmlinuz}: its payload is neither of XZ nor of Zstandard")
     if not elf.startswith(b"\x7fELF"):
         raise ImageError(f"the payload of {vmlinuz} is no ELF image")
     vmlinux.write_bytes(elf)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest like users have: Debian 12 with systemd, our package installed in it with apt, attached
+"""A guest like users have: Debian with systemd, our package installed in it with apt, attached
 with sluicectl to a libvirt domain, CUDA programs on the software GPU. The host's programs are those
 of the host's packages, unpacked in a folder.
 
@@ -14,6 +14,7 @@ import time
 import unittest
 
 import debian_image
+import install_document
 import support
 import virt
 from guest import Guest
@@ -251,7 +252,16 @@ class DebianGuest(unittest.TestCase):
         checks = {c["name"]: c for c in support.last_json(text.splitlines())["checks"]}
         self.assertEqual(checks["launch"]["state"], "right", text)
         self.assertEqual(self.right("systemctl is-enabled sluice-guest-agent"), "enabled")
+        self.kernel_argument()
         self.assertEqual(self.vgpus()[NAME]["weight"], 300)
+
+    def kernel_argument(self):
+        """install.md's change of the boot loader's settings: here libvirt loads the kernel."""
+        change = install_document.commands("Guest", 1)[0].split(" && ")[0]
+        self.right("printf 'GRUB_CMDLINE_LINUX_DEFAULT=\"quiet\"\\nGRUB_CMDLINE_LINUX=\"x=1\"\\n' "
+                   f">/etc/default/grub && {change}")
+        self.assertEqual(self.right("cat /etc/default/grub").splitlines(), [
+            'GRUB_CMDLINE_LINUX_DEFAULT="quiet"', 'GRUB_CMDLINE_LINUX="intel_iommu=on x=1"'])
 
     def test_02_a_reboot_during_a_program(self):
         self.programs_run()
@@ -331,7 +341,16 @@ class DebianGuest(unittest.TestCase):
         self.ctl("detach", NAME, "--live")
         self.programs_run()
 
-    def test_09_shutdown_leaves_nothing(self):
+    def test_09_the_package_is_purged_and_installed_again(self):
+        self.programs_run()
+        self.right("yes | " + install_document.sentence("Remove", 1))
+        self.assertEqual(self.right("find /etc /usr /run -xdev -iname '*sluice*' "
+                                    "-not -path '/run/systemd/*'; ldconfig -p | grep sluice; true"),
+                         "")
+        self.assertNotEqual(self.guest.run(f"/media/programs/{CASES}", TIMEOUT_S)[0], 0)
+        self.programs_run()
+
+    def test_10_shutdown_leaves_nothing(self):
         self.programs_run()
         self.long_program()
         self.libvirt.virsh("shutdown", NAME)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host like owners have: Debian 12 with systemd, AppArmor and libvirt, in a virtual machine, our
+"""A host like owners have: Debian with systemd, AppArmor and libvirt, in a virtual machine, our
 packages installed in it with apt. Its domains have no disk: what counts is who may do what, and
 what is left of a vGPU when sluiced restarts, is upgraded, or goes.
 
@@ -13,6 +13,7 @@ import time
 import unittest
 
 import debian_image
+import install_document
 import support
 import virt
 
@@ -55,7 +56,7 @@ class DebianHost(unittest.TestCase):
     def setUpClass(cls):
         cls.work = support.folder()
         say("the image of a host")
-        vmlinux, initrd, disk = debian_image.make(support.BUILD / "guest-cache", "debian-12-host",
+        vmlinux, initrd, disk = debian_image.make(support.BUILD / "guest-cache", "host",
                                                   debian_image.HOST_PACKAGES)
         media = cls.work / "media"
         media.mkdir()
@@ -110,25 +111,33 @@ class DebianHost(unittest.TestCase):
         return self.run_inside("journalctl -k -o cat --no-pager | grep 'apparmor=\"DENIED\"' | "
                                "grep -i sluice")[1]
 
+    def as_documented(self, number):
+        """A block of install.md's commands."""
+        for command in install_document.commands("Host", number):
+            self.right(f"cd /root; export DEBIAN_FRONTEND=noninteractive; {command}")
+
     def install(self, version):
         debs = " ".join(f"/media/{p}_{version}_amd64.deb" for p in PACKAGES)
         self.right(f"DEBIAN_FRONTEND=noninteractive apt-get install -y -q {debs}")
 
     def test_01_the_packages_are_installed_and_nothing_else_is_done(self):
-        self.right("mount -o ro /dev/vdb /media")
-        self.install(OLD)
-        self.right("systemctl restart libvirtd")
+        self.right("mount -o ro /dev/vdb /media && mkdir -p /root/out/packages && "
+                   f"cp /media/*_{OLD}_*.deb /root/out/packages")
+        self.as_documented(0)
         self.right("systemctl is-active sluiced sluice-libvirt-events")
         self.assertEqual(self.right("cat /proc/$(pidof sluiced)/attr/current"),
                          "sluiced (enforce)")
         self.assertEqual(self.right("systemctl --failed --no-legend --plain"), "")
+        self.right("useradd --groups sluice owner && setpriv --reuid=owner --regid=owner "
+                   "--init-groups sluicectl list")
         self.right("virsh define /media/plain.xml && virsh start plain && virsh destroy plain")
         self.assertEqual(self.denials(), "")
 
     def test_02_a_domain_under_apparmor_has_its_vgpu(self):
         self.right("virsh define /media/vm1.xml")
-        self.right("sluicectl attach vm1 --weight 300 --memory 1G")
-        self.right("virsh start vm1")
+        self.as_documented(2)
+        self.assertEqual((self.vgpus()["vm1"]["weight"], self.vgpus()["vm1"]["memory_bytes"]),
+                         (200, 8 << 30))
         self.eventually(lambda: self.state() == "connected", "QEMU is connected")
         label = self.right("cat /proc/$(pidof qemu-system-x86_64)/attr/current")
         self.assertRegex(label, r"^libvirt-.* \(enforce\)")
@@ -194,8 +203,17 @@ class DebianHost(unittest.TestCase):
         self.assertEqual(self.right("ls /run/sluice/vgpu"), "")
         self.eventually(lambda: self.run_inside("pidof sluice-worker")[0] != 0, "no worker is left")
 
-    def test_08_purged(self):
-        self.right(f"DEBIAN_FRONTEND=noninteractive apt-get purge -y -q {' '.join(PACKAGES)}")
+    def test_08_mode_shared(self):
+        self.right("virsh start vm3")
+        self.as_documented(1)
+        self.eventually(lambda: self.state("vm3") == "connected", "the vGPU is there")
+        info = json.loads(self.right("sluicectl --json info"))
+        self.assertEqual(info["mode"], "shared", info)
+        self.right("virsh destroy vm3")
+        self.eventually(lambda: not self.vgpus(), "destroyed")
+
+    def test_09_purged(self):
+        self.right("yes | " + install_document.sentence("Remove", 0))
         self.assertNotEqual(self.run_inside("pidof sluiced sluice-spawner")[0], 0)
         left = self.run_inside("find /etc /usr /var/lib /run -xdev -iname '*sluice*' -not -path "
                                "'/var/lib/systemd/*' -not -path '/var/lib/dpkg/*'")[1]

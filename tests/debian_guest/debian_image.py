@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Debian 12 guest as users have it: debootstrapped packages, Debian's kernel and initramfs,
+"""A Debian guest as users have it: debootstrapped packages, Debian's kernel and initramfs,
 systemd and apt, on an ext4 disk. It is made once and kept in the build folder's guest-cache; a test
-starts from a copy.
+starts from a copy. DEBIAN_RELEASE says which: bookworm (12, the default) or trixie (13).
 
 Two things differ from an installation by Debian's installer: there is no boot loader (libvirt gives
 QEMU the kernel, unpacked, which saves its decompressor under TCG), and a unit runs the job server
 of scripts/guest/jobs.
 """
 import hashlib
+import os
 import pathlib
 import shutil
 import subprocess
@@ -18,7 +19,8 @@ import guest_image
 PACKAGES = "linux-image-amd64,systemd-sysv,udev,dbus,kmod,initramfs-tools,pciutils"
 # What our host packages want, and AppArmor as Debian's installer has it.
 HOST_PACKAGES = (PACKAGES + ",apparmor,libvirt-daemon-system,libvirt-clients,qemu-system-x86,"
-                 "procps,libboost-json1.81.0,libfmt9,libspdlog1.10,libseccomp2,libstdc++6,binutils")
+                 "procps,libseccomp2,libstdc++6,binutils")
+RELEASE = os.environ.get("DEBIAN_RELEASE", "bookworm")
 DISK_BYTES = 2 << 30
 INITRAMFS_MODULES = "virtio_pci\nvirtio_blk\next4\n"
 JOBS_UNIT = """[Unit]
@@ -48,7 +50,7 @@ def _fill(root, work, packages):
          '--setup-hook=mkdir -p "$1/etc/initramfs-tools/conf.d"',
          f'--setup-hook=cp {conf}/modules "$1/etc/initramfs-tools/modules"',
          f'--setup-hook=cp {conf}/list "$1/etc/initramfs-tools/conf.d/list"',
-         "--dpkgopt=force-confold", "bookworm", root)
+         "--dpkgopt=force-confold", RELEASE, root)
     (root / "etc/hostname").write_text("guest\n")
     (root / "etc/fstab").write_text("/dev/vda / ext4 defaults 0 1\n")
     jobs = root / "usr/local/sbin/guest-jobs"
@@ -66,8 +68,9 @@ def filesystem(path, folder, size):
     _run("mkfs.ext4", "-q", "-F", "-d", folder, path)
 
 
-def make(cache, name="debian-12", packages=PACKAGES):
-    """(vmlinux, initrd, disk) in the folder `name` of `cache`."""
+def make(cache, name="guest", packages=PACKAGES):
+    """(vmlinux, initrd, disk) in the folder RELEASE-`name` of `cache`."""
+    name = f"{RELEASE}-{name}"
     stamp = hashlib.sha256(pathlib.Path(__file__).read_bytes()
                            + (guest_image.ROOT / "scripts/guest/jobs").read_bytes()).hexdigest()
     done = pathlib.Path(cache).resolve() / f"{name}-{stamp[:16]}"
