@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""qemu:///session: a libvirtd of a user who is in sluiced's group. libvirt runs no hook there, so
+the vGPU is made by hand."""
+import os
+import shutil
+import subprocess
+import unittest
+
+import support
+
+USER, GROUP = 65534, 64132  # libvirtd needs a user with a name: nobody
+DOMAIN = """<domain type='qemu'><name>s1</name><memory unit='MiB'>64</memory><vcpu>1</vcpu>
+  <os><type arch='x86_64' machine='q35'>hvm</type></os><features><acpi/></features>
+  <devices><emulator>/usr/bin/qemu-system-x86_64</emulator></devices></domain>"""
+URI = "qemu:///session"
+
+
+@unittest.skipUnless(os.geteuid() == 0, "becomes another user")
+class Session(support.WithSluiced):
+    EXTRA = (f'[daemon]\nuser = "{GROUP}"\ngroup = "{GROUP}"\n'
+             f'[vgpu]\nsocket_group = "{GROUP}"\n')
+
+    def setUp(self):
+        home = self.work / "home"
+        self.env = {"PATH": os.environ["PATH"], "HOME": str(home)}
+        for name in ("RUNTIME_DIR", "CONFIG_HOME", "CACHE_HOME", "DATA_HOME"):
+            folder = home / name.lower()
+            folder.mkdir(parents=True)
+            self.env["XDG_" + name] = str(folder)
+        for path in (home, *home.iterdir()):
+            path.chmod(0o700)
+            os.chown(path, USER, USER)
+        daemon = subprocess.Popen(
+            self.words(shutil.which("libvirtd") or "/usr/sbin/libvirtd"), env=self.env, cwd="/",
+            stderr=open(self.work / "libvirtd.log", "wb"))
+        self.addCleanup(daemon.wait, support.TIMEOUT_S)
+        self.addCleanup(daemon.terminate)
+        self.eventually(lambda: self.virsh("version").returncode == 0, "libvirtd answers")
+
+    def words(self, *command):
+        return ["setpriv", f"--reuid={USER}", f"--regid={USER}", f"--groups={GROUP}",
+                *map(str, command)]
+
+    def run_as_user(self, *command, text=None):
+        return subprocess.run(self.words(*command), env=self.env, cwd="/", input=text, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              timeout=support.TIMEOUT_S)
+
+    def virsh(self, *arguments):
+        return self.run_as_user("virsh", "-q", "-c", URI, *arguments)
+
+    def ctl(self, *arguments, text=None):
+        done = self.run_as_user(self.sluiced.programs.sluicectl, "--socket", self.sluiced.admin,
+                                *arguments, text=text)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def state(self):
+        return self.sluiced.ctl("show", "s1")["state"]
+
+    def test_a_domain_of_a_session(self):
+        (self.work / "s1.xml").write_text(DOMAIN)
+        self.assertEqual(self.virsh("define", self.work / "s1.xml").returncode, 0)
+        said = self.ctl("attach", "s1", "--connect", URI, "--weight", 70)
+        self.assertIn("'virsh -c qemu:///session dumpxml s1 | sluicectl create --domain-xml -'",
+                      said)
+        self.assertNotEqual(self.virsh("start", "s1").returncode, 0, "there is no vGPU")
+        self.ctl("create", "--domain-xml", "-", text=self.virsh("dumpxml", "s1").stdout)
+        self.assertEqual(self.sluiced.ctl("show", "s1")["weight"], 70)
+        for _ in range(2):
+            started = self.virsh("start", "s1")
+            self.assertEqual(started.returncode, 0, started.stderr)
+            self.eventually(lambda: self.state() == "connected", "QEMU has the vGPU")
+            self.assertRegex(self.ctl("list", "--connect", URI), r"(?m)^s1 +running +s1 +connected")
+            self.virsh("destroy", "s1")
+            self.eventually(lambda: self.state() == "waiting", "it is there for the next start")
+        self.ctl("detach", "s1", "--connect", URI)
+        self.ctl("delete", "s1")
+        self.assertEqual(self.virsh("start", "s1").returncode, 0)
+        self.virsh("destroy", "s1")
