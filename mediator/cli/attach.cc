@@ -80,6 +80,17 @@ Error of_domain(const Error& e, const AttachOptions& o) {
   return Error(e).with_context("domain " + o.domain);
 }
 
+// sluiced's vGPUs of a domain, as it lists them.
+Result<json::array> own_vgpus(AdminClient& client, const std::string& uuid) {
+  auto all = client.call("vgpu.list");
+  if (!all) return all.error();
+  json::array own;
+  if (all->is_array())
+    for (const json::value& v : all->get_array())
+      if (text(v, "owner") == owner_of(uuid)) own.push_back(v);
+  return own;
+}
+
 Result<void> attach_running(AdminClient& client, const libvirt::Domain& domain,
                             const AttachOptions& o, const libvirt::Attachment& a) {
   auto xml = domain.running_xml();
@@ -89,6 +100,11 @@ Result<void> attach_running(AdminClient& client, const libvirt::Domain& domain,
   std::fputs((live->settings + live->device).c_str(), stdout);
   if (o.print_only) return {};
   const std::string& name = live->vgpu.vgpu;
+  auto left = own_vgpus(client, live->vgpu.uuid);
+  if (!left) return left.error();
+  if (!left->empty())
+    return Error{EEXIST, "vGPU '" + name + "' is left of an attach or detach that did not end; " +
+                             "'sluicectl delete " + name + "', then again"};
   auto made = client.call("vgpu.create", create_request(live->vgpu, owner_of(live->vgpu.uuid)));
   if (!made) return made.error();
   // The settings first: sluice-libvirt-events reads them when the device is there.
@@ -111,13 +127,11 @@ Result<void> attach_running(AdminClient& client, const libvirt::Domain& domain,
 
 // Deletes the domain's vGPU: the guest's agent then lets go of the device.
 Result<void> delete_vgpu(AdminClient& client, const std::string& uuid) {
-  auto all = client.call("vgpu.list");
-  if (!all) return all.error();
-  if (all->is_array())
-    for (const json::value& v : all->get_array())
-      if (text(v, "owner") == owner_of(uuid))
-        if (auto gone = client.call("vgpu.delete", {{"name", text(v, "name")}}); !gone)
-          return gone.error();
+  auto own = own_vgpus(client, uuid);
+  if (!own) return own.error();
+  for (const json::value& v : *own)
+    if (auto gone = client.call("vgpu.delete", {{"name", text(v, "name")}}); !gone)
+      return gone.error();
   return {};
 }
 
@@ -128,6 +142,11 @@ Result<void> take_out(AdminClient& client, const libvirt::Domain& domain, const 
   if (!device) return of_domain(device.error(), o);
   std::fputs(device->c_str(), stdout);
   if (o.print_only) return {};
+  auto paused = domain.paused();
+  if (!paused) return paused.error();
+  if (*paused)
+    return Error{EBUSY, "domain " + o.domain + " is suspended, and its guest has to release " +
+                            "the device; 'virsh resume " + o.domain + "' before"};
   auto uuid = domain.uuid();
   if (!uuid) return uuid.error();
   if (auto gone = delete_vgpu(client, *uuid); !gone) return gone;
@@ -165,15 +184,12 @@ Result<libvirt::Attachment> attachment_of(AdminClient& client, const AttachOptio
 // What saving costs, as a refusal.
 Result<void> may_save(AdminClient& client, const std::string& uuid, const std::string& xml,
                       const AttachOptions& o) {
-  auto all = client.call("vgpu.list");
-  if (!all) return all.error();
-  if (all->is_array())
-    for (const json::value& v : all->get_array())
-      if (const uint64_t programs = count(v, "sessions");
-          text(v, "owner") == owner_of(uuid) && programs > 0)
-        return Error{EBUSY, std::to_string(programs) + (programs == 1 ? " program" : " programs") +
-                                " on the GPU would end; end them in the guest, or save with "
-                                "--force"};
+  auto own = own_vgpus(client, uuid);
+  if (!own) return own.error();
+  for (const json::value& v : *own)
+    if (const uint64_t programs = count(v, "sessions"); programs > 0)
+      return Error{EBUSY, std::to_string(programs) + (programs == 1 ? " program" : " programs") +
+                              " on the GPU would end; end them in the guest, or save with --force"};
   if (!libvirt::parts_of(xml).reserved)
     return Error{ENOTSUP,
                  "after 'restore' it would be without its vGPU until it is shut off: it runs "

@@ -11,13 +11,14 @@
 namespace sluice::cli {
 namespace {
 
-// The one that the domain owns, else the one whose socket is in its XML.
+// The one that the domain owns, else one made by hand whose socket is in its XML. A copy of a
+// domain has the socket of another domain's.
 const json::value* vgpu_for(const json::array& vgpus, const libvirt::ListedDomain& domain,
                             const std::string& socket) {
   for (const json::value& v : vgpus)
     if (text(v, "owner") == owner_of(domain.uuid)) return &v;
   for (const json::value& v : vgpus)
-    if (!socket.empty() && text(v, "socket") == socket) return &v;
+    if (!socket.empty() && text(v, "socket") == socket && text(v, "owner").empty()) return &v;
   return nullptr;
 }
 

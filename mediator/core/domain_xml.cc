@@ -174,7 +174,8 @@ Result<DomainVgpu> read_domain(pugi::xml_node root, VgpuName name) {
   if (!shmem)
     return Error{EINVAL,
                  "the domain has no vGPU: <devices><shmem name='NAME'><model "
-                 "type='ivshmem-doorbell'/><server path='SOCKET'/></shmem>"};
+                 "type='ivshmem-doorbell'/><server path='SOCKET'/></shmem>; 'sluicectl attach' "
+                 "adds it, 'sluicectl detach' takes <sluice:vgpu> out"};
   // A shmem's name is unique within its domain only.
   if (name == VgpuName::kOfDomain) d.vgpu = d.domain;
   if (name == VgpuName::kOfDomain)

@@ -16,21 +16,57 @@ bool is_uuid(std::string_view text) {
          });
 }
 
+// vGPUs of domains whose end nobody saw: the domain's own, or one of its name. They have the
+// settings of that time.
+Result<void> remove_left_over(Vgpus& vgpus, std::vector<Vgpu>& all, const DomainVgpu& d) {
+  for (auto v = all.begin(); v != all.end();) {
+    const bool left =
+        v->owner == owner_of(d.uuid) || (v->name == d.vgpu && v->owner.starts_with(kOwnerPrefix));
+    if (!left || !v->waiting()) {
+      ++v;
+      continue;
+    }
+    if (auto gone = vgpus.remove(v->name); !gone) return gone;
+    v = all.erase(v);
+  }
+  return {};
+}
+
+// Why the domain cannot have its vGPU beside those that there are.
+std::optional<Error> in_the_way(const std::vector<Vgpu>& all, const DomainVgpu& d) {
+  for (const Vgpu& v : all) {
+    const bool same_name = v.name == d.vgpu;
+    if (same_name && !v.waiting())
+      return Error{EBUSY, "vGPU '" + v.name + "' is " + v.state +
+                              ": another virtual machine has its socket, or it is being deleted"};
+    if (same_name && !v.owner.empty())
+      return Error{EEXIST, "there is a vGPU '" + v.name + "' of " + v.owner +
+                               "; 'virsh domrename' gives the domain another name"};
+    if (same_name && v.socket != d.socket)
+      return Error{EEXIST, "there is a vGPU '" + v.name + "' with another socket, " + v.socket +
+                               "; 'sluicectl delete " + v.name + "' or correct <server path>"};
+    // virt-clone and domrename leave the path as it was.
+    if (!same_name && v.socket == d.socket) {
+      const std::string other = d.socket.ends_with("/" + d.vgpu + ".sock") ? v.name : d.domain;
+      return Error{EEXIST, "its <server path> is the socket of vGPU '" + v.name +
+                               "' as well; 'sluicectl detach " + other +
+                               "' and 'sluicectl attach " + other + "' give " + other +
+                               " one of its own"};
+    }
+  }
+  return std::nullopt;
+}
+
 Result<void> prepare(Vgpus& vgpus, const DomainVgpu& d) {
   if (!is_uuid(d.uuid)) return Error{EINVAL, "the domain has no <uuid>"};
   auto all = vgpus.list();
   if (!all) return all.error();
-  const auto known =
-      std::find_if(all->begin(), all->end(), [&](const Vgpu& v) { return v.name == d.vgpu; });
-  if (known == all->end()) return vgpus.create(create_request(d, owner_of(d.uuid)));
-  // Made by hand, or left by a domain whose end libvirt did not see.
-  if (known->socket != d.socket)
-    return Error{EEXIST, "there is a vGPU '" + d.vgpu + "' with another socket, " + known->socket +
-                             "; 'sluicectl delete " + d.vgpu + "' or correct <server path>"};
-  if (!known->waiting())
-    return Error{EBUSY, "vGPU '" + d.vgpu + "' is " + known->state +
-                            ": another virtual machine has its socket, or it is being deleted"};
-  return vgpus.set(set_request(d));
+  if (auto removed = remove_left_over(vgpus, *all, d); !removed) return removed;
+  if (auto why = in_the_way(*all, d)) return *why;
+  // One of its name is left: made by hand, with its socket.
+  for (const Vgpu& v : *all)
+    if (v.name == d.vgpu) return vgpus.set(set_request(d));
+  return vgpus.create(create_request(d, owner_of(d.uuid)));
 }
 
 Result<void> release(Vgpus& vgpus, const DomainVgpu& d) {

@@ -95,6 +95,11 @@ class Libvirt:
         self._stop_daemon()
         self._start_daemon()
 
+    def crash(self):
+        """libvirtd is killed; restart() has it again."""
+        self._daemon.kill()
+        self._daemon.wait()
+
     def _start_daemon(self):
         log = open(self.work / "libvirtd.log", "ab")
         args = [shutil.which("libvirtd") or "/usr/sbin/libvirtd"]

@@ -5,6 +5,7 @@
     hook_test.py BUILD_DIR [unittest's arguments]
 """
 import concurrent.futures
+import signal
 import subprocess
 import xml.etree.ElementTree as ET
 
@@ -249,6 +250,18 @@ class Life(support.Case):
         sidecar, launcher = self.start(socket)
         self.assertIn("<shmem", launcher.define(domain(), vmi()))
         self.assertEqual(sidecar.stop(), 0, sidecar.log())
+
+    def test_a_signal_ends_it_whatever_it_does(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            sockets = [self.folder() / "a.sock" for _ in range(3)]
+            sidecars = [support.Running(s.parent, "sluice-kubevirt-hook", "--socket", s)
+                        for s in sockets]
+            for sidecar, socket in zip(sidecars, sockets):
+                self.addCleanup(sidecar.stop)
+                self.eventually(socket.exists, "it listens")
+                # In its start: it has said nothing yet, or is about to wait.
+                sidecar.process.send_signal(number)
+            self.assertEqual([s.wait() for s in sidecars], [0, 0, 0])
 
     def test_a_socket_that_cannot_be(self):
         p = subprocess.run(support.program("sluice-kubevirt-hook", "--socket", "/nowhere/a.sock"),

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shared memory: workers that die while their programs read it, and strangers who want to see
 it."""
-import json
 import os
 import random
 import select
@@ -19,13 +18,6 @@ NOBODY = 65534
 
 
 class AdversaryRegions(WithVictim):
-    def admin(self, method, **params):
-        with socket.socket(socket.AF_UNIX) as s:
-            s.connect(str(self.sluiced.admin))
-            s.sendall(json.dumps({"jsonrpc": "2.0", "id": 1, "method": method,
-                                  "params": params}).encode() + b"\n")
-            return json.loads(s.makefile("rb").readline())
-
     def reader(self, rounds=1000000):
         p = self.adversary("pinned-reader", rounds)
         self.assertEqual(p.stdout.readline().strip(), "ready")
@@ -132,7 +124,7 @@ class AdversaryRegions(WithVictim):
             service.listen()
             inode = path.stat().st_ino
             with self.attack():
-                refused = self.admin("vgpu.create", name="thief", socket=str(path))
+                refused = self.sluiced.request("vgpu.create", name="thief", socket=str(path))
                 self.assertIn(str(path), refused["error"]["message"])
                 self.assertEqual(path.stat().st_ino, inode)
                 with socket.socket(socket.AF_UNIX) as client:

@@ -99,7 +99,7 @@ class Hook(support.WithSluiced):
         for metadata, word in BAD_SETTINGS:
             self.denied(self.xml(metadata=metadata), "<sluice:vgpu>", word)
         self.denied(self.xml(metadata=settings("") * 2), "more than one <sluice:vgpu>")
-        self.denied(self.xml(shmems=0), "<shmem")
+        self.denied(self.xml(shmems=0), "<shmem", "'sluicectl attach'")
         self.denied(self.xml(shmems=2), "more than one <shmem>")
         self.denied(self.xml(path="vm1.sock"), "<server path")
         self.denied(self.xml(vectors=1), "<shmem>", "vectors")
@@ -154,6 +154,30 @@ class Hook(support.WithSluiced):
         self.hook("release", self.xml(name="vm1-renamed"))
         self.assertEqual(self.names(), {"a", "b"})
 
+    def test_what_an_earlier_domain_left_is_no_domains(self):
+        other = UUID.replace("c7", "d8")
+        plain = self.xml(metadata=settings(""))
+        for left in (self.xml(uuid=other), self.xml(name="vm1-before-it-was-renamed")):
+            self.assertEqual(self.hook("prepare", left), (0, ""))
+            self.assertEqual(self.hook("prepare", plain), (0, ""))
+            v = self.sluiced.ctl("show", "vm1")
+            self.assertEqual((v["weight"], v["memory_bytes"]), (100, 0), "settings that were left")
+            self.assertEqual(v["owner"], "libvirt:" + UUID)
+            self.assertEqual(self.names(), {"a", "b", "vm1"})
+            self.hook("release", plain)
+        # As virt-clone copies a domain: the copy is to have another socket, whoever starts first.
+        copy = self.xml(name="vm2", uuid=other, path=self.sluiced.vgpu_socket("vm1"))
+        for first, second in ((plain, copy), (copy, plain)):
+            self.assertEqual(self.hook("prepare", first), (0, ""))
+            self.denied(second, "is the socket of vGPU", "'sluicectl attach vm2'")
+            self.hook("release", first)
+        # A pod's, made for it by the device plugin.
+        made = self.sluiced.request("vgpu.create", name="vm1", owner="kubernetes:pod")
+        self.assertIn("result", made)
+        self.denied(plain, "kubernetes:pod", "'virsh domrename'")
+        self.assertEqual(self.hook("release", plain), (0, ""))
+        self.sluiced.ctl("delete", "vm1")
+
     def test_sluiced_refuses_with_its_reason(self):
         self.denied(self.xml(metadata=settings("group='nobodys'")), "nobodys")
         self.denied(self.xml(), "cannot be migrated", operation="migrate")
@@ -190,6 +214,31 @@ class Hook(support.WithSluiced):
         self.assertEqual(valid(settings("")), [True, True])
         for metadata, _ in BAD_SETTINGS:
             self.assertEqual(valid(metadata), [False, False], metadata)
+
+
+class AdminProxy:
+    """Between one sluicectl and sluiced. Calls `then` when `method` was answered, before sluicectl
+    has the answer."""
+
+    def __init__(self, path, admin, method, then):
+        self.path, self.method, self.then = path, f'"{method}"'.encode(), then
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(path))
+        self.listener.listen()
+        self.thread = threading.Thread(target=self.serve, args=(admin,))
+        self.thread.start()
+
+    def serve(self, admin):
+        with self.listener, self.listener.accept()[0] as client, \
+                socket.socket(socket.AF_UNIX) as sluiced:
+            sluiced.connect(str(admin))
+            answers = sluiced.makefile("rb")
+            for line in client.makefile("rb"):
+                sluiced.sendall(line)
+                answer = answers.readline()
+                if self.method in line:
+                    self.then()
+                client.sendall(answer)
 
 
 @unittest.skipUnless(os.geteuid() == 0, "libvirt runs hooks for qemu:///system")
@@ -279,6 +328,10 @@ class Domain(support.WithSluiced):
 
     def live(self, libvirt):
         self.refuses(libvirt, "it has a vGPU", "attach", "vm1", "--live")
+        libvirt.virsh("suspend", "vm1")
+        self.refuses(libvirt, "'virsh resume vm1'", "detach", "vm1", "--live")
+        self.assertFalse(self.gone("vm1"))
+        libvirt.virsh("resume", "vm1")
         self.ctl(libvirt, "detach", "vm1", "--live")
         self.assertTrue(self.gone("vm1"))
         self.assertEqual(self.listed(libvirt)[1:], ("none", None))
@@ -286,10 +339,35 @@ class Domain(support.WithSluiced):
         xml = libvirt.virsh("dumpxml", "vm1").stdout
         self.assertFalse("shmem" in xml or "sluice:vgpu" in xml, xml)
         self.refuses(libvirt, "nobodys", "attach", "vm1", "--live", "--group", "nobodys")
+        # sluicectl was killed after its first step. The event service would mend it in 20 s.
+        self.service.send_signal(signal.SIGSTOP)
+        self.sluiced.request("vgpu.create", name="vm1",
+                             owner="libvirt:" + libvirt.virsh("domuuid", "vm1").stdout.strip())
+        self.refuses(libvirt, "'sluicectl delete vm1'", "attach", "vm1", "--live")
+        self.sluiced.ctl("delete", "vm1")
+        self.service.send_signal(signal.SIGCONT)
+        self.libvirtd_dies_during_an_attach(libvirt)
         self.ctl(libvirt, "attach", "vm1", "--live", "--weight", 70)
         self.assertEqual(self.sluiced.ctl("show", "vm1")["weight"], 70)
         # The guest's kernel found room for it, and its agent has it.
         wait_until(lambda: self.sluiced.ctl("show", "vm1")["agent"]["epoch"] != 0)
+
+    def libvirtd_dies_during_an_attach(self, libvirt):
+        """After the vGPU was made, before the device is there: nothing is left."""
+        proxy = AdminProxy(self.work / "proxy.sock", self.sluiced.admin, "vgpu.create",
+                           libvirt.crash)
+        p = subprocess.run([support.BUILD / "mediator/cli/sluicectl", "--socket", proxy.path,
+                            "attach", "vm1", "--live", "--connect", libvirt.uri], env=libvirt.env,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                           timeout=support.TIMEOUT_S)
+        proxy.thread.join(support.TIMEOUT_S)
+        self.assertEqual(p.returncode, 1, p)
+        self.assertIn("sluicectl: write the domain's metadata", p.stderr)
+        self.assertTrue(self.gone("vm1"))
+        libvirt.restart()
+        self.assertTrue(libvirt.running("vm1"))
+        self.assertEqual(self.listed(libvirt)[1:], ("none", None))
+        self.assertIsNone(self.service.poll(), "the event service goes on")
 
     def saved(self, libvirt, guest, jobs):
         """sluicectl save and restore. Returns the guest as it goes on."""
@@ -340,6 +418,7 @@ class Domain(support.WithSluiced):
                                    env={**libvirt.env, **libvirt.hook_env})
         self.addCleanup(service.wait, support.TIMEOUT_S)
         self.addCleanup(service.kill)
+        self.service = service
 
         def says(words):
             wait_until(lambda: words in (self.work / "events.log").read_text())

@@ -37,6 +37,13 @@ Result<bool> Domain::running() const {
   return yes == 1;
 }
 
+Result<bool> Domain::paused() const {
+  int state = 0, reason = 0;
+  if (lib_->virDomainGetState(domain_.get(), &state, &reason, 0) != 0)
+    return lib_->error("ask whether the domain is suspended");
+  return virt::paused(state);
+}
+
 Result<bool> Domain::persistent() const {
   const int yes = lib_->virDomainIsPersistent(domain_.get());
   if (yes < 0) return lib_->error("ask whether the domain is persistent");

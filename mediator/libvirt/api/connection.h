@@ -20,6 +20,7 @@ class Domain {
   // As it will start next, with its secrets: what `define` takes.
   Result<std::string> next_xml() const;
   Result<bool> running() const;
+  Result<bool> paused() const;
   // false: it is gone when it ends, so there is no next start.
   Result<bool> persistent() const;
   Result<void> define(const std::string& xml) const;

@@ -98,8 +98,7 @@ Result<std::optional<RunningDomain>> DomainEvents::find(const std::string& uuid)
   if (!xml) return lib_->error("read the XML of domain " + uuid);
   int state = 0, reason = 0;
   const bool known = lib_->virDomainGetState(domain, &state, &reason, 0) == 0;
-  const bool paused = known && (state == virt::kStatePaused || state == virt::kStatePmSuspended);
-  RunningDomain d{lib_->virDomainGetName(domain), xml, paused};
+  RunningDomain d{lib_->virDomainGetName(domain), xml, known && virt::paused(state)};
   ::free(xml);
   return std::optional<RunningDomain>(std::move(d));
 }

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <csignal>
 #include <type_traits>
 
 namespace sluice::libvirt {
@@ -59,6 +60,8 @@ Result<const Library*> Library::load() {
   if (!all) return Error{ENOSYS, "libvirt.so.0 is too old: version 4.5 or newer is needed"};
   // Errors are ours to print.
   lib.virSetErrorFunc(nullptr, no_output);
+  // A libvirtd that ends is an error of the next call, and no signal that ends this program.
+  ::signal(SIGPIPE, SIG_IGN);
   loaded = true;
   return &lib;
 }

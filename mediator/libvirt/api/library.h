@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // libvirt.so.0, loaded when it is needed: programs that can work without libvirt do not depend on
 // it. Its functions and their numbers are a stable interface since libvirt 1.0; those of events
-// since 3.0. For the files of this folder only. One thread.
+// since 3.0. For the files of this folder only. One thread. Who has loaded it gets no SIGPIPE.
 #pragma once
 
 #include <string>
@@ -63,6 +63,7 @@ inline constexpr unsigned kListActive = 1;                   // virConnectListAl
 inline constexpr int kMetadataElement = 2;                   // virDomainMetadataType
 inline constexpr int kErrorNoDomain = 42;                    // virErrorNumber
 inline constexpr int kStatePaused = 3, kStatePmSuspended = 7;
+inline bool paused(int state) { return state == kStatePaused || state == kStatePmSuspended; }
 inline constexpr int kEventLifecycle = 0, kEventDeviceRemoved = 15, kEventDeviceAdded = 19,
                      kEventMetadata = 23;  // virDomainEventID
 inline constexpr size_t kUuidBytes = 37;   // VIR_UUID_STRING_BUFLEN

@@ -8,6 +8,8 @@ hook sidecar that gives a virtual machine its vGPU (hook). docs/operating/kubern
 
 The messages (*_pb2) are made from the .proto files beside these when Sluice is built.
 """
+import signal
+
 # A name of the project's own domain, as the XML namespace is, so that no vendor's is taken.
 RESOURCE = "sluice.example/vgpu"
 ANNOTATIONS = "vgpu.sluice.example/"
@@ -15,3 +17,12 @@ ANNOTATIONS = "vgpu.sluice.example/"
 POD_FOLDER = "/run/sluice-vgpu"
 QEMU_SOCKET = "vgpu.sock"
 LOCAL_SOCKET = "vgpu.local"
+
+# What ends a program. It waits for these signals (sigwait) and handles none: a handler runs between
+# any two steps of the main thread, which may hold the lock that the handler needs.
+ENDS = (signal.SIGTERM, signal.SIGINT)
+
+
+def block_ends():
+    """Before any other thread is there: each has the mask of the one that started it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)

@@ -12,13 +12,12 @@ import json
 import logging
 import os
 import signal
-import threading
 
 import grpc
 
-from . import (POD_FOLDER, QEMU_SOCKET, RESOURCE, hooks_info_pb2, hooks_info_pb2_grpc,
-               hooks_v1alpha2_pb2, hooks_v1alpha2_pb2_grpc, hooks_v1alpha3_pb2,
-               hooks_v1alpha3_pb2_grpc, settings)
+from . import (ENDS, POD_FOLDER, QEMU_SOCKET, RESOURCE, block_ends, hooks_info_pb2,
+               hooks_info_pb2_grpc, hooks_v1alpha2_pb2, hooks_v1alpha2_pb2_grpc,
+               hooks_v1alpha3_pb2, hooks_v1alpha3_pb2_grpc, settings)
 
 NAME = "sluice-vgpu"
 VERSIONS = ("v1alpha3", "v1alpha2")
@@ -68,8 +67,8 @@ class Callbacks(hooks_v1alpha2_pb2_grpc.CallbacksServicer,
                 hooks_v1alpha3_pb2_grpc.CallbacksServicer):
     """One version's callbacks."""
 
-    def __init__(self, hook, messages, ended):
-        self.hook, self.messages, self.ended = hook, messages, ended
+    def __init__(self, hook, messages):
+        self.hook, self.messages = hook, messages
 
     def OnDefineDomain(self, request, context):
         try:
@@ -89,7 +88,7 @@ class Callbacks(hooks_v1alpha2_pb2_grpc.CallbacksServicer,
             cloudInitData=request.cloudInitData)
 
     def Shutdown(self, request, context):
-        self.ended.set()
+        os.kill(os.getpid(), signal.SIGTERM)
         return self.messages.ShutdownResult()
 
 
@@ -104,14 +103,14 @@ def refuse(context, code, error):
     context.abort(code, f"Sluice: {error}")
 
 
-def serve(socket, hook, ended):
+def serve(socket, hook):
     """Starts the server; returns it."""
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(8))
     hooks_info_pb2_grpc.add_InfoServicer_to_server(Info(), server)
     hooks_v1alpha2_pb2_grpc.add_CallbacksServicer_to_server(
-        Callbacks(hook, hooks_v1alpha2_pb2, ended), server)
+        Callbacks(hook, hooks_v1alpha2_pb2), server)
     hooks_v1alpha3_pb2_grpc.add_CallbacksServicer_to_server(
-        Callbacks(hook, hooks_v1alpha3_pb2, ended), server)
+        Callbacks(hook, hooks_v1alpha3_pb2), server)
     if server.add_insecure_port("unix:" + socket) == 0:
         raise OSError(f"{socket}: cannot be listened on")
     server.start()
@@ -130,15 +129,12 @@ def main():
                    help=argparse.SUPPRESS)
     a = p.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
-    ended = threading.Event()
-    # Not set in the handler itself: that runs in this thread, which may hold the event's lock.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: threading.Thread(target=ended.set).start())
+    block_ends()
     try:
-        server = serve(a.socket, Hook(settings.Tool(a.tool), a.resource, a.vgpu_socket), ended)
+        server = serve(a.socket, Hook(settings.Tool(a.tool), a.resource, a.vgpu_socket))
     except (OSError, RuntimeError) as e:
         p.exit(1, f"sluice-kubevirt-hook: {e}\n")
     log.info("listening on %s", a.socket)
-    ended.wait()
+    signal.sigwait(ENDS)
     # The answer to Shutdown goes out first.
     server.stop(1).wait()

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 
-from . import RESOURCE, admin, plugin, pods, settings, vgpus
+from . import ENDS, RESOURCE, admin, block_ends, plugin, pods, settings, vgpus
 
 KUBELET_FOLDER = "/var/lib/kubelet/device-plugins"
 FOLDER = "/run/sluice/pods"
@@ -91,6 +91,7 @@ def defaults(p, tool, words):
 
 def main():
     p, a = arguments()
+    block_ends()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     tool = settings.Tool(a.tool)
     shares = vgpus.Shares(a.shares, a.prefix, a.weight_per_share,
@@ -104,9 +105,6 @@ def main():
     server = plugin.Server(a.kubelet_folder, a.resource,
                            lambda: plugin.Plugin(made, devices, follower))
     ended = threading.Event()
-    # Not set in the handler itself: that runs in this thread, which may hold the event's lock.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: threading.Thread(target=ended.set).start())
 
     def follow():
         while not ended.is_set():
@@ -120,9 +118,9 @@ def main():
     following.start()
     pause = min(LOOK_AT_KUBELET_S, a.interval)
     try:
-        while not ended.is_set():
+        server.keep()
+        while signal.sigtimedwait(ENDS, pause) is None:
             server.keep()
-            ended.wait(pause)
     except (RuntimeError, OSError) as e:
         plugin.log.error("%s", e)
         return 1

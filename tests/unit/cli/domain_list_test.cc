@@ -55,6 +55,7 @@ TEST(DomainList, EachDomainHasTheStateOfItsVgpu) {
                                          listed("by-hand-runs", "running", "/srv/runs.sock"),
                                          listed("renamed", "running", socket_of("old-name")),
                                          listed("other", "running", "/run/other/shm.sock"),
+                                         listed("copy-of-vm1", "shut off", socket_of("vm1")),
                                          listed("wrong", "shut off", socket_of("wrong"), wrong),
                                          {"unreadable", "u", "shut off", "<domain"}},
                                         kFolder);
@@ -71,6 +72,7 @@ TEST(DomainList, EachDomainHasTheStateOfItsVgpu) {
       {"by-hand-runs", "runs", VgpuState::kPresent},
       {"renamed", "old-name", VgpuState::kPresent},
       {"other", "", VgpuState::kNone},
+      {"copy-of-vm1", "", VgpuState::kNextStart},
       {"wrong", "", VgpuState::kNextStart},
   };
   for (const auto& e : expected) {
@@ -80,6 +82,7 @@ TEST(DomainList, EachDomainHasTheStateOfItsVgpu) {
   EXPECT_EQ(row_of(list, "unreadable").vgpu, "");
   EXPECT_EQ(list.vgpus_without_domain, std::vector<std::string>{"alone"});
   EXPECT_EQ(list.by_vgpu.at("old-name"), "renamed");
+  EXPECT_EQ(list.by_vgpu.at("vm1"), "vm1");
   EXPECT_FALSE(list.by_vgpu.contains("alone"));
 }
 
