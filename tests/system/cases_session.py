@@ -21,7 +21,7 @@ class Session(support.WithSluiced):
              f'[vgpu]\nsocket_group = "{GROUP}"\n')
 
     def setUp(self):
-        home = self.work / "home"
+        home = support.folder() / "home"
         self.env = {"PATH": os.environ["PATH"], "HOME": str(home)}
         for name in ("RUNTIME_DIR", "CONFIG_HOME", "CACHE_HOME", "DATA_HOME"):
             folder = home / name.lower()
@@ -57,6 +57,18 @@ class Session(support.WithSluiced):
 
     def state(self):
         return self.sluiced.ctl("show", "s1")["state"]
+
+    def test_a_libvirtd_that_does_not_answer_is_named_with_its_mend(self):
+        folder = self.work / "of-root"
+        folder.mkdir(mode=0o700)
+        for path, mend in ((self.work / "nowhere", "'systemctl start libvirtd'"),
+                           (folder / "socket", "'adduser YOU libvirt'")):
+            done = self.run_as_user(self.sluiced.programs.sluicectl, "--socket",
+                                    self.sluiced.admin, "attach", "s1", "--connect",
+                                    f"qemu+unix:///system?socket={path}")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(str(path), done.stderr)
+            self.assertIn(mend, done.stderr)
 
     def test_a_domain_of_a_session(self):
         (self.work / "s1.xml").write_text(DOMAIN)

@@ -15,7 +15,7 @@ Result<Domain> Domain::find(const std::string& uri, const std::string& name) {
   d.lib_ = *lib;
   const std::string where = uri.empty() ? "qemu:///system" : uri;
   void* connection = d.lib_->virConnectOpen(where.c_str());
-  if (!connection) return d.lib_->error("connect to " + where);
+  if (!connection) return d.lib_->not_connected(where);
   d.connection_.reset(connection, d.lib_->virConnectClose);
   void* domain = d.lib_->virDomainLookupByName(connection, name.c_str());
   if (!domain) return d.lib_->error("find the domain in " + where);

@@ -57,7 +57,7 @@ Result<std::vector<ListedDomain>> list_now(const std::string& uri) {
   const std::string where = uri.empty() ? "qemu:///system" : uri;
   const std::unique_ptr<void, int (*)(void*)> connection(lib.virConnectOpenReadOnly(where.c_str()),
                                                          lib.virConnectClose);
-  if (!connection) return lib.error("connect to " + where);
+  if (!connection) return lib.not_connected(where);
   void** domains = nullptr;
   const int n = lib.virConnectListAllDomains(connection.get(), &domains, 0);
   if (n < 0) return lib.error("list the domains");

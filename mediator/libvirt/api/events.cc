@@ -48,7 +48,7 @@ Result<std::unique_ptr<DomainEvents>> DomainEvents::open(const std::string& uri)
   e->lib_ = *lib;
   const std::string where = uri.empty() ? "qemu:///system" : uri;
   e->connection_ = e->lib_->virConnectOpenReadOnly(where.c_str());
-  if (!e->connection_) return e->lib_->error("connect to " + where);
+  if (!e->connection_) return e->lib_->not_connected(where);
   e->lib_->virConnectSetKeepAlive(e->connection_, limits::kKeepAliveSeconds, limits::kKeepAlives);
   // Each event has arguments of its own; the domain is the second of all.
   const auto lifecycle = +[](void*, void* domain, int, int, void*) { note(domain); };

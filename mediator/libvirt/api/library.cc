@@ -66,4 +66,14 @@ Result<const Library*> Library::load() {
   return &lib;
 }
 
+Error Library::not_connected(const std::string& uri) const {
+  Error e = error("connect to " + uri);
+  const auto says = [&](const char* words) { return e.message.find(words) != std::string::npos; };
+  if (says("Permission denied"))
+    e.message += "; 'adduser YOU libvirt', and log in anew";
+  else if (says("No such file") || says("Connection refused"))
+    e.message += "; 'systemctl start libvirtd'";
+  return e;
+}
+
 }  // namespace sluice::libvirt

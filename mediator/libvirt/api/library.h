@@ -53,6 +53,8 @@ struct Library {
   Error error(const std::string& what) const {
     return Error{EIO, what + ": " + virGetLastErrorMessage()};
   }
+  // The same for a connection to the libvirtd at `uri`, and what to do.
+  Error not_connected(const std::string& uri) const;
 };
 
 // Of libvirt's enumerations.
