@@ -64,7 +64,7 @@ class DebianHost(unittest.TestCase):
         shutil.copy(support.BUILD / "kernels/suite/sluice-suite-probe", media)
         (media / "lib").mkdir()
         shutil.copy(support.BUILD / "guest-agent/shim/libcuda.so.1", media / "lib")
-        for name in ("vm1", "vm2", "plain"):
+        for name in ("vm1", "vm2", "vm4", "plain"):
             (media / f"{name}.xml").write_text(DOMAIN.replace("NAME", name))
         debian_image.filesystem(cls.work / "media.ext4", media, 256 << 20)
         subprocess.run(["cp", "--sparse=always", disk, cls.work / "disk"], check=True)
@@ -204,12 +204,14 @@ class DebianHost(unittest.TestCase):
         self.eventually(lambda: self.run_inside("pidof sluice-worker")[0] != 0, "no worker is left")
 
     def test_08_mode_shared(self):
-        self.right("virsh start vm3")
+        self.right("virsh define /media/vm4.xml && sluicectl attach vm4 && virsh start vm4")
+        self.eventually(lambda: self.state("vm4") == "connected", "QEMU is connected")
+        time.sleep(2)  # as before: sluiced is to have stored it
         self.as_documented(1)
-        self.eventually(lambda: self.state("vm3") == "connected", "the vGPU is there")
+        self.eventually(lambda: self.state("vm4") == "connected", "the vGPU is there")
         info = json.loads(self.right("sluicectl --json info"))
         self.assertEqual(info["mode"], "shared", info)
-        self.right("virsh destroy vm3")
+        self.right("virsh destroy vm4")
         self.eventually(lambda: not self.vgpus(), "destroyed")
 
     def test_09_purged(self):
