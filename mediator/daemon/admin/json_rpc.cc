@@ -3,6 +3,7 @@
 
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
+#include <cmath>
 #include <memory>
 
 #include "mediator/base/limits.h"
@@ -100,6 +101,9 @@ void RpcDispatcher::handle_one(const json::value& request, RpcReply::Deliver del
   const json::value* id = o.if_contains("id");
   if (id && !id->is_null() && !id->is_string() && !id->is_number())
     return invalid("\"id\" must be a string, a number or null");
+  // 1e999 is a number to the parser, and what is written for it is none.
+  if (id && id->is_double() && !std::isfinite(id->get_double()))
+    return invalid("\"id\" must be a finite number");
   const json::value* method = o.if_contains("method");
   if (!method || !method->is_string()) return invalid("\"method\" must be a string");
 

@@ -200,6 +200,7 @@ TEST_F(AdminTest, WrongRequestsGetTheSpecificationsErrors) {
       {"{}", kRpcInvalidRequest},
       {R"({"jsonrpc":"1.0","id":1,"method":"version"})", kRpcInvalidRequest},
       {R"({"jsonrpc":"2.0","id":{},"method":"version"})", kRpcInvalidRequest},
+      {R"({"jsonrpc":"2.0","id":1e999,"method":"version"})", kRpcInvalidRequest},
       {R"({"jsonrpc":"2.0","id":1,"method":5})", kRpcInvalidRequest},
       {R"({"jsonrpc":"2.0","id":1})", kRpcInvalidRequest},
       {R"({"jsonrpc":"2.0","id":1,"method":"vgpu.explode"})", kRpcMethodNotFound},
