@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mediator/io/loop_priority.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -9,8 +10,10 @@
 
 #include <atomic>
 #include <cerrno>
+#include <string>
 
 #include "mediator/base/clock.h"
+#include "mediator/base/fd.h"
 
 namespace sluice::io {
 namespace {
@@ -59,6 +62,16 @@ bool limit_real_time() {
   return ::setrlimit(RLIMIT_RTTIME, &run) == 0 && ::sigaction(SIGXCPU, &action, nullptr) == 0;
 }
 
+// Where the kernel schedules sessions as groups, niceness counts within a group only. Of a session
+// that is another's nothing is changed; where there are no groups there is no such file.
+void raise_session(int nice) {
+  if (::getsid(0) != ::getpid()) return;
+  const Fd file(::open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC));
+  const std::string text = std::to_string(nice);
+  if (file) [[maybe_unused]]
+    auto n = ::write(file.get(), text.data(), text.size());
+}
+
 }  // namespace
 
 Result<void> LoopPriority::raise(int nice, bool real_time) {
@@ -68,6 +81,7 @@ Result<void> LoopPriority::raise(int nice, bool real_time) {
   if (::sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &none) != 0 ||
       ::setpriority(PRIO_PROCESS, 0, nice) != 0)
     return Error::from_errno("raise the scheduling priority");
+  raise_session(nice);
   state_now = State::kNice;
   if (!real_time) return {};
   if (!limit_real_time() || !set_real_time(true)) return Error::from_errno("real-time scheduling");

@@ -4,7 +4,9 @@
 // raise(). Threads and processes that it starts have the ordinary priority.
 //
 //   ordinary     neither is allowed here
-//   nice         as `nice` of the configuration says
+//   nice         as `nice` of the configuration says; its session, too, where that is a group of
+//   its
+//                own to the scheduler (autogroup)
 //   real time    SCHED_RR, the lowest priority of it, within a budget
 //   spent        nice, until the next beat: the budget was used up
 //

@@ -144,8 +144,15 @@ void Cgroups::hand_on_controllers(const std::string& parent) {
     std::string why = hand_on(parent, kControllerNames[i]);
     if (why.empty()) why = hand_on(path_, kControllerNames[i]);
     has_[i] = why.empty();
+    if (has_[i] && i == kCpu) weigh_host(parent);
     if (!has_[i]) missing_limits_.push_back(std::string(kControllerNames[i]) + ": " + why);
   }
+}
+
+// sluiced beside all its workers: each of those groups would have as much as it.
+void Cgroups::weigh_host(const std::string& parent) {
+  Fd host(::open((parent + "/" + kHostFolder).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (host) write_text(host.get(), "cpu.weight", std::to_string(limits::kHostCpuWeight));
 }
 
 Result<void> Cgroups::set_limits(int folder, const CgroupLimits& l) const {

@@ -57,6 +57,7 @@ class Cgroups {
  private:
   enum Controller { kMemory, kPids, kCpu, kControllers };
   void hand_on_controllers(const std::string& parent);
+  static void weigh_host(const std::string& parent);
   Result<void> set_limits(int folder, const CgroupLimits& limits) const;
 
   bool has_[kControllers] = {};

@@ -17,9 +17,12 @@ inline constexpr uint64_t kThreadsOfVgpu = 4096;
 // Of the range of uids one in so many is for a cache of machine code and not for a worker. More:
 // hosts with many vGPUs have no caches for some of them.
 inline constexpr uint32_t kIdsToCode = 8;
-// The share of processor time of a worker's cgroup, whatever its threads: that of every other one,
-// and of sluiced's own. Lower: sluiced and its neighbours in the unit come before all workers.
+// The share of processor time of a worker's cgroup, whatever its threads: that of every other one.
+// Lower: other groups in the unit come before all workers.
 inline constexpr uint64_t kCpuWeight = 100;
+// ... and that of sluiced's own, beside them: it takes little, and is to have it at once. Lower: it
+// waits for each worker's turn.
+inline constexpr uint64_t kHostCpuWeight = 1000;
 // Shared memory that sluiced may ask a worker to be given room for: the largest region.
 inline constexpr uint64_t kSharedMib = 16u << 10;
 // Descriptors. NVIDIA's driver opens its device files once per context and GPU.

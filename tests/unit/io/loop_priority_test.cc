@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <fstream>
+#include <string>
 #include <thread>
 
 namespace sluice::io {
@@ -57,6 +59,26 @@ TEST(LoopPriority, WhoRunsWithoutEndGoesBackToNice) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFEXITED(status));
   if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no real-time scheduling here";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+// 0: its session is as nice as it; 77: the kernel has no groups, or it is not allowed here.
+int whose_session_is_nice() {
+  if (::setsid() < 0 || ::access("/proc/self/autogroup", W_OK) != 0) return 77;
+  if (!LoopPriority::raise(-10, false)) return 77;
+  std::string name, word, nice;
+  std::ifstream("/proc/self/autogroup") >> name >> word >> nice;
+  return nice == "-10" ? 0 : 1;
+}
+
+TEST(LoopPriority, ItsSessionIsAsNiceAsIt) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) ::_exit(whose_session_is_nice());
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no groups of sessions here";
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 

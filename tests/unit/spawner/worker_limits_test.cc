@@ -55,6 +55,9 @@ class WorkerLimits : public ::testing::Test {
 
 TEST_F(WorkerLimits, AreSetWhereControllersAreDelegated) {
   make("cpuset cpu io memory pids");
+  const std::string host = dir_.path + "/" + spawner::kHostFolder;
+  fs::create_directories(host);
+  write(host + "/cpu.weight", "100");
   auto c = Cgroups::open_in(dir_.path, "t");
   ASSERT_TRUE(c) << c.error().message;
   EXPECT_TRUE(c->missing_limits().empty()) << c->missing_limits().front();
@@ -65,6 +68,7 @@ TEST_F(WorkerLimits, AreSetWhereControllersAreDelegated) {
   EXPECT_EQ(read(worker() + "/memory.swap.max"), "0");
   EXPECT_EQ(read(worker() + "/pids.max"), "100");
   EXPECT_EQ(read(worker() + "/cpu.weight"), std::to_string(spawner::limits::kCpuWeight));
+  EXPECT_EQ(read(host + "/cpu.weight"), std::to_string(spawner::limits::kHostCpuWeight));
 }
 
 TEST_F(WorkerLimits, ThatAreMissingAreNamedAndLeftOut) {
