@@ -126,6 +126,8 @@ SIZE(sluice_copy, 72);
 SIZE(sluice_copy_box_end, 56);
 SIZE(sluice_copy_box, 152);
 SIZE(sluice_clusters, 48);
+SIZE(sluice_green, 64);
+SIZE(sluice_green_reply, 48);
 SIZE(sluice_memset, 56);
 SIZE(sluice_printed, 8);
 SIZE(sluice_function_reply, 80);

@@ -28,6 +28,7 @@
 #include <string_view>
 
 #include "abi/cuda_driver.h"
+#include "abi/cuda_green.h"
 #include "abi/cuda_tags.h"
 #include "abi/cuda_texture.h"
 #include "abi/wire.h"
@@ -111,6 +112,9 @@
   X(0x0b7, cuMipmappedArrayGetLevel, kReply, HOut<SLUICE_HANDLE_ARRAY>, HIn<SLUICE_HANDLE_MIPMAP>, In) \
   X(0x0b8, cuMipmappedArrayDestroy, kAfterWork, HEnd<SLUICE_HANDLE_MIPMAP>) \
   X(0x0b9, cuTexObjectCreate, kReply, Out, InStruct, InStruct, InStructOrNull) \
+  /* green contexts; splits of SMs and contexts of them are custom */ \
+  X(0x0c0, cuGreenCtxDestroy, kReply, HEnd<SLUICE_HANDLE_GREEN>) \
+  X(0x0c1, cuGreenCtxStreamCreate, kReply, HOut<SLUICE_HANDLE_STREAM>, HIn<SLUICE_HANDLE_GREEN>, In, In) \
   /* streams and events; recording, waiting and synchronising are custom */ \
   X(0x080, cuStreamCreate, kReply, HOut<SLUICE_HANDLE_STREAM>, In) \
   X(0x081, cuStreamCreateWithPriority, kReply, HOut<SLUICE_HANDLE_STREAM>, In, In) \
@@ -138,7 +142,9 @@
   Y(SLUICE_CALL_HOST_FUNC, host_func, sluice_synchronize, kNoTail) \
   Y(SLUICE_CALL_COPY_BOX, copy_box, sluice_copy_box, kNoTail) \
   Y(SLUICE_CALL_HOST_FUNC_DONE, host_func_done, uint64_t, kNoTail) \
-  Y(SLUICE_CALL_CLUSTERS, clusters, sluice_clusters, kNoTail)
+  Y(SLUICE_CALL_CLUSTERS, clusters, sluice_clusters, kNoTail) \
+  Y(SLUICE_CALL_GREEN_SPLIT, green_split, sluice_green, kNoTail) \
+  Y(SLUICE_CALL_GREEN_CREATE, green_create, sluice_green, kNoTail)
 /* clang-format on */
 
 namespace sluice::calls {

@@ -10,6 +10,7 @@
 
 #include "abi/cuda_driver.h"
 #include "abi/cuda_graph_functions.h"
+#include "abi/cuda_green.h"
 #include "abi/cuda_memory.h"
 #include "abi/cuda_other_functions.h"
 #include "abi/cuda_texture.h"
@@ -266,8 +267,6 @@ typedef struct CUgraphExecUpdateResultInfo_st {
 /* A kernel node's attributes are a launch's. */
 typedef CUlaunchAttributeID CUkernelNodeAttrID;
 typedef CUlaunchAttributeValue CUkernelNodeAttrValue;
-
-typedef struct CUgreenCtx_st* CUgreenCtx; /* as in cuda_green.h; a guest has none */
 
 /* One of the launches of cuLaunchCooperativeKernelMultiDevice. */
 typedef struct CUDA_LAUNCH_PARAMS_st {

@@ -10,10 +10,9 @@
  * (cuGreenCtxStreamCreate). What is launched into the stream runs on those SMs only; functions,
  * memory and events are those of the device's primary context.
  *
- * Users: sluice-worker (through mediator/gpu/driver_api.h, which does without on older drivers) and
- * the software GPU, which defines these functions. Apart from cuda_driver.h, because the guest's
- * libcuda.so.1 does not offer them: its programs get SMs by their vGPU (cuda_other_functions.h,
- * SLUICE_CUDA_ABSENT_FUNCTIONS). Declares only. C and C++.
+ * Users: sluice-worker (through mediator/gpu/driver_api.h, which does without on older drivers),
+ * and the software GPU and the guest's libcuda.so.1, which define these functions. Declares only. C
+ * and C++.
  */
 #ifndef SLUICE_ABI_CUDA_GREEN_H
 #define SLUICE_ABI_CUDA_GREEN_H

@@ -60,7 +60,7 @@
   X(cuStreamBatchMemOp_v2, cuStreamBatchMemOp, 11070, (CUstream stream, unsigned int count, \
     CUstreamBatchMemOpParams* params, unsigned int flags)) \
   X(cuStreamGetCtx_v2, cuStreamGetCtx, 12050, (CUstream stream, CUcontext* ctx, CUgreenCtx* green)) \
-  X(cuStreamGetGreenCtx, cuStreamGetGreenCtx, 12040, (CUstream stream, CUgreenCtx* green)) \
+  X(cuGreenCtxGetId, cuGreenCtxGetId, 12090, (CUgreenCtx green, unsigned long long* id)) \
   X(cuCtxRecordEvent, cuCtxRecordEvent, 12050, (CUcontext ctx, CUevent event)) \
   X(cuCtxWaitEvent, cuCtxWaitEvent, 12050, (CUcontext ctx, CUevent event)) \
   X(cuCtxAttach, cuCtxAttach, 2000, (CUcontext* ctx, unsigned int flags)) \
@@ -146,23 +146,20 @@
  * cuGetProcAddress does not find them, so that programs which ask take another way. */
 #define SLUICE_CUDA_ABSENT_FUNCTIONS(X) \
   X(cuCheckpointProcessCheckpoint) X(cuCheckpointProcessGetRestoreThreadId) X(cuCheckpointProcessGetState) \
-  X(cuCheckpointProcessLock) X(cuCheckpointProcessRestore) X(cuCheckpointProcessUnlock) X(cuCoredumpGetAttribute) \
-  X(cuCoredumpGetAttributeGlobal) X(cuCoredumpSetAttribute) X(cuCoredumpSetAttributeGlobal) X(cuCtxFromGreenCtx) \
-  X(cuCtxGetDevResource) X(cuDestroyExternalMemory) X(cuDestroyExternalSemaphore) X(cuDevResourceGenerateDesc) \
-  X(cuDevSmResourceSplitByCount) X(cuDeviceGetDevResource) X(cuDeviceGetHostAtomicCapabilities) \
-  X(cuDeviceGetNvSciSyncAttributes) X(cuDeviceGetP2PAtomicCapabilities) X(cuDeviceRegisterAsyncNotification) \
-  X(cuDeviceUnregisterAsyncNotification) X(cuExternalMemoryGetMappedBuffer) \
+  X(cuCheckpointProcessLock) X(cuCheckpointProcessRestore) X(cuCheckpointProcessUnlock) \
+  X(cuCoredumpGetAttribute) X(cuCoredumpGetAttributeGlobal) X(cuCoredumpSetAttribute) \
+  X(cuCoredumpSetAttributeGlobal) X(cuDestroyExternalMemory) X(cuDestroyExternalSemaphore) \
+  X(cuDeviceGetHostAtomicCapabilities) X(cuDeviceGetNvSciSyncAttributes) X(cuDeviceGetP2PAtomicCapabilities) \
+  X(cuDeviceRegisterAsyncNotification) X(cuDeviceUnregisterAsyncNotification) X(cuExternalMemoryGetMappedBuffer) \
   X(cuExternalMemoryGetMappedMipmappedArray) X(cuFlushGPUDirectRDMAWrites) X(cuGraphicsMapResources) \
   X(cuGraphicsMapResources_ptsz) X(cuGraphicsResourceGetMappedMipmappedArray) \
   X(cuGraphicsResourceGetMappedPointer_v2) X(cuGraphicsResourceSetMapFlags_v2) \
   X(cuGraphicsSubResourceGetMappedArray) X(cuGraphicsUnmapResources) X(cuGraphicsUnmapResources_ptsz) \
-  X(cuGraphicsUnregisterResource) X(cuGreenCtxCreate) X(cuGreenCtxDestroy) X(cuGreenCtxGetDevResource) \
-  X(cuGreenCtxGetId) X(cuGreenCtxRecordEvent) X(cuGreenCtxStreamCreate) X(cuGreenCtxWaitEvent) \
-  X(cuImportExternalMemory) X(cuImportExternalSemaphore) X(cuIpcCloseMemHandle) X(cuIpcGetEventHandle) \
-  X(cuIpcGetMemHandle) X(cuIpcOpenEventHandle) X(cuIpcOpenMemHandle_v2) X(cuLogsCurrent) X(cuLogsDumpToFile) \
-  X(cuLogsDumpToMemory) X(cuLogsRegisterCallback) X(cuLogsUnregisterCallback) X(cuMemBatchDecompressAsync) \
-  X(cuMemBatchDecompressAsync_ptsz) X(cuMemGetHandleForAddressRange) X(cuMemMapArrayAsync) \
-  X(cuMemMapArrayAsync_ptsz) X(cuMemPoolExportPointer) X(cuMemPoolExportToShareableHandle) \
+  X(cuGraphicsUnregisterResource) X(cuImportExternalMemory) X(cuImportExternalSemaphore) X(cuIpcCloseMemHandle) \
+  X(cuIpcGetEventHandle) X(cuIpcGetMemHandle) X(cuIpcOpenEventHandle) X(cuIpcOpenMemHandle_v2) X(cuLogsCurrent) \
+  X(cuLogsDumpToFile) X(cuLogsDumpToMemory) X(cuLogsRegisterCallback) X(cuLogsUnregisterCallback) \
+  X(cuMemBatchDecompressAsync) X(cuMemBatchDecompressAsync_ptsz) X(cuMemGetHandleForAddressRange) \
+  X(cuMemMapArrayAsync) X(cuMemMapArrayAsync_ptsz) X(cuMemPoolExportPointer) X(cuMemPoolExportToShareableHandle) \
   X(cuMemPoolImportFromShareableHandle) X(cuMemPoolImportPointer) X(cuMulticastAddDevice) X(cuMulticastBindAddr) \
   X(cuMulticastBindMem) X(cuMulticastCreate) X(cuMulticastGetGranularity) X(cuMulticastUnbind) \
   X(cuProfilerInitialize) X(cuSignalExternalSemaphoresAsync) X(cuSignalExternalSemaphoresAsync_ptsz) \

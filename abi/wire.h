@@ -49,7 +49,8 @@ struct sluice_record {
   uint16_t flags;
   uint64_t call_id; /* chosen by the program, not 0, unique among outstanding calls; ignored with
                        NO_REPLY */
-  uint64_t context; /* handle of the calling thread's current context; 0: none */
+  uint64_t context; /* handle of the calling thread's current context, or of the green context that
+                       is current in it: streams 0 and 1 are then that one's own; 0: none */
   uint64_t reserved;
 };
 
@@ -92,6 +93,7 @@ enum sluice_handle_kind {
   SLUICE_HANDLE_MEMORY = 8,
   SLUICE_HANDLE_ARRAY = 9,
   SLUICE_HANDLE_MIPMAP = 10,
+  SLUICE_HANDLE_GREEN = 11,
   SLUICE_HANDLE_KINDS /* one beyond the last */
 };
 
@@ -122,6 +124,8 @@ enum sluice_custom_opcode {
   SLUICE_CALL_COPY_BOX = 0x100f,        /* sluice_copy_box */
   SLUICE_CALL_FUNCTION_CLONES = 0x1010, /* sluice_function_clones */
   SLUICE_CALL_CLUSTERS = 0x1011,        /* sluice_clusters; reply int32_t, and 4 bytes of 0 */
+  SLUICE_CALL_GREEN_SPLIT = 0x1012,     /* sluice_green; reply sluice_green_reply */
+  SLUICE_CALL_GREEN_CREATE = 0x1013,    /* sluice_green; reply sluice_green_reply */
   SLUICE_CALL_PRINTED = 0x100e /* never a record: a completion of call 0, sluice_printed, before the
                                   answer of a call that the program waits for */
 };
@@ -204,6 +208,32 @@ struct sluice_clusters {
   uint32_t dynamic_shared_bytes;
   uint32_t what;  /* enum sluice_clusters_what */
   uint64_t flags; /* SLUICE_LAUNCHED_CLUSTER, or none */
+};
+
+/* SMs of the device, or of a green context, and how they are split (cuDevSmResourceSplitByCount):
+ * what programs get for a resource is how it was asked for, never the driver's own. The same split
+ * has the same groups each time. */
+#define SLUICE_GREEN_GROUPS 256u /* that one split has at most */
+#define SLUICE_GREEN_SPLIT 0x1u  /* else all of them */
+#define SLUICE_GREEN_REST 0x2u   /* create: what the split leaves is the context's, too */
+struct sluice_green {
+  uint64_t base; /* a green context of the record's context; 0: the device */
+  int32_t device;
+  uint32_t flags;     /* SLUICE_GREEN_* */
+  uint32_t groups;    /* SPLIT: so many at most; 0: asks how many there can be */
+  uint32_t min_count; /* SPLIT: SMs of each */
+  uint32_t how;       /* SPLIT: CUdevSmResourceSplit_flags */
+  uint32_t reserved;
+  uint64_t chosen[SLUICE_GREEN_GROUPS / 64]; /* create: bits of its groups */
+};
+/* As CUdevSmResource; count 0: none. */
+struct sluice_sms {
+  uint32_t count, least, multiple;
+};
+struct sluice_green_reply {
+  uint64_t handle;                    /* create */
+  struct sluice_sms all, group, rest; /* create: all of its own; `group`: each of the groups */
+  uint32_t groups;
 };
 
 /* ARRAY: in a sluice_copy_box only. */

@@ -12,6 +12,8 @@ namespace sluice::worker {
 // --- charged to the vGPU's device memory ---
 // One stream of the driver's. Less: streams are a way to take memory that nobody pays for.
 inline constexpr uint64_t kStreamBytes = 16u << 10;
+// One green context of the guest's, on an H200. Less: likewise.
+inline constexpr uint64_t kGreenBytes = 6u << 20;
 // What a variable is aligned to at least, and at most (PTX allows 4096; the driver 512).
 inline constexpr uint64_t kLeastVariableAlign = 16;
 inline constexpr uint64_t kMostVariableAlign = 4096;
@@ -49,6 +51,9 @@ inline constexpr uint64_t kTurnOpaqueNs = 500'000;
 // There: the next one follows when the one in flight is expected to end so soon. Less: the engine
 // polls too late for it. More: more turns end with two launches in flight.
 inline constexpr uint64_t kTurnLeadNs = 100'000;
+// The guest's green contexts. Each is a group of channels of the GPU's, of which there are some
+// thousand for all. Less: programs that partition finely get CUDA_ERROR_OUT_OF_MEMORY.
+inline constexpr uint32_t kMostGreens = 32;
 // Streams of one context. Each that launches clones has a left-over list (LeftPool::kMaxLists).
 inline constexpr uint32_t kMostStreams = 1000;
 // Texture and surface objects of one context; each costs some hundred bytes here and in the driver.

@@ -6,6 +6,7 @@
 #include "guest-agent/graphs/capture.h"
 #include "guest-agent/graphs/in_context.h"
 #include "guest-agent/graphs/memory.h"
+#include "guest-agent/shim/calls/green_contexts.h"
 #include "guest-agent/shim/memory/pools.h"
 #include "guest-agent/shim/modules/modules.h"
 #include "guest-agent/shim/state/api.h"
@@ -17,15 +18,23 @@ namespace {
 
 CUcontext as_context(uint64_t handle) { return reinterpret_cast<CUcontext>(handle); }
 
+GreenScope scope_of(uint64_t handle) {
+  const GreenInfo* green = state().greens.find(handle);
+  return {green != nullptr ? green->context : handle, handle};
+}
+
+void push(uint64_t handle) {
+  ContextStack& stack = context_stack();
+  stack.items[stack.depth++] = green_scope() = scope_of(handle);
+}
+
 CUresult set_top(uint64_t handle) {
   ContextStack& stack = context_stack();
-  if (handle == 0) {
-    if (stack.depth > 0) --stack.depth;
-  } else if (stack.depth == 0) {
-    stack.items[stack.depth++] = handle;
-  } else {
-    stack.items[stack.depth - 1] = handle;
-  }
+  if (stack.depth > 0) --stack.depth;
+  if (handle != 0)
+    push(handle);
+  else
+    green_scope() = stack.depth == 0 ? GreenScope{} : stack.items[stack.depth - 1];
   return CUDA_SUCCESS;
 }
 
@@ -106,6 +115,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   const Entered e = enter();
   if (!e) return e.status;
   if (!valid_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  if (has_green_contexts(dev)) return CUDA_ERROR_NOT_PERMITTED;
   const CUresult r = SLUICE_CALL(cuDevicePrimaryCtxReset_v2, *e.link, 0, dev);
   if (r != CUDA_SUCCESS) return r;
   State& s = state();
@@ -134,8 +144,7 @@ CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) {
     std::lock_guard lock(s.contexts_mutex);
     s.contexts[wire(made)] = {dev, false};
   }
-  ContextStack& stack = context_stack();
-  stack.items[stack.depth++] = wire(made);
+  push(wire(made));
   *pctx = made;
   return CUDA_SUCCESS;
 }
@@ -198,8 +207,7 @@ CUresult cuCtxGetExecAffinity(CUexecAffinityParam* affinity, CUexecAffinityType 
   if (affinity == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (type != CU_EXEC_AFFINITY_TYPE_SM_COUNT) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   int sms = 0;
-  const CUresult r =
-      device_attribute(*e.link, current_device(), CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &sms);
+  const CUresult r = sms_of(*e.link, current_green(), &sms);
   if (r != CUDA_SUCCESS) return r;
   affinity->type = type;
   affinity->param.smCount.val = static_cast<unsigned>(sms);
@@ -210,16 +218,16 @@ CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
   const Entered e = enter();
   if (!e) return e.status;
   if (!state().context(wire(ctx))) return CUDA_ERROR_INVALID_CONTEXT;
-  ContextStack& stack = context_stack();
-  if (stack.depth == ContextStack::kDepth) return CUDA_ERROR_OUT_OF_MEMORY;
-  stack.items[stack.depth++] = wire(ctx);
+  if (context_stack().depth == ContextStack::kDepth) return CUDA_ERROR_OUT_OF_MEMORY;
+  push(wire(ctx));
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxPopCurrent_v2(CUcontext* pctx) {
-  const Entered e = enter_context();
+  const Entered e = enter();
   if (!e) return e.status;
-  if (pctx != nullptr) *pctx = as_context(e.context);
+  if (e.context == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (pctx != nullptr) *pctx = as_context(current_handle());
   return set_top(0);
 }
 
@@ -234,7 +242,7 @@ CUresult cuCtxGetCurrent(CUcontext* pctx) {
   const Entered e = enter();
   if (!e) return e.status;
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *pctx = as_context(e.context);
+  *pctx = as_context(current_handle());
   return CUDA_SUCCESS;
 }
 
@@ -272,6 +280,7 @@ CUresult cuCtxSynchronize() {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (const CUresult r = graphs::refuse_for_context(e.context); r != CUDA_SUCCESS) return r;
+  if (const uint64_t green = current_green(); green != 0) return synchronize_green(green);
   if (e.link->all_ended(e.context)) return e.link->with_deferred(CUDA_SUCCESS);
   sluice_synchronize body{};
   body.what = SLUICE_SYNC_CONTEXT;
@@ -310,12 +319,14 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
 CUresult cuCtxGetId(CUcontext ctx, unsigned long long* id) {
   const Entered e = ctx == nullptr ? enter_context() : enter();
   if (!e) return e.status;
-  if (ctx == nullptr) ctx = as_context(e.context);
+  if (ctx == nullptr) ctx = as_context(current_handle());
+  if (state().greens.find(wire(ctx)) != nullptr)
+    return cuGreenCtxGetId(reinterpret_cast<CUgreenCtx>(ctx), id);
   return SLUICE_CALL(cuCtxGetId, *e.link, e.context, ctx, id);
 }
 CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
   const Entered e = ctx == nullptr ? enter_context() : enter();
   if (!e) return e.status;
-  if (ctx == nullptr) ctx = as_context(e.context);
+  ctx = as_context(ctx == nullptr ? e.context : scope_of(wire(ctx)).context);
   return SLUICE_CALL(cuCtxGetApiVersion, *e.link, e.context, ctx, version);
 }

@@ -170,8 +170,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* min_grid_size, int* bloc
   const CUdevice device = current_device();
   if (r == CUDA_SUCCESS)
     r = device_attribute(*f.link, device, CU_DEVICE_ATTRIBUTE_WARP_SIZE, &warp);
-  if (r == CUDA_SUCCESS)
-    r = device_attribute(*f.link, device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &sms);
+  if (r == CUDA_SUCCESS) r = sms_of(*f.link, current_green(), &sms);
   if (r != CUDA_SUCCESS) return r;
   if (block_size_limit > 0) most = std::min(most, block_size_limit);
   int best_threads = 0, best_blocks = 0, best_size = 0;

@@ -66,10 +66,9 @@ CUresult check_shape(WorkerLink& link, const FunctionInfo& info, const uint32_t 
 
 // Every block of a cooperative launch has to be on the GPU at once.
 CUresult check_cooperative(WorkerLink& link, CUfunction function, const uint32_t grid[3],
-                           const uint32_t block[3], uint32_t shared_bytes) {
+                           const uint32_t block[3], uint32_t shared_bytes, CUstream stream) {
   int sms = 0, blocks = 0;
-  CUresult r =
-      device_attribute(link, current_device(), CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &sms);
+  CUresult r = sms_of(link, green_of(stream), &sms);
   if (r == CUDA_SUCCESS)
     r = cuOccupancyMaxActiveBlocksPerMultiprocessor(
         &blocks, function, static_cast<int>(block[0] * block[1] * block[2]), shared_bytes);
@@ -134,13 +133,14 @@ struct Given {
 
 // What CUDA refuses at once, for a launch now or later.
 CUresult check_launch(const InFunction& f, CUfunction function, const uint32_t grid[3],
-                      const uint32_t block[3], uint32_t shared_bytes, uint64_t flags) {
+                      const uint32_t block[3], uint32_t shared_bytes, uint64_t flags,
+                      CUstream stream = nullptr) {
   if (f.info->context != f.context) return CUDA_ERROR_INVALID_CONTEXT;
   if (const CUresult r = check_shape(*f.link, *f.info, grid, block, shared_bytes);
       r != CUDA_SUCCESS)
     return r;
   if ((flags & SLUICE_LAUNCHED_COOPERATIVE) == 0) return CUDA_SUCCESS;
-  return check_cooperative(*f.link, function, grid, block, shared_bytes);
+  return check_cooperative(*f.link, function, grid, block, shared_bytes, stream);
 }
 
 template <class Write>
@@ -176,7 +176,7 @@ CUresult launch(CUfunction function, const uint32_t grid[3], const uint32_t bloc
   const InFunction f(function);
   if (!f) return f.status;
   if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
-  CUresult r = check_launch(f, function, grid, block, shared_bytes, flags);
+  CUresult r = check_launch(f, function, grid, block, shared_bytes, flags, stream);
   Given given{params};
   if (r == CUDA_SUCCESS) r = given.check(*f.info, extra);
   if (r != CUDA_SUCCESS) return r;

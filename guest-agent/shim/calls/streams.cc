@@ -5,6 +5,8 @@
 
 #include "abi/cuda_graph.h"
 #include "guest-agent/graphs/capture.h"
+#include "guest-agent/graphs/in_context.h"
+#include "guest-agent/shim/calls/green_contexts.h"
 #include "guest-agent/shim/calls/stream_attributes.h"
 #include "guest-agent/shim/modules/clones.h"
 #include "guest-agent/shim/state/api.h"
@@ -14,13 +16,34 @@ namespace graphs = sluice::graphs;
 
 namespace {
 
-CUresult add_stream(const Entered& e, CUresult made, CUstream stream, unsigned flags) {
+CUresult add_stream(const Entered& e, CUresult made, CUstream stream, unsigned flags,
+                    uint64_t green = 0) {
   if (made != CUDA_SUCCESS) return made;
   const bool kept = state().streams.add(wire(stream), [&](StreamInfo& info) {
     info.context = e.context;
     info.flags = flags;
+    info.green = green;
   });
   return kept ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+// Beyond the range is its end, and reported as that.
+CUresult clamp_priority(int& priority) {
+  if (priority == 0) return CUDA_SUCCESS;
+  int least = 0, greatest = 0;
+  const CUresult bad = cuCtxGetStreamPriorityRange(&least, &greatest);
+  if (bad == CUDA_SUCCESS) priority = std::clamp(priority, greatest, least);
+  return bad;
+}
+
+// In a green context no stream waits for a default one, whatever its flags say.
+CUresult make_green_stream(const Entered& e, CUstream* stream, uint64_t green, unsigned flags,
+                           int priority) {
+  if (const CUresult bad = clamp_priority(priority); bad != CUDA_SUCCESS) return bad;
+  const CUresult r =
+      SLUICE_CALL(cuGreenCtxStreamCreate, *e.link, e.context, stream,
+                  reinterpret_cast<CUgreenCtx>(green), unsigned{CU_STREAM_NON_BLOCKING}, priority);
+  return add_stream(e, r, r == CUDA_SUCCESS ? *stream : nullptr, flags, green);
 }
 
 // `context`: whose work it is about.
@@ -101,6 +124,7 @@ CUresult cuStreamCreate(CUstream* stream, unsigned int flags) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (stream == nullptr || (flags & ~CU_STREAM_NON_BLOCKING) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (current_green() != 0) return make_green_stream(e, stream, current_green(), flags, 0);
   const CUresult r = SLUICE_CALL(cuStreamCreate, *e.link, e.context, stream, flags);
   return add_stream(e, r, r == CUDA_SUCCESS ? *stream : nullptr, flags);
 }
@@ -109,12 +133,8 @@ CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned int flags, int pr
   const Entered e = enter_context();
   if (!e) return e.status;
   if (stream == nullptr || (flags & ~CU_STREAM_NON_BLOCKING) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (priority != 0) {  // beyond the range is its end, and reported as that
-    int least = 0, greatest = 0;
-    if (const CUresult bad = cuCtxGetStreamPriorityRange(&least, &greatest); bad != CUDA_SUCCESS)
-      return bad;
-    priority = std::clamp(priority, greatest, least);
-  }
+  if (current_green() != 0) return make_green_stream(e, stream, current_green(), flags, priority);
+  if (const CUresult bad = clamp_priority(priority); bad != CUDA_SUCCESS) return bad;
   const CUresult r =
       SLUICE_CALL(cuStreamCreateWithPriority, *e.link, e.context, stream, flags, priority);
   return add_stream(e, r, r == CUDA_SUCCESS ? *stream : nullptr, flags);
@@ -125,6 +145,8 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
   if (!e) return e.status;
   const StreamInfo* info = state().streams.find(wire(stream));
   if (info == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (info->green != 0 && state().greens.find(info->green) == nullptr)
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   const uint64_t context = info->context;
   if (!state().streams.remove(wire(stream))) return CUDA_ERROR_INVALID_HANDLE;
   graphs::end_captures_of_stream(stream);
@@ -158,18 +180,34 @@ CUresult cuStreamGetId(CUstream stream, unsigned long long* stream_id) {
   return SLUICE_CALL(cuStreamGetId, *e.link, e.context, stream, stream_id);
 }
 
-// No stream here is of a green context.
+CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx green, unsigned int flags,
+                                int priority) {
+  Entered e = enter();
+  if (!e) return e.status;
+  const GreenInfo* info = state().greens.find(wire(green));
+  if (info == nullptr) return no_green(green);
+  if (stream == nullptr || flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+  const graphs::InContext there(wire(green));
+  if (there.status != CUDA_SUCCESS) return there.status;
+  e.context = info->context;
+  return make_green_stream(e, stream, wire(green), flags, priority);
+}
+
 CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx* green) {
   CUcontext context = nullptr;
   if (const CUresult r = cuStreamGetCtx(stream, &context); r != CUDA_SUCCESS) return r;
   if (green == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *green = nullptr;
+  *green = reinterpret_cast<CUgreenCtx>(green_of(stream));
   return CUDA_SUCCESS;
 }
 CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext* ctx, CUgreenCtx* green) {
   if (green == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *green = nullptr;
-  return cuStreamGetCtx(stream, ctx);
+  const CUresult r = cuStreamGetCtx(stream, ctx);
+  if (r != CUDA_SUCCESS) return r;
+  *green = reinterpret_cast<CUgreenCtx>(green_of(stream));
+  if (const GreenInfo* info = state().greens.find(wire(*green)))
+    *ctx = reinterpret_cast<CUcontext>(info->context);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuStreamGetCtx(CUstream stream, CUcontext* pctx) {
@@ -177,8 +215,8 @@ CUresult cuStreamGetCtx(CUstream stream, CUcontext* pctx) {
   if (!e) return e.status;
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
-  const StreamInfo* info = state().streams.find(wire(stream));
-  *pctx = reinterpret_cast<CUcontext>(info != nullptr ? info->context : e.context);
+  const uint64_t green = green_of(stream);
+  *pctx = reinterpret_cast<CUcontext>(green != 0 ? green : context_of(e, stream));
   return CUDA_SUCCESS;
 }
 

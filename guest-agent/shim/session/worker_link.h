@@ -57,6 +57,13 @@ struct Pending {
   }
 };
 
+// The calling thread's current context, and what its records name in its place: a green context of
+// it, or itself (sluice_record.context).
+struct GreenScope {
+  uint64_t context, green;
+};
+GreenScope& green_scope();
+
 class WorkerLink {
  public:
   explicit WorkerLink(std::unique_ptr<Channel> channel);
@@ -238,7 +245,8 @@ class WorkerLink {
     record.opcode = opcode;
     record.flags = flags;
     record.call_id = id != 0 ? id : kNobody;
-    record.context = context;
+    const GreenScope& scope = green_scope();
+    record.context = context == scope.context ? scope.green : context;
     std::memcpy(to, &record, sizeof record);
     write(to + sizeof record);
     const size_t end = sizeof record + bytes;

@@ -65,9 +65,13 @@ CUresult own_stream(CUstream& stream) {
 
 CUresult resolve_stream(CUstream& stream) {
   if (stream == CU_STREAM_PER_THREAD || (stream == nullptr && null_is_per_thread))
-    return own_stream(stream);
+    return current_green() != 0 ? CUDA_ERROR_INVALID_HANDLE : own_stream(stream);
   if (stream == nullptr || stream == CU_STREAM_LEGACY) return CUDA_SUCCESS;
-  return state().streams.find(wire(stream)) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  const StreamInfo* info = state().streams.find(wire(stream));
+  if (info == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return info->green == 0 || state().greens.find(info->green) != nullptr
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 NullIsPerThread::NullIsPerThread() : before_(null_is_per_thread) { null_is_per_thread = true; }

@@ -11,7 +11,8 @@
 namespace sluice::guest {
 
 // In the place of a stream that the program names, the one that the worker knows. In the current
-// context. CUDA_ERROR_INVALID_HANDLE: it is no live stream.
+// context. CUDA_ERROR_INVALID_HANDLE: it is no live stream, or a thread's own in a green context.
+// CUDA_ERROR_CONTEXT_IS_DESTROYED: its green context is no more.
 CUresult resolve_stream(CUstream& stream);
 
 // While it lives, null is the thread's own stream in this thread's calls.

@@ -17,6 +17,11 @@ ContextStack& context_stack() {
   return stack;
 }
 
+GreenScope& green_scope() {
+  thread_local GreenScope scope{};
+  return scope;
+}
+
 Entered enter() {
   Entered e;
   e.link = WorkerLink::current(&e.status);
@@ -30,6 +35,8 @@ Entered enter() {
 Entered enter_context() {
   Entered e = enter();
   if (e && e.context == 0) e.status = CUDA_ERROR_INVALID_CONTEXT;
+  if (const uint64_t green = current_green(); e && green != 0 && !state().greens.find(green))
+    e.status = CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return e;
 }
 
@@ -226,6 +233,19 @@ CUresult device_attribute(WorkerLink& link, CUdevice device, CUdevice_attribute 
   if (r != CUDA_SUCCESS) return r;
   if (const auto own = own_attribute(attribute)) *value = *own;
   if (cached) cache->values[device][attribute].store(*value, std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+uint64_t green_of(CUstream stream) {
+  const StreamInfo* info = state().streams.find(wire(stream));
+  return info != nullptr ? info->green : current_green();
+}
+
+CUresult sms_of(WorkerLink& link, uint64_t green, int* sms) {
+  const GreenInfo* info = state().greens.find(green);
+  if (info == nullptr)
+    return device_attribute(link, current_device(), CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, sms);
+  *sms = static_cast<int>(info->sms.count);
   return CUDA_SUCCESS;
 }
 

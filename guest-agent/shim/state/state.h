@@ -99,6 +99,13 @@ class HandleTable {
 struct StreamInfo {
   uint64_t context = 0;
   unsigned flags = 0;
+  uint64_t green = 0;  // a green context, which may be gone; 0: it is of none
+};
+// A green context of the program's. Its handle is that of the context it is made current by, too.
+struct GreenInfo {
+  uint64_t context = 0;
+  CUdevice device = 0;
+  sluice_sms sms{};
 };
 struct EventInfo {
   uint64_t context = 0;
@@ -199,6 +206,7 @@ class PointerMap {
 struct State {
   HandleTable<StreamInfo> streams;
   HandleTable<EventInfo> events;
+  HandleTable<GreenInfo> greens;
   HandleTable<FunctionInfo> functions;
   HandleTable<ArrayInfo> arrays;
   HandleTable<MipmapInfo> mipmaps;
@@ -212,7 +220,9 @@ struct State {
   };
   std::array<Primary, kMaxDevices> primaries;  // under contexts_mutex
 
+  // Of a green context: the one it is a part of.
   std::optional<ContextInfo> context(uint64_t handle) {
+    if (const GreenInfo* green = greens.find(handle)) handle = green->context;
     std::lock_guard lock(contexts_mutex);
     const auto it = contexts.find(handle);
     if (it == contexts.end()) return std::nullopt;
@@ -225,14 +235,25 @@ State& state();
 // dying thread's last destructors still find it.
 struct ContextStack {
   static constexpr uint32_t kDepth = 128;  // pushes beyond fail with OUT_OF_MEMORY
-  uint64_t items[kDepth];
+  GreenScope items[kDepth];
   uint32_t depth;
 };
 ContextStack& context_stack();
-inline uint64_t current_context() {
+inline uint64_t current_context() { return green_scope().context; }
+// The context or green context that is current, which may be gone; 0: none.
+inline uint64_t current_handle() {
   const ContextStack& stack = context_stack();
-  return stack.depth == 0 ? 0 : stack.items[stack.depth - 1];
+  return stack.depth == 0 ? 0 : stack.items[stack.depth - 1].green;
 }
+// 0: none, or a context is.
+inline uint64_t current_green() {
+  const uint64_t handle = current_handle();
+  return handle == current_context() ? 0 : handle;
+}
+// The green context that the stream is of, in the current one.
+uint64_t green_of(CUstream stream);
+// How many SMs launches in a stream of that green context have; 0: in one of none.
+CUresult sms_of(WorkerLink& link, uint64_t green, int* sms);
 
 // Entering a driver call: the session, and the current context.
 struct Entered {

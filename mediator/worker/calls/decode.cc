@@ -88,7 +88,10 @@ void decode(WorkerSession& s, const sluice_record& record, Bytes body) {
     s.violation("a call without an id wants an answer");
   if (record.context != 0) {
     std::lock_guard lock(s.mutex);
-    call.context = s.handles.find<ContextObject>(SLUICE_HANDLE_CONTEXT, record.context);
+    call.green = s.handles.find<GreenObject>(SLUICE_HANDLE_GREEN, record.context);
+    call.context = call.green
+                       ? call.green->context
+                       : s.handles.find<ContextObject>(SLUICE_HANDLE_CONTEXT, record.context);
   }
   if (const int sticky = s.sticky.load(); sticky != 0 && !works_after_fault(call.opcode))
     return s.answer(call, static_cast<CUresult>(sticky));

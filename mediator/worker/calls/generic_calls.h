@@ -27,6 +27,7 @@ struct GenericCalls {
   using EventHandle = calls::WireHandle<SLUICE_HANDLE_EVENT>;
   using ArrayHandle = calls::WireHandle<SLUICE_HANDLE_ARRAY>;
   using MipmapHandle = calls::WireHandle<SLUICE_HANDLE_MIPMAP>;
+  using GreenHandle = calls::WireHandle<SLUICE_HANDLE_GREEN>;
 
   WorkerSession& s;
   const Call& call;
@@ -104,6 +105,10 @@ struct GenericCalls {
   CUresult cuTexObjectDestroy(CUtexObject object);
   CUresult cuSurfObjectCreate(CUsurfObject* object, const CUDA_RESOURCE_DESC* resource);
   CUresult cuSurfObjectDestroy(CUsurfObject object);
+  // green contexts (calls/green_calls.cc)
+  CUresult cuGreenCtxDestroy(GreenHandle green);
+  CUresult cuGreenCtxStreamCreate(StreamHandle* out, GreenHandle green, unsigned flags,
+                                  int priority);
   // streams and events (calls/stream_objects.cc)
   CUresult cuStreamCreate(StreamHandle* out, unsigned flags);
   CUresult cuStreamCreateWithPriority(StreamHandle* out, unsigned flags, int priority);
@@ -115,6 +120,8 @@ struct GenericCalls {
   CUresult cuEventElapsedTime_v2(float* milliseconds, EventHandle start, EventHandle end);
 
  private:
+  CUresult make_stream(StreamHandle* out, StreamKind kind, unsigned flags, int priority,
+                       const std::shared_ptr<GreenObject>& green);
   CUresult not_made(CUresult why);
   CUresult allocate(CUdeviceptr* address, size_t bytes,
                     const std::function<CUresult(CUdeviceptr*)>& by_driver);

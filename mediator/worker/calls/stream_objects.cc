@@ -15,6 +15,13 @@ CUresult GenericCalls::cuStreamCreate(StreamHandle* out, unsigned flags) {
 
 CUresult GenericCalls::cuStreamCreateWithPriority(StreamHandle* out, unsigned flags, int priority) {
   if (!out || (flags & ~unsigned{CU_STREAM_NON_BLOCKING})) return CUDA_ERROR_INVALID_VALUE;
+  return make_stream(
+      out, flags & CU_STREAM_NON_BLOCKING ? StreamKind::kNonBlocking : StreamKind::kBlocking, flags,
+      priority, nullptr);
+}
+
+CUresult GenericCalls::make_stream(StreamHandle* out, StreamKind kind, unsigned flags, int priority,
+                                   const std::shared_ptr<GreenObject>& green) {
   if (!call.context || call.context->closed) return CUDA_ERROR_INVALID_CONTEXT;
   ContextObject& c = *call.context;
   {
@@ -29,10 +36,7 @@ CUresult GenericCalls::cuStreamCreateWithPriority(StreamHandle* out, unsigned fl
     }
   }
   CUresult r;
-  auto stream = s.make_stream(
-      call.context,
-      flags & CU_STREAM_NON_BLOCKING ? StreamKind::kNonBlocking : StreamKind::kBlocking, flags,
-      priority, &r);
+  auto stream = s.make_stream(call.context, kind, flags, priority, &r, green);
   if (!stream) return r;
   stream->counted = true;
   c.streams_live.fetch_add(1);

@@ -9,6 +9,10 @@
 //
 // A grant of a level above 0 takes the lane of that level instead of the stream's own.
 //
+// A stream of the guest's own green context has the share of the grant's SMs that this has of the
+// GPU's, likewise where SMs are shared and the grant names none. Where they are not, its lanes are
+// in that green context, and nothing is chosen here.
+//
 // A launch in a green context is planned for a GPU of as many SMs as its set has. No block of it
 // comes elsewhere, so it has no quota, nothing is barred, and it may have any form. It stays there
 // until it has ended: another set is an eviction.
@@ -42,6 +46,7 @@ class SmConfinement {
   bool worth_waiting(StreamObject& stream, const Grant& grant, uint64_t now_ns);
 
  private:
+  SmSet sms_for(const StreamObject& s, const Grant& grant) const;
   GreenContext* green_context(StreamObject& s, const SmSet& sms, uint64_t now_ns);
 
   LaunchServices& all_;

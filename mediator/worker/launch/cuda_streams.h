@@ -34,6 +34,8 @@ class CudaStreams : public EngineDriver {
   LaunchPlanner& planner() { return launcher_.planner; }
   SmConfinement& confinement() { return launcher_.confinement; }
 
+  // The driver's stream of a new stream of the guest's.
+  CUresult make_lane(StreamObject& stream) { return lanes_.make_stream(stream, &stream.cu); }
   // The engine's stream `id` is this stream object from now on, until drained().
   void add(StreamId id, std::shared_ptr<StreamObject> stream);
   // The context goes, and all that was made in it. No stream of it is left.

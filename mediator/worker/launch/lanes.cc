@@ -24,7 +24,8 @@ Lane* Lanes::at_level(StreamObject& s, uint32_t level) {
   if (make_current(api_, s.context->cu) != CUDA_SUCCESS) return nullptr;
   auto lane = std::make_unique<Lane>();
   lane->priority = s.priority - static_cast<int>(level) * kTurnLevels;
-  CUresult r = api_.cuStreamCreateWithPriority(&lane->cu, CU_STREAM_NON_BLOCKING, lane->priority);
+  lane->green = s.green;
+  CUresult r = make_stream(*lane, &lane->cu);
   if (r == CUDA_SUCCESS && !s.passed_on)
     r = api_.cuEventCreate(&s.passed_on, CU_EVENT_DISABLE_TIMING);
   if (r != CUDA_SUCCESS) {
@@ -43,10 +44,12 @@ CUresult Lanes::make_second(Lane& lane) {
   for (CUevent* event : {&lane.began, &lane.over})
     if (r == CUDA_SUCCESS && !*event) r = api_.cuEventCreate(event, CU_EVENT_DEFAULT);
   if (r != CUDA_SUCCESS) return r;
-  return lane.green
-             ? api_.cuGreenCtxStreamCreate(&lane.second, lane.green, CU_STREAM_NON_BLOCKING,
-                                           lane.priority)
-             : api_.cuStreamCreateWithPriority(&lane.second, CU_STREAM_NON_BLOCKING, lane.priority);
+  return make_stream(lane, &lane.second);
+}
+
+CUresult Lanes::make_stream(const Lane& of, CUstream* to) const {
+  return of.green ? api_.cuGreenCtxStreamCreate(to, of.green, CU_STREAM_NON_BLOCKING, of.priority)
+                  : api_.cuStreamCreateWithPriority(to, CU_STREAM_NON_BLOCKING, of.priority);
 }
 
 // Whatever went before in other lanes, the tail waits for it; but a lane's second stream may not

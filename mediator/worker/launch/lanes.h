@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lanes: the driver's streams in which a guest's stream continues. It has its own, one for each
 // level of priority above it, and one for each green context that it ran in (GreenContexts makes
-// those). The tail is the lane with its newest work:
+// those). Of a stream of the guest's own green context all but the last are in that one. The tail
+// is the lane with its newest work:
 //
 //   tail == lane   move_to(lane) does nothing
 //   tail != lane   move_to(lane): the lane waits for an event behind the tail, and becomes the tail
@@ -30,6 +31,8 @@ class Lanes {
   CUresult make_second(Lane& lane);
   // Whether all that was queued has ended. CUDA_ERROR_NOT_READY: not yet.
   CUresult idle(const StreamObject& stream);
+  // A stream of the driver's where the lane's are: all of its green context, or of none.
+  CUresult make_stream(const Lane& of, CUstream* to) const;
   // The stream's own lane and those of levels.
   void destroy(StreamObject& stream);
 

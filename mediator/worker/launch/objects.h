@@ -30,6 +30,7 @@
 namespace sluice::worker {
 
 class GreenContexts;
+struct GreenObject;
 struct StreamObject;
 struct SeenWorkers;  // launch/block_confinement.cc
 
@@ -69,6 +70,8 @@ struct ContextObject : HandleObject {
   uint64_t charged = 0;          // for itself
   uint64_t charged_streams = 0;  // of `charged`: streams that were paid for; they are used again
   std::atomic<uint32_t> streams_live{0};
+  uint64_t charged_greens = 0;  // likewise, for the guest's green contexts
+  std::atomic<uint32_t> greens_live{0};
   uint64_t threads_at_once = 0;  // fixed
   uint64_t local_bytes = 0;      // per thread, charged
   std::shared_ptr<LocalGrant>
@@ -160,7 +163,7 @@ struct FunctionObject : HandleObject {
 struct Lane {
   CUstream cu = nullptr;
   CUgreenCtx green = nullptr;      // whose stream it is; null: it may run on all SMs
-  StreamObject* stream = nullptr;  // of a green context: the guest's, which is there as long
+  StreamObject* stream = nullptr;  // of one of GreenContexts: the guest's, which is there as long
   CUstream second = nullptr;       // where second grids and every second window run; null: none yet
   CUevent joined = nullptr;        // after which the stream goes on behind one
   CUevent forked = nullptr;        // after which windows may run in `second`
@@ -179,6 +182,7 @@ struct StreamObject : HandleObject, Lane {
   StreamId id = 0;
   std::shared_ptr<ContextObject> context;
   unsigned guest_flags = 0;
+  std::shared_ptr<GreenObject> of;  // the guest's green context; null: it is of none
   // Where it goes on under grants of level 1 and up; null: none yet; session lock.
   std::array<std::unique_ptr<Lane>, SLUICE_GRANT_LEVELS - 1> above;
   CUdeviceptr left = 0;  // the stream's left-over list; 0: no clone launched yet; session lock
@@ -186,6 +190,23 @@ struct StreamObject : HandleObject, Lane {
   Lane* tail = this;     // session lock
   CUevent passed_on =
       nullptr;  // behind what was the tail; null: it has always been this one; session lock
+};
+
+// A green context that the guest has made. The driver's goes with the last of its streams.
+struct GreenObject : HandleObject {
+  GreenObject(const gpu::DriverApi& driver_api, std::shared_ptr<ContextObject> primary)
+      : api(driver_api), context(std::move(primary)) {
+    context->greens_live.fetch_add(1);
+  }
+  ~GreenObject() override {
+    if (cu) (void)api.cuGreenCtxDestroy(cu);
+    context->greens_live.fetch_sub(1);
+  }
+  const gpu::DriverApi& api;
+  const std::shared_ptr<ContextObject> context;
+  CUgreenCtx cu = nullptr;
+  SmSet sms;  // as sluiced names SMs: its groups by their numbers
+  std::shared_ptr<StreamObject> default_stream;  // null once it is destroyed; session lock
 };
 
 struct EventObject : HandleObject {

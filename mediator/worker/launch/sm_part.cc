@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <vector>
 
 #include "mediator/base/check.h"
 
@@ -22,6 +23,20 @@ Part plan_part(const SmSet& sms, uint32_t gpu_sms, uint32_t per_sm, uint32_t chu
   const uint64_t over = uint64_t{gpu_sms} * std::min(p.quota * kOverLaunch, per_sm);
   p.blocks = static_cast<uint32_t>(std::clamp<uint64_t>(over, 1, std::max(most_blocks, 1u)));
   return p;
+}
+
+SmSet share_of(const SmSet& own, const SmSet& part, uint32_t gpu_sms) {
+  std::vector<uint32_t> pairs;  // of `part`, by the first SM's number
+  for (uint32_t sm = 0; sm < SmSet::kMax; sm += 2)
+    if (part.meets(SmSet(sm, sm + 2))) pairs.push_back(sm);
+  SmSet share;
+  const uint64_t all = std::max((gpu_sms + 1) / 2, 1u);
+  for (uint32_t sm = 0; sm < gpu_sms && !pairs.empty(); sm += 2) {
+    if (!own.meets(SmSet(sm, sm + 2))) continue;
+    const uint32_t at = pairs[std::min(sm / 2 * pairs.size() / all, pairs.size() - 1)];
+    share = share | (part & SmSet(at, at + 2));
+  }
+  return share;
 }
 
 }  // namespace sluice::worker

@@ -34,4 +34,9 @@ struct Part {
 Part plan_part(const SmSet& sms, uint32_t gpu_sms, uint32_t per_sm, uint32_t chunks,
                uint32_t most_blocks);
 
+// Of a vGPU's SMs those that a green context of its guest has, which takes them for all of the
+// GPU's: as many of `part` as `own` are of `gpu_sms`, and in the same places; pairs stay whole. At
+// least one pair, where `part` and `own` have any.
+SmSet share_of(const SmSet& own, const SmSet& part, uint32_t gpu_sms);
+
 }  // namespace sluice::worker

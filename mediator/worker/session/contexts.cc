@@ -29,7 +29,7 @@ void WorkerSession::pin_extent(uint64_t offset, uint64_t bytes) {
 
 std::shared_ptr<StreamObject> WorkerSession::make_stream(
     const std::shared_ptr<ContextObject>& context, StreamKind kind, unsigned guest_flags,
-    int priority, CUresult* result) {
+    int priority, CUresult* result, const std::shared_ptr<GreenObject>& green) {
   auto stream = std::make_shared<StreamObject>();
   stream->context = context;
   stream->guest_flags = guest_flags;
@@ -38,7 +38,10 @@ std::shared_ptr<StreamObject> WorkerSession::make_stream(
   stream->priority = priority;
   // Always non-blocking in the driver: the engine keeps CUDA's order with the legacy stream,
   // because only it knows which launches are done.
-  *result = api.cuStreamCreateWithPriority(&stream->cu, CU_STREAM_NON_BLOCKING, priority);
+  stream->of = green;
+  // Where SMs are shared a launch is kept to its vGPU's, of which those may be none.
+  if (green && setup.start.spatial_sms == 0) stream->green = green->cu;
+  *result = streams.make_lane(*stream);
   if (*result != CUDA_SUCCESS) return nullptr;
   std::lock_guard lock(mutex);
   stream->id = engine.add_stream(context->id, kind);
@@ -185,6 +188,13 @@ void forget_handles(WorkerSession& s, ContextObject* c, ContextRemains* remains)
     if (static_cast<StreamObject&>(*o).context.get() != c) return;
     names.push_back({SLUICE_HANDLE_STREAM, h});
     s.engine.remove_stream(static_cast<StreamObject&>(*o).id);
+  });
+  s.handles.for_each(SLUICE_HANDLE_GREEN, [&](uint64_t h, const auto& o) {
+    auto& green = static_cast<GreenObject&>(*o);
+    if (green.context.get() != c) return;
+    names.push_back({SLUICE_HANDLE_GREEN, h});
+    if (const auto its = std::exchange(green.default_stream, nullptr))
+      s.engine.remove_stream(its->id);
   });
   for (const auto kind : {SLUICE_HANDLE_ARRAY, SLUICE_HANDLE_MIPMAP})
     s.handles.for_each(kind, [&](uint64_t h, const auto& o) {

@@ -214,7 +214,10 @@ std::shared_ptr<StreamObject> WorkerSession::find_stream(const Call& call, uint6
       *error = CUDA_ERROR_INVALID_CONTEXT;
       return nullptr;
     }
-    return guest_stream == 2 ? call.context->per_thread : call.context->legacy;
+    if (!call.green) return guest_stream == 2 ? call.context->per_thread : call.context->legacy;
+    if (guest_stream != 2 && call.green->default_stream) return call.green->default_stream;
+    *error = CUDA_ERROR_INVALID_HANDLE;
+    return nullptr;
   }
   auto stream = handles.find<StreamObject>(SLUICE_HANDLE_STREAM, guest_stream);
   if (!stream) *error = CUDA_ERROR_INVALID_HANDLE;

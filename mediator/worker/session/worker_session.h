@@ -95,6 +95,7 @@ struct Call {
   uint16_t opcode = 0;
   uint16_t flags = 0;
   std::shared_ptr<ContextObject> context;  // null: none was current
+  std::shared_ptr<GreenObject> green;      // of `context`; null: the context itself is current
 };
 
 // The contexts that are open.
@@ -139,6 +140,7 @@ class WorkerSession {
   // Decoder: the GPU is going to write this there.
   void expect_word(uint32_t guest_word) { expected_word_ = guest_word, looks_behind_word_ = 0; }
   // With `mutex` held. 0 and 1: the legacy stream of the call's context, 2: its per-thread stream.
+  // Where a green context is current: its default stream, and none.
   std::shared_ptr<StreamObject> find_stream(const Call& call, uint64_t guest_stream,
                                             CUresult* error) const;
 
@@ -148,7 +150,8 @@ class WorkerSession {
   void close_context(const std::shared_ptr<ContextObject>& context);
   std::shared_ptr<StreamObject> make_stream(const std::shared_ptr<ContextObject>& context,
                                             StreamKind kind, unsigned guest_flags, int priority,
-                                            CUresult* result);
+                                            CUresult* result,
+                                            const std::shared_ptr<GreenObject>& green = nullptr);
   // Any context that is open, to make driver calls in that need one; or null. With `mutex` held.
   std::shared_ptr<ContextObject> any_context() const;
   // Pins an extent if a context is open.

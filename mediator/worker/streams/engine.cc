@@ -346,7 +346,7 @@ uint64_t StreamEngine::expected_end_ns() const {
 
 // Counts a launch in flight under the grant. False: it is held.
 bool StreamEngine::enter_gate(Stream& s, Op& op, uint64_t now_ns) {
-  if (Grant now; gate_.peek(&now) && now.part && driver_.wait_for_hardware(s.id, now, now_ns)) {
+  if (Grant now; gate_.peek(&now) && driver_.wait_for_hardware(s.id, now, now_ns)) {
     waits_for_hardware_ = true;
     return false;
   }

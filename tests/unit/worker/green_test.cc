@@ -103,10 +103,10 @@ class WorkerGreen : public WorkerProcess {
     return __atomic_load_n(&b->report->header.green_contexts, __ATOMIC_RELAXED);
   }
   // Launches until one was confined by the hardware. What came before ran as without.
-  void wait_green() {
+  void wait_green(uint64_t stream = 0) {
     for (int i = 0; i < 2000; ++i) {
       const uint64_t before = green();
-      launch_one();
+      launch_one(1, stream);
       ASSERT_EQ(sync().status, CUDA_SUCCESS);
       if (green() > before) return;
       ::usleep(1000);
@@ -243,6 +243,40 @@ TEST_F(WorkerGreen, SetsChangeAndLaunchesLeaveAndEveryTaskRunsOnce) {
                 made(), h.evictions, h.relaunches);
     EXPECT_TRUE(enough());
   }
+}
+
+// The first four of the GPU's twelve SMs, for a program that holds half of the GPU.
+TEST_F(WorkerGreen, AGuestsOwnHasItsShareOfAPart) {
+  start_green();
+  load_add(kAdd, 0);
+  sluice_green g{};
+  g.flags = SLUICE_GREEN_SPLIT;
+  g.groups = 1;
+  g.min_count = 4;
+  g.how = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING;
+  g.chosen[0] = 1;
+  const Answer a = b->call(SLUICE_CALL_GREEN_CREATE, g, context);
+  ASSERT_EQ(a.status, CUDA_SUCCESS);
+  const uint64_t own = a.as<sluice_green_reply>().handle;
+  const Answer made = generic(kOpcode_cuGreenCtxStreamCreate,
+                              {raw<uint8_t>(1), raw(own), raw<unsigned>(1), raw<int>(0)}, context);
+  ASSERT_EQ(made.status, CUDA_SUCCESS);
+  const uint64_t stream = made.as<uint64_t>();
+  for (const auto& [part, share] :
+       {std::pair{SmSet(6, 12), SmSet(6, 8)}, std::pair{SmSet(0, 12), SmSet(0, 4)},
+        std::pair{SmSet(2, 4), SmSet(2, 4)}}) {
+    move_to(part);
+    ASSERT_TRUE(b->wait_moved());
+    ASSERT_NO_FATAL_FAILURE(wait_green(stream));
+    reset();
+    ASSERT_EQ(sync().status, CUDA_SUCCESS);
+    allowed_ = share;
+    const uint64_t before = green();
+    for (int i = 0; i < 4; ++i) launch_one(1, stream);
+    ASSERT_NO_FATAL_FAILURE(check());
+    EXPECT_EQ(green(), before + 4);
+  }
+  EXPECT_EQ(generic(kOpcode_cuGreenCtxDestroy, {raw(own)}, context).status, CUDA_SUCCESS);
 }
 
 // More sets than are kept: the oldest goes, and the newest is there.
