@@ -100,8 +100,14 @@ class WfqSlices final : public Policy {
       set(v, slice_for(v, 0), out);
       return wake_at(now_ns + own_[top_.front()].wanted_ns, out);
     }
-    if (busy_.size() <= 2 || was_pausing || by_gates_ || next_tick_ns_ <= now_ns ||
-        (!one_by_one_ && comes_between(now_ns, v)) || clock_[v].share.priority != top_priority_)
+    const bool anew = busy_.size() <= 2 || was_pausing || next_tick_ns_ <= now_ns;
+    // Of a lower level: it waits, and the round goes on.
+    if (!anew && clock_[v].share.priority < top_priority_) {
+      gate(now_ns, v, true);
+      return set(v, 0, out);
+    }
+    if (anew || by_gates_ || (!one_by_one_ && comes_between(now_ns, v)) ||
+        clock_[v].share.priority != top_priority_)
       return tick(now_ns, out);
     set(v, own_[v].gated ? 0 : slice_for(v, 0), out);
   }
