@@ -8,9 +8,7 @@
 // with half an SM has turns of milliseconds on one. (McNaughton's wrap-around rule is the same with
 // everything known beforehand.)
 //
-// Terms   frame F      kFrameNs or the latency target if that is less; longer where hand-overs
-// would
-//                      cost more than handover_loss
+// Terms   frame F      kFrameNs, or the latency target if less; longer if hand-overs cost too much
 //         ahead(v, h)  v's vtime one frame from now if it held h SMs: vtime + h * F / weight
 //         short        its known work fits into its entitlement of a frame, and it does not lead V
 //         steady       a change of a set stops all SMs of a vGPU (Machine::change_ns)
@@ -56,6 +54,9 @@ using namespace wfq_spatial;
 
 // An idle GPU waits for a tenant whose pauses are shorter than a hand-over by this.
 constexpr uint64_t kWorthKeeping = 32;
+// Exchanges of one decision among those that are not urgent. The others follow after a tick: no
+// event takes long, and a tick is nothing beside a turn.
+constexpr uint32_t kPatientAtOnce = 4;
 
 class WfqSpatial final : public Policy, Ahead {
  public:
@@ -93,8 +94,7 @@ class WfqSpatial final : public Policy, Ahead {
     const uint64_t gap =
         std::clamp<uint64_t>(gap_ns, 1, kFrameNs);  // 0 would say that it is not known
     o.gap_ns = o.gap_ns ? (o.gap_ns * 3 + gap) / 4 : gap;
-    // Kept for it while it paused: paid like use, or pausing would be a way to hold SMs for
-    // nothing.
+    // Kept for it while it paused: paid like use, or pausing would hold SMs for nothing.
     if (o.kept) {
       const uint64_t before = clock_[v].used_sm_ns,
                      charged = before - o.idle_at_sm_ns;  // sluiced's clock runs on
@@ -140,9 +140,8 @@ class WfqSpatial final : public Policy, Ahead {
     o.width -= it->width;
     *it = o.launches.back();
     o.launches.pop_back();
-    // Between its last launch and the next one it is what it was: what the next can use decides.
-    // Counted here it would have room for anything, and a next one that can use more than the
-    // last would be nothing new.
+    // Between its last launch and the next one it is what it was: counted here it would have room
+    // for anything, and a next one that can use more than the last would be nothing new.
     if (!o.launches.empty()) look_at(launch.vgpu);
   }
   void on_idle(uint64_t now_ns, VgpuId v, Actions& out) override {
@@ -367,8 +366,11 @@ class WfqSpatial final : public Policy, Ahead {
       wake_ns = kNever;
       if (rests(now_ns, b, rested_ns)) continue;
       if (!exchange(now_ns, b, wake_ns, out)) break;
-      if (rounds == 0) wake_ns = now_ns + kTickNs;
+      if (rounds > 0 && questions_ < kPatientAtOnce) continue;
+      wake_ns = now_ns + kTickNs;
+      break;
     }
+    forget_order();
     wake_ns = std::min(wake_ns, rested_ns);
     if (wake_ns == kNever) return;
     wake_ns = std::max(wake_ns, now_ns + kTickNs);
@@ -429,6 +431,7 @@ class WfqSpatial final : public Policy, Ahead {
     if (frame_ != rows_of_frame_ || rate_ != rows_of_rate_) {
       rows_of_frame_ = frame_, rows_of_rate_ = rate_;
       turns_.renew(holders_, [&](Row& row) { return turn_end(row); });
+      forget_order();
     }
     if (holders_.any_below(level) && take_from_below(wanted, wake_ns, out)) return true;
     const auto [victim, lead] = furthest_ahead(wanted);

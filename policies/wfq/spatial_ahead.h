@@ -25,30 +25,27 @@ class Ahead : protected Figures {
     o.place = kNowhere;
   }
 
-  int64_t lead(const Row& row, const Wanted& wanted) const {
-    return clock_[row.vgpu].vtime + row.beyond - wanted.key;
-  }
+  int64_t lead(const Row& row) const { return clock_[row.vgpu].vtime + row.beyond; }
 
+  // A decision has ended, in which virtual times stay as they are; or all rows are new.
+  void forget_order() { leaders_level_ = kUnordered, questions_ = 0; }
   // Of its level, whoever is ahead of the key most and has had an SM for its turn; the first of
-  // them.
+  // them. From a decision's second question on, those whose turns are over are kept in order.
   std::pair<VgpuId, int64_t> furthest_ahead(const Wanted& wanted) {
-    VgpuId victim = kNoVgpu;
-    int64_t most = 0;
-    uint32_t first = kNowhere;
+    turns_.pass(wanted.now_ns);
+    Leader most{.lead = wanted.key};
     const auto look = [&](uint32_t place) {
       const Row& row = holders_[place];
-      const int64_t by = lead(row, wanted);
-      if (row.level != wanted.level || row.vgpu == wanted.by || by <= 0 || !wanted.ripe(row))
-        return;
-      if (by > most || (by == most && place < first)) victim = row.vgpu, most = by, first = place;
+      if (row.level != wanted.level || row.vgpu == wanted.by || !wanted.ripe(row)) return;
+      if (const Leader l{lead(row), place, row.vgpu}; l > most) most = l;
     };
-    if (wanted.urgent) {
+    if (wanted.urgent)
       for (uint32_t i = 0; i < holders_.size(); ++i) look(i);
-      return {victim, most};
-    }
-    turns_.pass(wanted.now_ns);
-    for (const VgpuId v : turns_.over()) look(own_[v].place);
-    return {victim, most};
+    else if (questions_++ == 0)
+      for (const VgpuId v : turns_.over()) look(own_[v].place);
+    else
+      most = first_leader(wanted);
+    return {most.vgpu, most.lead - wanted.key};
   }
   // When the first may be asked, at their present speeds; at most wake_ns.
   uint64_t when_ahead(const Wanted& wanted, uint64_t wake_ns) {
@@ -66,7 +63,7 @@ class Ahead : protected Figures {
   }
   void when_ahead(const Wanted& wanted, const Row& row, uint64_t& wake_ns) const {
     if (row.level != wanted.level || row.vgpu == wanted.by) return;
-    const int64_t by = lead(row, wanted);
+    const int64_t by = lead(row) - wanted.key;
     const uint64_t ripe_ns = row.oldest_ns + wanted.turn_ns(row);
     if (ripe_ns >= wake_ns || (by > 0 && ripe_ns <= wanted.now_ns)) return;
     const double until = by > 0 ? 0 : std::min(static_cast<double>(1 - by) * row.ns_per_lead, 1e12);
@@ -85,6 +82,10 @@ class Ahead : protected Figures {
     row.known_to_sm_ns = o.known_to_sm_ns, row.idle_at_sm_ns = o.idle_at_sm_ns;
     row.drain = static_cast<int64_t>(o.drain_ns * o.per_weight);
     turns_.set(v, turn_end(row));
+    if (leaders_level_ == row.level) {
+      leaders_.push_back({lead(row), o.place, v});
+      std::push_heap(leaders_.begin(), leaders_.end());
+    }
   }
   uint64_t oldest(VgpuId v) const {
     if (steady_)
@@ -94,9 +95,48 @@ class Ahead : protected Figures {
     return ns;
   }
 
+  // A holder that may be asked, as it was when it was put in order; of equal ones the first.
+  struct Leader {
+    int64_t lead = 0;
+    uint32_t place = kNowhere;
+    VgpuId vgpu = kNoVgpu;
+    bool operator<(const Leader& o) const {
+      return lead != o.lead ? lead < o.lead : place > o.place;
+    }
+    bool operator>(const Leader& o) const { return o < *this; }
+  };
+  static constexpr int32_t kUnordered = kIdle - 1;
+
+  Leader first_leader(const Wanted& wanted) {
+    if (leaders_level_ != wanted.level) {
+      leaders_level_ = wanted.level;
+      leaders_.clear();
+      for (const VgpuId v : turns_.over())
+        leaders_.push_back({lead(holders_[own_[v].place]), own_[v].place, v});
+      std::make_heap(leaders_.begin(), leaders_.end());
+    }
+    for (; !leaders_.empty() && leaders_.front().lead > wanted.key; leaders_.pop_back()) {
+      const Leader l = leaders_.front();
+      if (l.vgpu != wanted.by && is_as_ordered(l)) return l;
+      std::pop_heap(leaders_.begin(), leaders_.end());
+    }
+    return {.lead = wanted.key};
+  }
+  // What has changed since has been put in anew.
+  bool is_as_ordered(const Leader& l) const {
+    const uint32_t place = own_[l.vgpu].place;
+    if (place == kNowhere || !turns_.is_over(l.vgpu)) return false;
+    const Row& row = holders_[place];
+    return row.level == leaders_level_ && lead(row) == l.lead;
+  }
+
   std::vector<Sm> sm_;
   Rows holders_;  // with held SMs
   Turns turns_;   // of the holders
+  // Within a decision: a heap of those of that level whose turns are over, and of what they were.
+  std::vector<Leader> leaders_;
+  int32_t leaders_level_ = kUnordered;
+  uint32_t questions_ = 0;
 };
 
 }  // namespace sluice::policy::wfq_spatial

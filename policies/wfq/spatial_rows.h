@@ -106,6 +106,7 @@ class Rows {
  public:
   size_t size() const { return rows_.size(); }
   Row& operator[](size_t place) { return rows_[place]; }
+  const Row& operator[](size_t place) const { return rows_[place]; }
   const Row* begin() const { return rows_.data(); }
   const Row* end() const { return rows_.data() + rows_.size(); }
   // Its place.
@@ -179,6 +180,7 @@ class Turns {
     }
   }
   const std::vector<VgpuId>& over() const { return over_; }  // in no order
+  bool is_over(VgpuId v) const { return over_at_[v] != kNowhere; }
   // visit(v, when its turn ends); those later than v only if it says so.
   template <class Visit>
   void going_on(Visit&& visit) const {
