@@ -52,11 +52,10 @@ namespace sluice::policy {
 namespace {
 using namespace wfq_spatial;
 
-// An idle GPU waits for a tenant whose pauses are shorter than a hand-over by this.
+// An idle GPU waits for who pauses shorter than a hand-over by this.
 constexpr uint64_t kWorthKeeping = 32;
-// Exchanges of one decision among those that are not urgent. The others follow after a tick: no
-// event takes long, and a tick is nothing beside a turn.
-constexpr uint32_t kPatientAtOnce = 4;
+// Exchanges of a decision that are not urgent. The others follow after a tick: no event takes long.
+constexpr uint32_t kPatientAtOnce = 8;
 
 class WfqSpatial final : public Policy, Ahead {
  public:
@@ -214,7 +213,7 @@ class WfqSpatial final : public Policy, Ahead {
   uint64_t quantum_ns() const override { return frame_ns(0); }
 
  private:
-  // ---- who could use another SM --------------------------------------------------------------
+  // ---- who could use another SM
   IndexedHeap<Less>& room(VgpuId v) { return room_[clock_[v].share.priority]; }
   void count_busy(VgpuId v, bool busy) {
     auto& level = lightest_[clock_[v].share.priority];
@@ -234,8 +233,7 @@ class WfqSpatial final : public Policy, Ahead {
     if (!clock_[v].backlogged()) return;
     if (own_[v].rests_until_ns) return leave_room(v);
     if (room_of(v) == 0) {
-      // It has all that it can use: nobody keeps it from more.
-      if (!own_[v].launches.empty()) {
+      if (!own_[v].launches.empty()) {  // it has all that it can use: nobody keeps it from more
         clock_.forgive(v);
         if (own_[v].place != kNowhere) write_row(v);
       }
@@ -355,11 +353,11 @@ class WfqSpatial final : public Policy, Ahead {
 
   // ---- decisions -----------------------------------------------------------------------------
   void decide(uint64_t now_ns, Actions& out) {
-    uint64_t rested_ns =
-        wake_rested(free_sms_.empty() ? now_ns : kNever);  // what is free costs nobody anything
+    // What is free costs nobody anything.
+    uint64_t rested_ns = wake_rested(free_sms_.empty() ? now_ns : kNever);
     give_free(now_ns, out);
     uint64_t wake_ns = kNever;
-    // Each round moves SMs from one to another; as many as hold any are enough for one event.
+    // Each moves SMs from one to another; as many as hold any are enough for one event.
     for (size_t rounds = holders_.size() + 1; rounds-- > 0 && unassigned_ == 0;) {
       const VgpuId b = best_of_all();
       if (b == kNoVgpu) break;
@@ -379,8 +377,7 @@ class WfqSpatial final : public Policy, Ahead {
     out.push_back(Action::wake(wake_ns));
   }
 
-  // Who has had another set for less than a turn takes nothing, unless it lacks whole SMs of its
-  // share; others may meanwhile.
+  // Who has had another set for less than a turn takes nothing, unless it lacks whole SMs.
   bool rests(uint64_t now_ns, VgpuId v, uint64_t& until_ns) {
     Own& o = own_[v];
     if (!steady_ || o.held == 0 || o.held + o.coming < static_cast<uint32_t>(owed_sms(v)))

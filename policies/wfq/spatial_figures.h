@@ -44,14 +44,11 @@ class Figures {
 
   void learn_handover(uint64_t cost_ns) {
     const double bound = static_cast<double>(config_.max_quantum_ns) * config_.handover_loss;
-    const double cost = std::min(static_cast<double>(cost_ns), bound);
-    handover_ns_ += (cost - handover_ns_) / 8;
+    handover_ns_ += (std::min(static_cast<double>(cost_ns), bound) - handover_ns_) / 8;
     // The frame does not follow each of them: what rests on it would have to be reckoned anew each
     // time.
-    slow_handover_ns_ += (cost - slow_handover_ns_) / std::min(++handovers_, 64u);
-    if (slow_handover_ns_ > 1.25 * frame_handover_ns_ ||
-        slow_handover_ns_ < 0.8 * frame_handover_ns_)
-      frame_handover_ns_ = slow_handover_ns_;
+    if (handover_ns_ > 1.6 * frame_handover_ns_ || handover_ns_ < frame_handover_ns_ / 1.6)
+      frame_handover_ns_ = handover_ns_;
   }
   // All who take turns on parts of an SM hand over once in a frame, those at most that there are
   // SMs at a time.
@@ -180,8 +177,7 @@ class Figures {
   uint64_t frame_ = kFrameNs;  // these two of the current level
   double rate_ = 1;
   double handover_ns_;
-  double slow_handover_ns_ = handover_ns_, frame_handover_ns_ = handover_ns_;
-  uint32_t handovers_ = 0;
+  double frame_handover_ns_ = handover_ns_;
 };
 
 }  // namespace sluice::policy::wfq_spatial
