@@ -93,7 +93,9 @@ AT(sluice_report_header, whole_launches, 128 + 8 * SLUICE_MEMORY_KINDS);
 AT(sluice_report_header, reserved, 136 + 8 * SLUICE_MEMORY_KINDS);
 static_assert(sizeof(struct sluice_report_header) <= SLUICE_REPORT_BYTES,
               "the report header is too large");
+SIZE(sluice_launch_shape, 16);
 SIZE(sluice_launch_records, SLUICE_RECORDS_BYTES);
+AT(sluice_launch_records, shapes, SLUICE_PINNED_RECORDS_BYTES);
 
 static_assert(SLUICE_STATUS0_TSGID(SLUICE_STATUS0(0x123, 1, 0x456, 1)) == 0x123, "TSGID");
 static_assert(SLUICE_STATUS0_BUSY(SLUICE_STATUS0(0x123, 1, 0x456, 1)) == 1, "BUSY");

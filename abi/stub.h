@@ -178,12 +178,21 @@ struct sluice_report_header {
 /* Bytes of the memfd that holds a report header, and nothing else. */
 #define SLUICE_REPORT_BYTES 4096
 
-/* The only one of the four that kernels write. */
+/* Of a launch with a record: by what its length is predicted, beside its tasks. */
+struct sluice_launch_shape {
+  uint32_t block_threads;
+  uint32_t shared_bytes; /* of a block, dynamic */
+  uint64_t input_bytes;  /* of the allocations that its parameters point into */
+};
+/* Kernels write the records, of the four memory objects nothing else. The shapes are on a page of
+   their own, which is not pinned. */
 struct sluice_launch_records {
   struct sluice_launch_record records[SLUICE_REPORT_RECORDS];
+  struct sluice_launch_shape shapes[SLUICE_REPORT_RECORDS]; /* W */
 };
-/* Bytes of the memfd that holds them. */
-#define SLUICE_RECORDS_BYTES 32768
+/* Bytes of the memfd that holds them, and of those that are pinned for kernels. */
+#define SLUICE_RECORDS_BYTES 40960
+#define SLUICE_PINNED_RECORDS_BYTES 32768
 
 /* The kernel that a sluice_launch_record's `opaque` names. */
 #define SLUICE_RECORD_KERNEL(opaque) ((uint32_t)(opaque) >> 1)

@@ -20,6 +20,7 @@ constexpr std::string_view kCosts = "sluice-preemption-costs 1\n";
 struct Progress::Record {
   uint32_t state, total, done, fetched, evictions, kernel;
   uint64_t id, start_ns, left_ns;
+  policy::LaunchShape shape;
 
   static uint32_t state_of(const sluice_launch_record& r) {
     return __atomic_load_n(&r.state, __ATOMIC_ACQUIRE);
@@ -27,7 +28,9 @@ struct Progress::Record {
   static bool waits_or_runs(uint32_t state) {
     return state >= SLUICE_LAUNCH_PREP && state <= SLUICE_LAUNCH_TOEVICT;
   }
-  explicit Record(const sluice_launch_record& r) {
+  Record(const sluice_launch_records& records, size_t i) {
+    const sluice_launch_record& r = records.records[i];
+    const sluice_launch_shape& s = records.shapes[i];
     const auto u32 = [](const uint32_t& v) { return __atomic_load_n(&v, __ATOMIC_ACQUIRE); };
     const auto u64 = [](const uint64_t& v) { return __atomic_load_n(&v, __ATOMIC_RELAXED); };
     state = u32(r.state);
@@ -39,6 +42,10 @@ struct Progress::Record {
     id = u64(r.launch_id);
     start_ns = u64(r.start_ns);
     left_ns = u64(r.left_ns);
+    shape = {.grid_blocks = total,
+             .block_threads = u32(s.block_threads),
+             .shared_bytes = u32(s.shared_bytes),
+             .input_bytes = u64(s.input_bytes)};
   }
   // The GPU's own time from the first task's start until the last block left; 0: not known.
   uint64_t ran_ns() const {
@@ -46,14 +53,13 @@ struct Progress::Record {
                ? 0
                : left_ns - start_ns;
   }
-  policy::LaunchShape shape() const { return {.grid_blocks = total}; }
 };
 
 void Progress::learn(uint32_t session, const sluice_launch_records& records) {
   Session& known = sessions_[session];
   for (size_t i = 0; i < SLUICE_REPORT_RECORDS; ++i) {
     if (Record::state_of(records.records[i]) == SLUICE_LAUNCH_FREE) continue;
-    const Record r(records.records[i]);
+    const Record r(records, i);
     Seen& seen = known.records[i];
     if (seen.launch_id != r.id) seen = {.launch_id = r.id, .evictions = 0, .done = false};
     if (r.evictions != seen.evictions) {
@@ -71,7 +77,7 @@ void Progress::learn(uint32_t session, const sluice_launch_records& records) {
     // An evicted launch also waited.
     if (r.evictions != 0 || r.ran_ns() == 0 || r.total == 0) continue;
     if (model_.size() >= kMaxKernelsLearnt && model_.samples(r.kernel) == 0) continue;
-    model_.learn(r.kernel, r.shape(), r.ran_ns());
+    model_.learn(r.kernel, r.shape, r.ran_ns());
   }
 }
 
@@ -99,7 +105,7 @@ void Progress::add_record(const Record& r, ProgressSums* sums) const {
   sums->tasks_done += r.done;
   const double left = 1.0 - static_cast<double>(std::max(r.done, r.fetched)) / r.total;
   double whole_ns = -1;
-  if (const auto predicted = model_.predict(r.kernel, r.shape()))
+  if (const auto predicted = model_.predict(r.kernel, r.shape))
     whole_ns = static_cast<double>(*predicted);
   else if (const auto rate = rates_.find(r.kernel); rate != rates_.end())
     whole_ns = rate->second.sm_ns_per_task() * r.total;
@@ -116,8 +122,8 @@ void Progress::add_record(const Record& r, ProgressSums* sums) const {
 }
 
 void Progress::add(const sluice_launch_records& records, ProgressSums* sums) const {
-  for (const sluice_launch_record& record : records.records)
-    if (const Record r(record); Record::waits_or_runs(r.state)) add_record(r, sums);
+  for (size_t i = 0; i < SLUICE_REPORT_RECORDS; ++i)
+    if (const Record r(records, i); Record::waits_or_runs(r.state)) add_record(r, sums);
 }
 
 LaunchHints Progress::look(uint32_t session, const sluice_launch_records& records,
@@ -130,7 +136,7 @@ LaunchHints Progress::look(uint32_t session, const sluice_launch_records& record
     const uint32_t i = (from + n) % SLUICE_REPORT_RECORDS;
     if (!Record::waits_or_runs(Record::state_of(records.records[i]))) continue;
     if (sums.launches == 0) known.first = i;
-    if (const Record r(records.records[i]); Record::waits_or_runs(r.state)) add_record(r, &sums);
+    if (const Record r(records, i); Record::waits_or_runs(r.state)) add_record(r, &sums);
   }
   return {.predicted = sums.predicted,
           .remaining_ns = sums.remaining_ns,

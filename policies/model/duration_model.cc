@@ -11,6 +11,7 @@ namespace sluice::policy {
 namespace {
 
 constexpr double kMaxSmNs = 0x1p50;
+constexpr uint64_t kMaxInput = 1ull << 38;  // beyond any GPU's memory; keeps the sums solvable
 // Each launch weighs this much less than the next, so that a kernel whose data changed is learnt
 // anew within some hundreds of launches.
 constexpr double kForget = 0.995;
@@ -25,7 +26,8 @@ constexpr std::string_view kFormat = "sluice-duration-model 1";
 // with it alone the usual kernel is predicted.
 DurationModel::Vector DurationModel::features(const LaunchShape& s) {
   const double grid = s.grid_blocks / 65536.0, block = s.block_threads / 1024.0;
-  return {1.0, grid, block, s.shared_bytes / 65536.0, s.param_bytes / 4096.0, grid * block};
+  const double input = static_cast<double>(std::min(s.input_bytes, kMaxInput)) / 0x1p24;
+  return {1.0, grid, block, s.shared_bytes / 65536.0, input, grid * block};
 }
 
 void DurationModel::solve(const Kernel& k) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // DurationModel: how long a kernel will run, learnt from how long it ran: ridge regression per
-// kernel on grid, block, shared memory and parameter sizes (FLEP section 4.2: linear, L2 penalty),
+// kernel on grid, block, shared memory and input sizes (FLEP section 4.2: linear, L2 penalty),
 // on line, with slow forgetting, kept between runs as text. TaskRate: time per task from progress
 // (FRS section IV-E). PreemptionCost: what evicting a kernel has cost (FLEP: mean of 50 runs; here
 // a moving mean).
@@ -22,7 +22,8 @@
 namespace sluice::policy {
 
 struct LaunchShape {
-  uint32_t grid_blocks = 0, block_threads = 0, shared_bytes = 0, param_bytes = 0;
+  uint32_t grid_blocks = 0, block_threads = 0, shared_bytes = 0;
+  uint64_t input_bytes = 0;
 };
 
 class DurationModel {

@@ -143,7 +143,7 @@ Kernel kernel(const json::value& v, const std::string& where) {
   k.grid_blocks = r.whole("grid_blocks", k.grid_blocks, 0, kU32);
   k.block_threads = r.whole("block_threads", k.block_threads, 0, 1024);
   k.shared_bytes = r.whole("shared_bytes", k.shared_bytes, 0, kU32);
-  k.param_bytes = r.whole("param_bytes", k.param_bytes, 0, 65536);
+  k.input_bytes = r.whole("input_bytes", k.input_bytes, 0, 1ull << 38);
   r.done();
   return k;
 }

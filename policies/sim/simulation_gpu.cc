@@ -157,7 +157,7 @@ void Simulation::learn(const Head& h) {
   if (w_.predictor != Predictor::kModel) return;
   const Kernel& k = w_.kernels[h.kernel];
   model_.learn(kernel_key_[h.kernel],
-               {k.grid_blocks, k.block_threads, k.shared_bytes, k.param_bytes}, h.work / kUnit);
+               {k.grid_blocks, k.block_threads, k.shared_bytes, k.input_bytes}, h.work / kUnit);
 }
 
 // Releasing one may move others.

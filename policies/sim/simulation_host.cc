@@ -208,7 +208,7 @@ uint64_t Simulation::predicted(uint32_t i, const Head& h) {
       prediction =
           static_cast<double>(model_
                                   .predict(kernel_key_[h.kernel], {k.grid_blocks, k.block_threads,
-                                                                   k.shared_bytes, k.param_bytes})
+                                                                   k.shared_bytes, k.input_bytes})
                                   .value_or(0));
       break;
   }

@@ -69,7 +69,8 @@ struct Kernel {
   uint64_t save_ns = 0, restore_ns = 0;  // context switch, per SM, all SMs at once
   uint64_t relaunch_ns = 0;  // more than GpuModel::start_ns when it goes on after an eviction
   // Regressors of the duration model; 0 where the source does not tell them.
-  uint32_t grid_blocks = 0, block_threads = 0, shared_bytes = 0, param_bytes = 0;
+  uint32_t grid_blocks = 0, block_threads = 0, shared_bytes = 0;
+  uint64_t input_bytes = 0;
 };
 
 // `launches` launches of one kernel, in order, each queued `host_ns` (host's work) after it could

@@ -43,7 +43,7 @@ TEST(DurationModel, FollowsADifferentInput) {
 
 TEST(DurationModel, BoundsWhatHostileShapesCanDo) {
   DurationModel m;
-  const LaunchShape worst{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff};
+  const LaunchShape worst{0xffffffff, 0xffffffff, 0xffffffff, ~0ull};
   for (int i = 0; i < 50; ++i) {
     m.learn(1, worst, ~0ull);
     m.learn(1, {}, 0);

@@ -60,6 +60,7 @@ class WorkerBench {
   struct Report {
     sluice_report_header& header;
     sluice_launch_record (&records)[SLUICE_REPORT_RECORDS];
+    const sluice_launch_shape (&shapes)[SLUICE_REPORT_RECORDS];
   };
   struct Options {
     uint64_t memory_limit = 1u << 30;
@@ -89,8 +90,9 @@ class WorkerBench {
     records_fd_ = take(make_memfd("records", SLUICE_RECORDS_BYTES));
     host = map<sluice_host_page>(host_fd_, SLUICE_STUB_PAGE_BYTES);
     signal = map<sluice_signal_page>(signal_fd_, SLUICE_STUB_PAGE_BYTES);
+    auto* const area = map<sluice_launch_records>(records_fd_, SLUICE_RECORDS_BYTES);
     report_.emplace(Report{*map<sluice_report_header>(report_fd_, SLUICE_REPORT_BYTES),
-                           map<sluice_launch_records>(records_fd_, SLUICE_RECORDS_BYTES)->records});
+                           area->records, area->shapes});
     report = &*report_;
     for (Fd* fd : {&bell_, &wake_}) *fd = take(make_eventfd());
     for (WakePair* pair : {&gate_, &ring_}) {

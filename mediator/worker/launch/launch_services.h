@@ -43,8 +43,12 @@ struct LaunchServices {
   void take_record(LaunchWork& w, bool early) {
     w.launch_id = next_launch_id++;
     w.records = &records;
-    w.record = records.take(w.launch_id, w.plan.tasks, w.request.function->kernel,
-                            w.request.ready_ns, early);
+    const LaunchRequest& asked = w.request;
+    w.record = records.take(w.launch_id, w.plan.tasks, asked.function->kernel,
+                            {.block_threads = asked.block[0] * asked.block[1] * asked.block[2],
+                             .shared_bytes = asked.dynamic_shared,
+                             .input_bytes = asked.input_bytes},
+                            asked.ready_ns, early);
   }
 };
 

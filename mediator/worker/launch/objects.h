@@ -264,6 +264,7 @@ struct LaunchRequest {
   uint32_t dynamic_shared = 0;
   uint64_t flags = 0;             // of sluice_launch; not 0: the original is launched
   std::vector<std::byte> params;  // the original's
+  uint64_t input_bytes = 0;       // MemoryTable::bytes_behind() of these
   uint64_t ready_ns = 0;          // when it was asked for
 };
 

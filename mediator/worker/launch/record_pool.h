@@ -22,8 +22,8 @@ class RecordPool {
   // Index of a record of a launch whose length can be predicted, set to PREP; -1 if all are in use.
   // `kernel`: the same for all launches of a kernel; its lowest bit is not kept. `early`: the
   // launch may wait for long; half of the records are kept for those that run.
-  int take(uint64_t launch_id, uint32_t tasks_total, uint32_t kernel, uint64_t ready_ns,
-           bool early) {
+  int take(uint64_t launch_id, uint32_t tasks_total, uint32_t kernel,
+           const sluice_launch_shape& shape, uint64_t ready_ns, bool early) {
     if (free_.size() <= (early ? SLUICE_REPORT_RECORDS / 2 : 0)) return -1;
     const int index = free_.front();
     free_.pop_front();
@@ -41,6 +41,10 @@ class RecordPool {
     store32(r.opaque, kernel & ~1u);
     store32(r.tasks_fetched, 0);
     store32(r.sms_left, 0);
+    sluice_launch_shape& s = area_->shapes[index];
+    store32(s.block_threads, shape.block_threads);
+    store32(s.shared_bytes, shape.shared_bytes);
+    store64(s.input_bytes, shape.input_bytes);
     store32(r.state, SLUICE_LAUNCH_PREP);
     return index;
   }

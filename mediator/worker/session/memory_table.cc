@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mediator/worker/session/memory_table.h"
 
+#include <algorithm>
+#include <cstring>
 #include <iterator>
 
 #include "abi/channel.h"
@@ -29,6 +31,21 @@ bool MemoryTable::owns_range(uint64_t guest_address, uint64_t guest_bytes) const
   }
   return guest_address >= SLUICE_WINDOW_ADDRESS &&
          owns_region(guest_address - SLUICE_WINDOW_ADDRESS, guest_bytes);
+}
+
+uint64_t MemoryTable::bytes_behind(std::span<const std::byte> guest_params) const {
+  constexpr uint64_t kLeastAddress = 1u << 16;  // most words are no addresses
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < std::min(guest_params.size() / 8, kParamWords); ++i) {
+    uint64_t word;
+    std::memcpy(&word, &guest_params[8 * i], sizeof word);
+    if (word < kLeastAddress) continue;
+    if (const auto* a = allocations.find(word))
+      bytes += a->bytes;
+    else if (const auto* m = mappings.find(word))
+      bytes += m->bytes;
+  }
+  return bytes;
 }
 
 bool MemoryTable::owns_rows(uint64_t guest_address, uint64_t width, uint64_t pitch,

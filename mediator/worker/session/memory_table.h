@@ -10,9 +10,11 @@
 // offset and length is the guest's and may be anything. Calls no driver.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -43,6 +45,10 @@ class MemoryTable {
   bool owns_range(uint64_t guest_address, uint64_t guest_bytes) const;
   // The same of `rows` rows of `width` bytes, `pitch` bytes apart.
   bool owns_rows(uint64_t guest_address, uint64_t width, uint64_t pitch, uint64_t rows) const;
+  // Of the allocations and mappings that the first kParamWords words of a launch's parameters point
+  // into: how large its input is, as far as that shows. One counts as often as it is named.
+  uint64_t bytes_behind(std::span<const std::byte> guest_params) const;
+  static constexpr size_t kParamWords = 16;  // each is a search; more would slow every launch
 
  private:
   std::map<uint64_t, uint64_t> extents_;  // offset -> bytes

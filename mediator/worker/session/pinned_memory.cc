@@ -21,7 +21,7 @@ CUresult PinnedMemory::pin_pages(ContextObject& context) {
     CUresult r = pin(signal_, SLUICE_STUB_PAGE_BYTES, flags | CU_MEMHOSTREGISTER_READ_ONLY);
     if (r != CUDA_SUCCESS) r = pin(signal_, SLUICE_STUB_PAGE_BYTES, flags);
     if (r != CUDA_SUCCESS) return r;
-    r = pin(records_, SLUICE_RECORDS_BYTES, flags);
+    r = pin(records_, SLUICE_PINNED_RECORDS_BYTES, flags);
     if (r != CUDA_SUCCESS) return r;
     if (!zeros_) {
       void* zeros = ::mmap(nullptr, ControlPool::kPageBytes, PROT_READ | PROT_WRITE,

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -84,6 +85,44 @@ TEST(Progress, PredictsFromLaunchesThatNobodyEvicted) {
   EXPECT_EQ(sums.launches, 2u);
   EXPECT_EQ(sums.predicted, 1u);
   EXPECT_NEAR(static_cast<double>(sums.remaining_ns), 500'000, 50'000);
+}
+
+// FLEP's four features: of two launches with as many blocks the shape says which is the longer.
+TEST(Progress, LearnsByBlockSharedMemoryAndInput) {
+  const auto truth_ns = [](const sluice_launch_shape& s, uint32_t tasks) {
+    return 20'000 + uint64_t{tasks} * s.block_threads + 4 * uint64_t{s.shared_bytes} +
+           s.input_bytes / 256;
+  };
+  std::mt19937 rng(3);
+  const auto drawn = [&] {
+    return sluice_launch_shape{.block_threads = 32 * (1 + static_cast<uint32_t>(rng() % 32)),
+                               .shared_bytes = 1024 * static_cast<uint32_t>(rng() % 48),
+                               .input_bytes = uint64_t{1 + rng() % 512} << 20};
+  };
+  Report report;
+  Progress p;
+  uint64_t id = 0;
+  for (int round = 0; round < 300; ++round) {
+    const sluice_launch_shape s = report.area->shapes[0] = drawn();
+    const uint32_t tasks = 500 + static_cast<uint32_t>(rng() % 2000);
+    report[0] = done(++id, 7, tasks, truth_ns(s, tasks));
+    p.learn(1, *report.area);
+  }
+  double error = 0, error_of_blocks = 0;
+  for (int i = 0; i < 100; ++i) {
+    const sluice_launch_shape s = report.area->shapes[0] = drawn();
+    report[0] = running(++id, 7, 1000, 0, 0);
+    ProgressSums sums;
+    p.add(*report.area, &sums);
+    const auto truth = static_cast<double>(truth_ns(s, 1000));
+    error += std::abs(static_cast<double>(sums.remaining_ns) / truth - 1) / 100;
+    report.area->shapes[0] = {.block_threads = 528, .shared_bytes = 24'064, .input_bytes = 1 << 28};
+    ProgressSums mean;
+    p.add(*report.area, &mean);
+    error_of_blocks += std::abs(static_cast<double>(mean.remaining_ns) / truth - 1) / 100;
+  }
+  EXPECT_LT(error, 0.05);
+  EXPECT_GT(error_of_blocks, 0.2) << "by the blocks alone";
 }
 
 TEST(Progress, SessionsHaveNumbersOfTheirOwn) {
@@ -200,8 +239,8 @@ TEST(Progress, ForgedRecordsAreBounded) {
   Progress p;
   std::mt19937_64 random(1);
   for (int round = 0; round < 200; ++round) {
-    auto* words = reinterpret_cast<uint64_t*>(report.area->records);
-    for (size_t i = 0; i < sizeof report.area->records / 8; ++i)
+    auto* words = reinterpret_cast<uint64_t*>(report.area.get());
+    for (size_t i = 0; i < sizeof *report.area / 8; ++i)
       words[i] = random() % 4 == 0 ? ~uint64_t{0} >> random() % 64 : random();
     for (auto& r : report.area->records) r.state = static_cast<uint32_t>(random() % 8);
     p.learn(static_cast<uint32_t>(random() % 3), *report.area);

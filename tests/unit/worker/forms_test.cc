@@ -110,6 +110,9 @@ TEST_F(WorkerForms, LaunchesInWindowsAreDoneWhetherTimedOrNot) {
       if (r.launch_id == 0) continue;
       EXPECT_EQ(r.state, static_cast<uint32_t>(SLUICE_LAUNCH_DONE));
       EXPECT_EQ(r.tasks_done, r.tasks_total);
+      const sluice_launch_shape& shape = b->report->shapes[&r - b->report->records];
+      EXPECT_EQ(shape.block_threads, 64u);
+      EXPECT_EQ(shape.input_bytes, kN * 4u);
       ++done;
       timed += r.start_ns != 0 && r.left_ns != 0;  // not in windows: nothing in them says so
     }

@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -141,6 +142,21 @@ TEST(AllocationMap, RowsDoNotOverflow) {
   EXPECT_FALSE(m.owns_rows(0x10000, 1, ~0ull / 2, 4));
   EXPECT_FALSE(m.owns_rows(0x10000, 1, 1, ~0ull));
   EXPECT_TRUE(m.owns_rows(0x10000, 0x1000, 0, 1)) << "one row has no pitch";
+}
+
+TEST(MemoryTable, TheInputOfALaunchIsWhatItsParametersPointInto) {
+  worker::MemoryTable m;
+  m.allocations.add({0x7f0000000000, 0x1000, 1, 0x1000});
+  m.allocations.add({0x7f0000100000, 0x20000, 1, 0x20000});
+  const auto behind = [&](std::vector<uint64_t> words, size_t bytes) {
+    return m.bytes_behind(std::as_bytes(std::span(words)).first(bytes));
+  };
+  EXPECT_EQ(behind({0x7f0000000ff8, 77, 0x7f0000100000}, 24), 0x21000u);
+  EXPECT_EQ(behind({0x7f0000001000, 0x7f00000fffff, 0, ~0ull}, 32), 0u) << "beside them";
+  EXPECT_EQ(behind({0x7f0000000000, 0x7f0000100000}, 15), 0x1000u) << "half a word is none";
+  EXPECT_EQ(behind({}, 0), 0u);
+  const std::vector<uint64_t> many(512, 0x7f0000100000);
+  EXPECT_EQ(behind(many, 4096), worker::MemoryTable::kParamWords * 0x20000);
 }
 
 TEST(AllocationMap, AgreesWithALinearSearch) {
