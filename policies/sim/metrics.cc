@@ -63,15 +63,24 @@ void from_ntt(Metrics& m) {
   m.fairness = least / most;
 }
 
+// Of a vGPU's windows the worst, of those in which `least` or more was due.
+struct WorstWindow {
+  double got_of_owed = 1;
+  double lacked_sm_ns = 0;
+};
 // What was held ahead of the reference may be given back without being held short, so a lag counts
 // as far as it rises above 0.
-double got_of_owed_window(const VgpuResult& v, double least) {
-  double worst = 1, held = 0, due = 0;
+WorstWindow worst_window(const VgpuResult& v, double least) {
+  WorstWindow worst;
+  double held = 0, due = 0;
   for (size_t i = 0; i < v.due_at_mark.size(); ++i) {
     const double before = std::max(0.0, due - held), owed = v.due_at_mark[i] - due;
     held = v.held_at_mark[i];
     due = v.due_at_mark[i];
-    if (owed >= least) worst = std::min(worst, 1 - std::max(0.0, due - held - before) / owed);
+    if (owed < least) continue;
+    const double lacked = std::max(0.0, due - held - before);
+    worst.got_of_owed = std::min(worst.got_of_owed, 1 - lacked / owed);
+    worst.lacked_sm_ns = std::max(worst.lacked_sm_ns, lacked);
   }
   return worst;
 }
@@ -126,7 +135,8 @@ void measure_worst(const Workload& w, const Outcome& r, Metrics& m) {
       m.got_of_instant_min = std::min(m.got_of_instant_min, v.got_sm_ns / v.owed_sm_ns);
     if (v.due_sm_ns >= least)
       m.got_of_owed_min = std::min(m.got_of_owed_min, static_cast<double>(v.sm_ns) / v.due_sm_ns);
-    m.got_of_owed_window_min = std::min(m.got_of_owed_window_min, got_of_owed_window(v, least));
+    m.got_of_owed_window_min =
+        std::min(m.got_of_owed_window_min, worst_window(v, least).got_of_owed);
     m.lag_max_ms = std::max(m.lag_max_ms, v.lag_max_sm_ns / w.gpu.sm_count / 1e6);
     m.longest_wait_ms = std::max(m.longest_wait_ms, static_cast<double>(v.longest_wait_ns) / 1e6);
     if (r.end_ns)
@@ -142,6 +152,7 @@ void measure_vgpus(const Workload& w, const Outcome& r, Metrics& m) {
   m.evictions_by_priority.resize(kPriorityLevels);
   for (size_t i = 0; i < r.vgpus.size(); ++i) {
     const VgpuResult& v = r.vgpus[i];
+    const WorstWindow worst = worst_window(v, least);
     m.evictions_by_priority[w.vgpus[i].share.priority] += static_cast<double>(v.evictions);
     m.vgpus.push_back(
         {.name = w.vgpus[i].name,
@@ -149,11 +160,13 @@ void measure_vgpus(const Workload& w, const Outcome& r, Metrics& m) {
          .kept = static_cast<double>(v.kept_sm_ns) / whole_ns,
          .owed_ms = v.due_sm_ns / w.gpu.sm_count / 1e6,
          .got_of_owed = v.due_sm_ns > 0 ? static_cast<double>(v.sm_ns) / v.due_sm_ns : 1,
-         .got_of_owed_window = got_of_owed_window(v, least),
+         .got_of_owed_window = worst.got_of_owed,
+         .lacked_window_ms = worst.lacked_sm_ns / w.gpu.sm_count / 1e6,
          .slowdown = v.worked_sm_ns > 0 ? 1 + v.slowed_sm_ns / v.worked_sm_ns : 1,
          .figures = v.figures});
+    VgpuMetrics& made = m.vgpus.back();
     if (!r.has_reference)
-      m.vgpus.back().owed_ms = m.vgpus.back().got_of_owed = m.vgpus.back().got_of_owed_window =
+      made.owed_ms = made.got_of_owed = made.got_of_owed_window = made.lacked_window_ms =
           std::numeric_limits<double>::quiet_NaN();
   }
 }

@@ -35,8 +35,8 @@ struct VgpuMetrics {
   double kept = 0;  // ... and kept for it while it paused
   // What the fluid reference gave it (fluid.h), ms of the GPU, and what it held over that. By
   // window: the least of 1 - (rise of its lag above 0) / (due in that window), of windows in which
-  // 1 % of the GPU or more was due.
-  double owed_ms = 0, got_of_owed = 1, got_of_owed_window = 1;
+  // 1 % of the GPU or more was due; and the largest such rise, ms of the GPU.
+  double owed_ms = 0, got_of_owed = 1, got_of_owed_window = 1, lacked_window_ms = 0;
   // Of its launches that use memory bandwidth: their time over that with the same SMs and nobody
   // else using memory; 1 if it has none.
   double slowdown = 1;

@@ -105,6 +105,7 @@ json::object vgpu_json(const VgpuMetrics& v) {
           {"owed_ms", number(v.owed_ms)},
           {"got_of_owed", number(v.got_of_owed)},
           {"got_of_owed_window", number(v.got_of_owed_window)},
+          {"lacked_window_ms", number(v.lacked_window_ms)},
           {"slowdown", number(v.slowdown)},
           {"in_time", v.figures.in_time},
           {"late", v.figures.late},

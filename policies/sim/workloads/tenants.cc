@@ -162,6 +162,37 @@ Workload held_weights(uint32_t run, uint64_t seed) {
   return held(run, seed, "held-weights", false);
 }
 
+// 2, 4, ... 256 vGPUs of weights 1 to 1,000, each of a drawn kind: saturating, a sleeper, bursts at
+// random times, one that says that its launches are a thousandth or a thousand times of what they
+// are. One at least saturates.
+constexpr uint32_t kCrowdSizes = 8;
+Workload many(uint32_t run, uint64_t seed) {
+  Workload w = tenants("held-many");
+  Random r = Random::of(seed ^ 0x3a9f, run);
+  const uint64_t count = 2ull << run % kCrowdSizes;
+  const auto weight = [&] {
+    return static_cast<uint32_t>(std::lround(std::exp(r.unit() * std::log(1000.0))));
+  };
+  saturating(w, 1, weight());
+  while (w.vgpus.size() < count) switch (r.below(4)) {
+      case 0:
+        saturating(w, 1, weight());
+        break;
+      case 1:
+        sleepers(w, r, 1, r.between(50, 8'000) * kTenantUs, r.between(100, 60'000) * kTenantUs,
+                 weight());
+        break;
+      case 2:
+        light(w, r.between(30, 2'000) * kTenantUs, r.between(4, 100) * kTenantMs, weight());
+        break;
+      default:
+        saturating(w, 1, weight());
+        w.programs.back().prediction_factor = r.below(2) ? 0.001 : 1000;
+    }
+  w.horizon_ns = 5 * kTenantSecond;
+  return w;
+}
+
 // One that cheats beside 1, 3 and 15 that saturate; kind 0 is what an honest one gets in its place.
 enum class Cheat : uint32_t {
   kHonest,         // saturates
@@ -241,6 +272,7 @@ const std::vector<WorkloadRow>& tenant_workloads() {
        cheat},
       {"held-equal", "drawn sleepers and Poisson tenants beside saturating ones", 12, held_equal},
       {"held-weights", "the same with weights 1 to 1,000", 12, held_weights},
+      {"held-many", "2 to 256 vGPUs of drawn kinds and weights 1 to 1,000", kCrowdSizes, many},
   };
   return rows;
 }
