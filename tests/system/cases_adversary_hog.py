@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest that breaks no rule and takes what it can (adversaries/hog.cc): what is no launch asks for
-the GPU as launches do, and is charged."""
+"""A guest that breaks no rule and takes what it can (adversaries/hog.cc): what is no launch asks
+for the GPU as launches do, and is charged."""
 from support import WithVictim
 
 

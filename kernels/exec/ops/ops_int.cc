@@ -166,7 +166,8 @@ struct NegInt {
   }
 };
 // add/addc/sub/subc with .cc: one carry bit per lane in Warp::cc. A subtraction is the sum of `a`,
-// the complement of `b` and 1, so it carries where it does not borrow; compilers let addc count that.
+// the complement of `b` and 1, so it carries where it does not borrow; compilers let addc count
+// that.
 template <class T, bool kSubtract>
 Flow add_carry(Warp& w, const Inst& in) {
   const T* a = source<T>(w, in.a);
