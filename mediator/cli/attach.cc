@@ -210,13 +210,7 @@ Result<void> attach(AdminClient& client, const AttachOptions& o) {
   if (!xml) return xml.error();
   auto change = libvirt::attach_vgpu(*xml, *a);
   if (!change) return of_domain(change.error(), o);
-  auto done = apply(*domain, *change, o, "attached");
-  if (done && !o.print_only && o.uri.ends_with("/session"))
-    std::printf(
-        "%s: libvirt runs no hook in a session: before its first start, 'virsh -c %s dumpxml "
-        "%s | sluicectl create --domain-xml -'\n",
-        o.domain.c_str(), o.uri.c_str(), o.domain.c_str());
-  return done;
+  return apply(*domain, *change, o, "attached");
 }
 
 Result<void> detach(const AttachOptions& o, const std::function<Result<AdminClient>()>& connect) {

@@ -48,6 +48,15 @@ def enter_private_namespace():
               f"a private {folder}")
 
 
+def install_hook(program, settings):
+    """Where libvirtd looks for it, with `settings`: libvirt passes no variables of its own on."""
+    hook = pathlib.Path("/etc/libvirt/hooks/qemu")
+    hook.parent.mkdir(exist_ok=True)
+    settings = " ".join(f"{k}='{v}'" for k, v in settings.items())
+    hook.write_text(f"#!/bin/sh\n{settings} exec '{program}' \"$@\"\n")
+    hook.chmod(0o755)
+
+
 class Libvirt:
     """A libvirtd of our own, in `work`; domains defined here end with it. As root, `sluiced`
     (host.py) has its vGPUs made and removed by Sluice's hook."""
@@ -82,12 +91,7 @@ class Libvirt:
             pathlib.Path("/etc/libvirt/libvirtd.conf").write_text(
                 'unix_sock_ro_perms = "0700"\nauth_unix_rw = "none"\nauth_unix_ro = "none"\n')
         if self.hook_env:
-            # libvirt passes no variables of its own environment on.
-            hook = pathlib.Path("/etc/libvirt/hooks/qemu")
-            hook.parent.mkdir(exist_ok=True)
-            settings = " ".join(f"{k}='{v}'" for k, v in self.hook_env.items())
-            hook.write_text(f"#!/bin/sh\n{settings} exec '{self.hook}' \"$@\"\n")
-            hook.chmod(0o755)
+            install_hook(self.hook, self.hook_env)
         self._start_daemon()
 
     def restart(self):
