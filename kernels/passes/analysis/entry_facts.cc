@@ -158,9 +158,11 @@ class EntryFacts {
     work_.push_back({callee, from.divergent || call.divergent, from.hazardous || call.hazardous});
   }
 
-  // Any function whose address this module takes, unless others may come in by linking.
+  // Any function whose address this module takes, unless others may come in by linking. Where it
+  // takes none, a runtime's call of what it is handed is never come to; a kernel's own pointer may
+  // be another module's.
   void call_by_pointer(const Visit& from, const FunctionFacts::Call& through) {
-    if (module_.links_ || module_.address_taken_.empty())
+    if (module_.links_ || (module_.address_taken_.empty() && from.function == &entry_))
       out_.opaque.add(
           "call-unknown",
           at_line(through.line, "calls a function through a pointer or in another module"));

@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <functional>
 
-#include "kernels/passes/analysis/address_spaces.h"
 #include "kernels/passes/analysis/detectors.h"
 #include "kernels/passes/analysis/persistent.h"
+#include "kernels/passes/analysis/polled_values.h"
 #include "kernels/passes/analysis/spin.h"
-#include "kernels/passes/analysis/stack_slots.h"
 #include "kernels/passes/analysis/synchronisation.h"
 #include "kernels/ptx/dominators.h"
 
@@ -20,6 +19,15 @@ using ptx::Statement;
 using ptx::Variable;
 
 namespace {
+
+// Whether a function has such an instruction.
+auto some(bool (*does)(const Statement&)) {
+  return [does](const Function& f) {
+    return std::any_of(f.statements.begin(), f.statements.end(), [does](const Statement& s) {
+      return s.kind == ptx::StatementKind::kInstruction && does(s);
+    });
+  };
+}
 
 bool any_of_grid(const std::array<bool, 3>& reads) { return reads[0] || reads[1] || reads[2]; }
 
@@ -90,9 +98,11 @@ ModuleFacts::ModuleFacts(const ptx::Module& module) : module_(module) {
   }
   find_address_taken();
   find_constants();
-  polling_ = functions_that(may_poll);
-  reading_ = functions_that(may_read);
-  ordering_ = functions_that(orders_memory);
+  polling_ = functions_that([this](const Function& f) {
+    return hands_on_polled(f, [this](std::string_view name) { return is_shared(name); });
+  });
+  reading_ = functions_that(some(may_read));
+  ordering_ = functions_that(some(orders_memory));
 }
 
 const FunctionFacts& ModuleFacts::of(const Function& function) {
@@ -148,16 +158,10 @@ void ModuleFacts::gather_waits(const ptx::Cfg& cfg, const ptx::PostDominators& p
   const Callees callees{std::cref(polling_), std::cref(reading_), std::cref(ordering_),
                         [this](std::string_view name) { return constants_.count(name) != 0; }};
   Waiting waiting;
-  const StackSlots slots(cfg.function());
-  const ptx::Function& without_frame = slots.any() ? slots.function() : cfg.function();
-  const auto in_shared = [this](std::string_view name) {
-    for (const Variable& v : module_.variables())
-      if (v.name == name) return v.space == Space::kShared;
-    return false;
-  };
-  const AddressSpaces spaces(without_frame, in_shared);
-  if (slots.any() || spaces.any()) {
-    const auto its_cfg = ptx::Cfg::build(spaces.any() ? spaces.function() : without_frame);
+  const FollowedText text(cfg.function(),
+                          [this](std::string_view name) { return is_shared(name); });
+  if (text.differs()) {
+    const auto its_cfg = ptx::Cfg::build(text.function());
     if (!its_cfg) return out.opaque.add("waits", its_cfg.error().message);
     const auto its_ends = ptx::PostDominators::build(*its_cfg);
     if (!its_ends) return out.opaque.add("waits", its_ends.error().message);

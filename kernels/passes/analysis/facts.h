@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -129,7 +130,8 @@ class ModuleFacts {
       return module->by_name_.count(callee) == 0 ? by_pointer : functions.count(callee) != 0;
     }
   };
-  Reach functions_that(bool (*does)(const ptx::Statement&)) const;
+  Reach functions_that(const std::function<bool(const ptx::Function&)>& does) const;
+  bool is_shared(std::string_view name) const { return shared_.count(name) != 0; }
   void add_index_functions(const ptx::Function& entry, KernelFacts& out);
 
   const ptx::Module& module_;

@@ -95,17 +95,17 @@ void ModuleFacts::find_constants() {
 }
 
 // Text only, before any function is analysed: loops of the callers ask for it.
-ModuleFacts::Reach ModuleFacts::functions_that(bool (*does)(const ptx::Statement&)) const {
+ModuleFacts::Reach ModuleFacts::functions_that(
+    const std::function<bool(const Function&)>& does) const {
   Reach out;
   out.module = this;
   std::unordered_map<std::string_view, std::vector<std::string_view>> callers;
   std::vector<std::string_view> work;
   for (const Function& f : module_.functions()) {
     if (f.is_entry) continue;
-    bool found = !f.not_understood.empty();
+    const bool found = !f.not_understood.empty() || does(f);
     for (const ptx::Statement& s : f.statements) {
       if (s.kind != StatementKind::kInstruction) continue;
-      found |= does(s);
       if (ptx::base_opcode(s.opcode) != "call" || s.operands.empty()) continue;
       const std::size_t callee = s.operands[0].starts_with('(');
       if (callee < s.operands.size()) callers[s.operands[callee]].push_back(f.name);

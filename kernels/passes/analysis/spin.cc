@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "kernels/passes/analysis/chase.h"
 #include "kernels/passes/analysis/lower_index.h"
 #include "kernels/passes/analysis/standstill.h"
 #include "kernels/passes/analysis/swaps.h"
@@ -108,10 +109,6 @@ bool copies_in(const Statement& s) {
 bool in_handed_memory(const Statement& s) {
   return !has_modifier(s.opcode, "global") && !has_modifier(s.opcode, "const");
 }
-bool hands_on(const Statement& s) {
-  const std::string_view base = base_opcode(s.opcode);
-  return (base == "st" || base == "atom" || base == "red") && in_handed_memory(s);
-}
 bool takes_over(const Statement& s) {
   const std::string_view base = base_opcode(s.opcode);
   return (base == "ld" || base == "atom") && in_handed_memory(s);
@@ -133,6 +130,10 @@ bool calls_what_polls(const Statement& s, const Callees& callees, bool ordered_l
 bool orders_memory(const Statement& s) {
   const std::string_view base = base_opcode(s.opcode);
   return base == "membar" || base == "fence" || base == "nanosleep";
+}
+bool hands_on(const Statement& s) {
+  const std::string_view base = base_opcode(s.opcode);
+  return (base == "st" || base == "atom" || base == "red") && in_handed_memory(s);
 }
 bool may_poll(const Statement& s) { return reads_others(s, false); }
 bool may_read(const Statement& s) { return reads_others(s, true); }
@@ -273,7 +274,8 @@ bool Finder::polls(std::uint32_t i, bool ordered_loop) {
     return !(swaps_.may_be_compared(i) &&
              (swaps_.only_compared(i, members_[loop_of(b)]) ||
               reads_value_lock(cfg_, registers_, sums_, i, members_[loop_of(b)]))) &&
-           !polls_lock(i) && !reads_constant(i) && !swaps_.only_put(i, members_[loop_of(b)]);
+           !polls_lock(i) && !reads_constant(i) && !swaps_.only_put(i, members_[loop_of(b)]) &&
+           !chases(cfg_, registers_, i, members_[loop_of(b)]);
   return calls_what_polls(s, callees_, ordered_loop);
 }
 

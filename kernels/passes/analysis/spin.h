@@ -52,5 +52,6 @@ bool may_poll(const ptx::Statement& statement);
 bool may_read(const ptx::Statement& statement);
 bool may_touch(const ptx::Statement& statement);  // reads, or swaps, or copies from global memory
 bool orders_memory(const ptx::Statement& statement);
+bool hands_on(const ptx::Statement& statement);  // writes what other threads or callers may read
 
 }  // namespace sluice::passes

@@ -329,6 +329,71 @@ TEST(PtxWaits, SwapsInFunctions) {
             "plain");
 }
 
+// To a list's next element, to a tree's root: each turn reads somewhere else, however it reads.
+TEST(PtxWaits, PlacesThatAreFollowed) {
+  const std::string to = "mul.wide.s32 %rd2, %r3, 4; add.s64 %rd3, %rd0, %rd2;\n";
+  const std::string walk = "mov.u32 %r3, %r1; L: " + to + "ld.volatile.global.u32 %r4, [%rd3];\n";
+  EXPECT_EQ(tier(walk + "mov.u32 %r3, %r4; setp.ne.s32 %p0, %r4, -1; @%p0 bra L;"), "plain");
+  EXPECT_EQ(tier(walk + "setp.eq.u32 %p0, %r4, %r3; mov.u32 %r3, %r4; @!%p0 bra L;"), "plain");
+  // Stays there, on all ways or on one; or where the larger of both is.
+  EXPECT_EQ(tier(walk + "setp.eq.u32 %p0, %r4, %r3; @%p0 bra L;"), "waits");
+  EXPECT_EQ(tier(walk + "setp.lt.s32 %p0, %r4, 0; @%p0 bra L;\n"
+                        "mov.u32 %r3, %r4; setp.ne.s32 %p1, %r4, 7; @%p1 bra L;"),
+            "waits");
+  EXPECT_EQ(tier(walk + "max.s32 %r3, %r3, %r4; setp.ne.s32 %p0, %r4, 7; @%p0 bra L;"), "waits");
+  EXPECT_EQ(tier(walk + "@%p1 mov.u32 %r3, %r4; setp.ne.s32 %p0, %r4, 7; @%p0 bra L;"), "waits");
+  // A flag beside what is followed, which may be a ring.
+  EXPECT_EQ(tier(walk + "add.s64 %rd4, %rd1, %rd2; ld.volatile.global.u32 %r5, [%rd4];\n"
+                        "mov.u32 %r3, %r4; setp.eq.u32 %p0, %r5, 0; @%p0 bra L;"),
+            "waits");
+}
+
+// A set's root is hung under another one; whoever fails has been overtaken.
+TEST(PtxWaits, RootsThatAreHungAnew) {
+  const auto unite = [](const std::string& compared) {
+    return tier(
+        "mov.u32 %r3, %r2; mov.u32 %r4, %r1;\n"
+        "O: mul.wide.s32 %rd2, %r3, 4; add.s64 %rd3, %rd0, %rd2;\n"
+        "ld.volatile.global.u32 %r5, [%rd3]; setp.eq.u32 %p0, %r5, %r3; @%p0 bra R;\n"
+        "L: ld.volatile.global.u32 %r3, [%rd3]; mul.wide.s32 %rd2, %r3, 4; add.s64 %rd3, %rd0, "
+        "%rd2;\n"
+        "ld.volatile.global.u32 %r5, [%rd3]; setp.ne.u32 %p0, %r5, %r3; @%p0 bra L;\n"
+        "R: setp.eq.u32 %p1, %r3, %r4; @%p1 bra E;\n"
+        "max.u32 %r6, %r3, %r4; min.u32 %r4, %r3, %r4; mul.wide.s32 %rd4, %r6, 4;\n"
+        "add.s64 %rd5, %rd0, %rd4; atom.global.cas.b32 %r7, [%rd5], " +
+        compared + ", %r4; setp.ne.u32 %p2, %r7, " + compared +
+        "; mov.u32 %r3, %r6; @%p2 bra O;\nE: ");
+  };
+  EXPECT_EQ(unite("%r6"), "plain");
+  // What is the same every turn may be a token.
+  EXPECT_EQ(unite("%r0"), "waits");
+}
+
+// A called function that keeps what it polls to itself ends no loop of its caller's.
+TEST(PtxWaits, CallsThatKeepWhatTheyPoll) {
+  const auto calls = [](const std::string& body, const std::string& module = "") {
+    return tier(
+        "mov.u64 %rd2, s; cvta.shared.u64 %rd3, %rd2;\n"
+        "L: { .param .b64 a; .param .b64 b; st.param.b64 [a], %rd0; st.param.b64 [b], %rd3;\n"
+        "call f, (a, b); }\n"
+        "ld.shared.u32 %r4, [s]; setp.ne.u32 %p0, %r4, 0; @%p0 bra L;",
+        module +
+            ".func f(.param .b64 a, .param .b64 b) { .reg .b32 %r<4>; .reg .b64 %rd<5>;\n"
+            ".reg .pred %p; ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b];\n" +
+            body + " ret; }\n");
+  };
+  EXPECT_EQ(calls("atom.global.add.u32 %r1, [%rd1], %r2;"), "plain");
+  EXPECT_EQ(calls("ld.volatile.global.u32 %r1, [%rd1]; st.global.u32 [%rd1+4], %r1;"), "plain");
+  EXPECT_EQ(calls("ld.volatile.global.u32 %r1, [%rd1]; st.u32 [%rd2], %r1;"), "waits");
+  EXPECT_EQ(calls("ld.volatile.global.u32 %r1, [%rd1]; setp.eq.u32 %p, %r1, 0; @%p bra E;\n"
+                  "st.u32 [%rd2], 0; E: "),
+            "waits");
+  // Of the block's own memory, by a generic address.
+  const std::string polls_own =
+      "mov.u64 %rd3, own; cvta.shared.u64 %rd4, %rd3; atom.or.b32 %r1, [%rd4], 0;";
+  EXPECT_EQ(calls(polls_own + "st.u32 [%rd2], %r1;", ".shared .b32 own;\n"), "plain");
+}
+
 // Without optimisation every variable is in the stack frame, which is read by a generic address.
 TEST(PtxWaits, VariablesInTheStackFrame) {
   const auto framed = [](const std::string& body, const std::string& before = "") {
