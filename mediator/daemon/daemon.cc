@@ -16,8 +16,8 @@
 #include "mediator/daemon/scheduling/spatial.h"
 #include "mediator/daemon/scheduling/time_slices.h"
 #include "mediator/daemon/scheduling/worker_time_slices.h"
-#include "mediator/io/listener.h"
 #include "mediator/io/loop_priority.h"
+#include "mediator/io/peers/listener.h"
 
 extern char** environ;
 

@@ -17,7 +17,7 @@
 #include "mediator/base/limits.h"
 #include "mediator/base/result.h"
 #include "mediator/io/fd_watch.h"
-#include "mediator/io/peer_thread.h"
+#include "mediator/io/peers/peer_thread.h"
 
 namespace sluice::io {
 

@@ -21,7 +21,7 @@
 #include "mediator/base/result.h"
 #include "mediator/core/worker_protocol.h"
 #include "mediator/io/fd_watch.h"
-#include "mediator/io/peer_thread.h"
+#include "mediator/io/peers/peer_thread.h"
 #include "mediator/io/spawner.h"
 #include "mediator/io/worker_output.h"
 

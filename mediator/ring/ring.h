@@ -49,7 +49,7 @@ class Bell {
     return b;
   }
   // Only where it does not matter whether the peer makes ring() wait: the eventfd's O_NONBLOCK is
-  // the peer's, too. sluiced uses a BellRinger (mediator/io/peer_thread.h).
+  // the peer's, too. sluiced uses a BellRinger (mediator/io/peers/peer_thread.h).
   static Bell for_eventfd(int fd) {
     Bell b;
     b.fd_ = fd;

@@ -12,9 +12,9 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "mediator/spawner/cgroups.h"
 #include "mediator/spawner/limits.h"
 #include "mediator/spawner/send_kill.h"
+#include "mediator/spawner/walls/cgroups.h"
 
 namespace sluice::spawner {
 namespace {

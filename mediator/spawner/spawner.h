@@ -18,11 +18,11 @@
 #include "mediator/base/fd.h"
 #include "mediator/base/result.h"
 #include "mediator/core/spawner_protocol.h"
-#include "mediator/spawner/cgroups.h"
 #include "mediator/spawner/kernel_log.h"
-#include "mediator/spawner/prison.h"
 #include "mediator/spawner/running_file.h"
 #include "mediator/spawner/switch_recorder.h"
+#include "mediator/spawner/walls/cgroups.h"
+#include "mediator/spawner/walls/prison.h"
 
 namespace sluice::spawner {
 

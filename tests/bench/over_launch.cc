@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What launching more blocks than are to stay buys (mediator/worker/launch/sm_part.h, kOverLaunch):
-// a model of a GPU's block distributor, in virtual time. By hand; nothing to pass or fail; one JSON
-// object a line.
+// What launching more blocks than are to stay buys (mediator/worker/launch/sms/sm_part.h,
+// kOverLaunch): a model of a GPU's block distributor, in virtual time. By hand; nothing to pass or
+// fail; one JSON object a line.
 //
 //   over_launch [SEEDS]      default 20
 //
@@ -19,7 +19,7 @@
 #include <random>
 #include <vector>
 
-#include "mediator/worker/launch/sm_part.h"
+#include "mediator/worker/launch/sms/sm_part.h"
 
 namespace {
 

@@ -27,7 +27,7 @@
 #include "tests/golden/clone_player.h"
 #include "tests/golden/tensor/tensor_cases.h"
 #include "tests/support/cccl_cases.h"
-#include "tests/support/random_kernel.h"
+#include "tests/support/random/random_kernel.h"
 #include "tests/unit/passes/hazards.h"
 
 namespace {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Peers that hold descriptors which sluiced uses: they may make each of them wait, fill it, or send
-without end. sluiced's one thread must not notice (io/peer_thread.h, base/peer_socket.h)."""
+without end. sluiced's one thread must not notice (io/peers/peer_thread.h, base/peer_socket.h)."""
 import os
 import subprocess
 import time

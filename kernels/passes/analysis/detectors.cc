@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "kernels/passes/analysis/spin.h"
 #include "kernels/passes/analysis/synchronisation.h"
+#include "kernels/passes/analysis/waits/spin.h"
 
 namespace sluice::passes {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/passes/analysis/facts.h"
-#include "kernels/passes/analysis/spin.h"
+#include "kernels/passes/analysis/waits/spin.h"
 
 namespace sluice::passes {
 

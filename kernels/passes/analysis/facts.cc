@@ -5,10 +5,10 @@
 #include <functional>
 
 #include "kernels/passes/analysis/detectors.h"
-#include "kernels/passes/analysis/persistent.h"
-#include "kernels/passes/analysis/polled_values.h"
-#include "kernels/passes/analysis/spin.h"
 #include "kernels/passes/analysis/synchronisation.h"
+#include "kernels/passes/analysis/waits/persistent.h"
+#include "kernels/passes/analysis/waits/polled_values.h"
+#include "kernels/passes/analysis/waits/spin.h"
 #include "kernels/ptx/dominators.h"
 
 namespace sluice::passes {

@@ -19,7 +19,7 @@
 #include "kernels/passes/analysis/finding.h"
 #include "kernels/passes/analysis/memory_barriers.h"
 #include "kernels/passes/analysis/register_pool.h"
-#include "kernels/passes/analysis/spin.h"
+#include "kernels/passes/analysis/waits/spin.h"
 #include "kernels/ptx/cfg.h"
 #include "kernels/ptx/divergence.h"
 #include "kernels/ptx/dominators.h"

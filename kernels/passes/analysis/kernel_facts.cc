@@ -5,7 +5,7 @@
 #include <unordered_set>
 
 #include "kernels/passes/analysis/facts.h"
-#include "kernels/passes/analysis/spin.h"
+#include "kernels/passes/analysis/waits/spin.h"
 #include "kernels/ptx/registers.h"
 
 namespace sluice::passes {

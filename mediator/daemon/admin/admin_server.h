@@ -14,7 +14,7 @@
 #include "mediator/base/result.h"
 #include "mediator/base/unix_socket.h"
 #include "mediator/daemon/admin/json_rpc.h"
-#include "mediator/io/listener.h"
+#include "mediator/io/peers/listener.h"
 
 namespace sluice {
 

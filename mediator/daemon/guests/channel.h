@@ -22,7 +22,7 @@
 #include "mediator/base/result.h"
 #include "mediator/core/extents.h"
 #include "mediator/io/mapping.h"
-#include "mediator/io/peer_thread.h"
+#include "mediator/io/peers/peer_thread.h"
 
 namespace sluice {
 

@@ -20,9 +20,9 @@
 #include "mediator/daemon/guests/guest_session.h"
 #include "mediator/daemon/scheduling/grant_executor.h"
 #include "mediator/daemon/setup/socket_access.h"
-#include "mediator/io/ivshmem_server.h"
-#include "mediator/io/local_server.h"
-#include "mediator/io/peer_thread.h"
+#include "mediator/io/peers/ivshmem_server.h"
+#include "mediator/io/peers/local_server.h"
+#include "mediator/io/peers/peer_thread.h"
 
 namespace sluice {
 

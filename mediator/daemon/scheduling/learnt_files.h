@@ -22,7 +22,7 @@
 #include <string>
 
 #include "mediator/core/progress.h"
-#include "mediator/io/peer_thread.h"
+#include "mediator/io/peers/peer_thread.h"
 
 namespace sluice {
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "mediator/base/result.h"
-#include "mediator/io/peer_thread.h"
+#include "mediator/io/peers/peer_thread.h"
 #include "policies/policy.h"
 
 namespace sluice {

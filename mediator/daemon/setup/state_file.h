@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of `state_dir`, which last from one life of sluiced to the next: read whole, and replaced
 // whole, so that a stop of the machine leaves the old one or the new one. May wait for the disk:
-// called at sluiced's start or on a thread of its own (io/peer_thread.h), never in its loop.
+// called at sluiced's start or on a thread of its own (io/peers/peer_thread.h), never in its loop.
 #pragma once
 
 #include <cstddef>

@@ -4,8 +4,8 @@
 //
 //   LaunchPlanner       which clone, in which form, with what geometry      planner.h
 //   Lanes               the driver's streams in which a guest's continues   lanes.h
-//   SmConfinement       who keeps a launch to its SMs                       confinement.h
-//   BlockConfinement    ... its own blocks                                  block_confinement.h
+//   SmConfinement       who keeps a launch to its SMs                       sms/confinement.h
+//   BlockConfinement    ... its own blocks                                  sms/block_confinement.h
 //   WindowedLaunches    launches that are queued a window at a time         windows.h
 //   Launcher            physical launches, and what became of them          launcher.h
 //   CudaStreams         the stream engine's driver, in front of them        cuda_streams.h

@@ -16,11 +16,11 @@
 
 #include <cstdint>
 
-#include "mediator/worker/launch/block_confinement.h"
-#include "mediator/worker/launch/confinement.h"
 #include "mediator/worker/launch/lanes.h"
 #include "mediator/worker/launch/launch_services.h"
 #include "mediator/worker/launch/planner.h"
+#include "mediator/worker/launch/sms/block_confinement.h"
+#include "mediator/worker/launch/sms/confinement.h"
 #include "mediator/worker/launch/windows.h"
 
 namespace sluice::worker {

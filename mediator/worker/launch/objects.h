@@ -32,7 +32,7 @@ namespace sluice::worker {
 class GreenContexts;
 struct GreenObject;
 struct StreamObject;
-struct SeenWorkers;  // launch/block_confinement.cc
+struct SeenWorkers;  // launch/sms/block_confinement.cc
 
 // Local memory that launches wait for: sluiced is asked. Session lock.
 struct LocalGrant {

@@ -141,7 +141,7 @@ void allow_in_part(Filter& f, bool nvidia) {
   allow("tgkill", {equal32(0, self)});
   for (uint64_t option : {PR_SET_NAME, PR_SET_TIMERSLACK}) allow("prctl", {equal32(0, option)});
   // F_SETFL only beside NVIDIA's driver, which needs it for its own: O_NONBLOCK belongs to open
-  // files that sluiced and the guest share (io/peer_thread.h stands against that, too).
+  // files that sluiced and the guest share (io/peers/peer_thread.h stands against that, too).
   for (int command :
        {F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC, F_OFD_SETLK, F_OFD_SETLKW, F_OFD_GETLK})
     allow("fcntl", {equal32(1, static_cast<uint64_t>(command))});

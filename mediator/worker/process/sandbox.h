@@ -21,7 +21,7 @@ void close_others(int last_kept);
 //    sluiced and the guest share.
 //  - NVIDIA: also what its driver was seen to need, at any time: device files and their ioctls,
 //    libraries, its compiler's code, its cache, Unix sockets. Which files it reaches is for the
-//    walls that the spawner has put up (mediator/spawner/prison.h).
+//    walls that the spawner has put up (mediator/spawner/walls/prison.h).
 //  - `mps`, beside NVIDIA's MPS server: also descriptors sent over sockets. Elsewhere none leaves a
 //    worker: before Linux 6.10, sockets under way in sockets cost each process of the host time
 //    whenever it sends something.

@@ -2,7 +2,7 @@
 // Contexts and streams of a session, and what the driver has pinned for it.
 #include "mediator/base/clock.h"
 #include "mediator/base/log.h"
-#include "mediator/worker/launch/green_contexts.h"
+#include "mediator/worker/launch/sms/green_contexts.h"
 #include "mediator/worker/limits.h"
 #include "mediator/worker/session/worker_session.h"
 

@@ -60,7 +60,7 @@ enum class OpKind {
 enum class Confinement {
   kNone,      // it runs on any
   kBlocks,    // its blocks check on which SM they are: its SMs may change while it runs
-  kHardware,  // by the driver's stream (launch/green_contexts.h), until it has ended
+  kHardware,  // by the driver's stream (launch/sms/green_contexts.h), until it has ended
 };
 
 enum class OpState : uint8_t {

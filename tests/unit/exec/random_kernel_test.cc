@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random kernels (tests/support/random_kernel.h): the interpreter against the plain scalar
+// Random kernels (tests/support/random/random_kernel.h): the interpreter against the plain scalar
 // evaluator, bit for bit. A seed that fails is made as short as it still fails, and its PTX is
 // shown.
 //
@@ -12,7 +12,7 @@
 
 #include "kernels/exec/block/block.h"
 #include "kernels/exec/checker/checker.h"
-#include "tests/support/random_kernel.h"
+#include "tests/support/random/random_kernel.h"
 #include "tests/support/rounds.h"
 #include "tests/unit/exec/harness.h"
 

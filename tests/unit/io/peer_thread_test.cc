@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // PeerThread: calls that a peer can make block leave the loop alone.
-#include "mediator/io/peer_thread.h"
+#include "mediator/io/peers/peer_thread.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -9,7 +9,7 @@
 #include <map>
 
 #include "kernels/tool/eviction_run.h"
-#include "tests/support/random_kernel.h"
+#include "tests/support/random/random_kernel.h"
 
 namespace sluice::tool {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // loga: the rules of LoGA section 3.4 on a GPU that alternates by itself.
-#include "tests/unit/policies/slice_driver.h"
+#include "tests/unit/policies/wfq/slice_driver.h"
 
 namespace sluice::policy {
 namespace {

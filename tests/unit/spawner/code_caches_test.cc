@@ -10,8 +10,8 @@
 
 #include "mediator/core/spawner_protocol.h"
 #include "mediator/spawner/code_caches.h"
-#include "mediator/spawner/prison.h"
-#include "mediator/spawner/root.h"
+#include "mediator/spawner/walls/prison.h"
+#include "mediator/spawner/walls/root.h"
 #include "tests/support/test_daemon.h"
 
 namespace sluice::test {

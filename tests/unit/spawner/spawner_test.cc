@@ -22,9 +22,9 @@
 
 #include "mediator/core/spawner_protocol.h"
 #include "mediator/spawner/kernel_log.h"
-#include "mediator/spawner/prison.h"
-#include "mediator/spawner/root.h"
 #include "mediator/spawner/running_file.h"
+#include "mediator/spawner/walls/prison.h"
+#include "mediator/spawner/walls/root.h"
 #include "tests/support/test_daemon.h"
 
 namespace sluice::test {

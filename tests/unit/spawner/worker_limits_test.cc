@@ -12,8 +12,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "mediator/spawner/cgroups.h"
 #include "mediator/spawner/limits.h"
+#include "mediator/spawner/walls/cgroups.h"
 #include "tests/support/test_daemon.h"
 
 namespace sluice::test {

@@ -1,0 +1,571 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/passes/analysis/waits/swaps.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "kernels/passes/analysis/waits/standstill.h"
+#include "kernels/ptx/dominators.h"
+
+namespace sluice::passes {
+
+using ptx::base_opcode;
+using ptx::has_modifier;
+using ptx::Statement;
+using ptx::StatementKind;
+
+namespace {
+
+// Definitions that a number is followed through; compilers need one or two.
+constexpr int kDeepestSwap = 8;
+constexpr std::size_t kMostCopies = 32;  // of one result
+// Instructions of a loop that is gone through again for each of its loads.
+constexpr std::size_t kLongestLoop = 1000;
+
+bool in_own_memory(const Statement& s) {
+  return has_modifier(s.opcode, "shared") || s.opcode.find("shared::cta") != s.opcode.npos ||
+         has_modifier(s.opcode, "local") || has_modifier(s.opcode, "param");
+}
+
+// Where a statement that writes to memory writes.
+std::size_t address_operand(const Statement& s) { return base_opcode(s.opcode) == "atom" ? 1 : 0; }
+
+}  // namespace
+
+Swaps::Swaps(const ptx::Cfg& cfg, ptx::RegisterTable& registers, Sums& sums)
+    : cfg_(cfg), registers_(registers), sums_(sums) {
+  for (const Statement& s : cfg.function().statements) {
+    if (s.kind != StatementKind::kInstruction || s.operands.empty()) continue;
+    const std::size_t results = ptx::effect_of(s) != ptx::Effect::kNone;
+    for (std::size_t k = results; k < s.operands.size(); ++k)
+      ptx::for_each_register(registers_, s.operands[k], s,
+                             [&](std::uint32_t r) { uses_[r].push_back(&s); });
+    if (results == 0) continue;
+    ptx::for_each_register(registers_, s.operands[0], s,
+                           [&](std::uint32_t r) { definitions_[r].push_back(&s); });
+  }
+  std::vector<std::uint32_t> work;
+  for (const Statement& s : cfg.function().statements)
+    if (s.kind == StatementKind::kInstruction && base_opcode(s.opcode) == "atom" &&
+        has_modifier(s.opcode, "cas") && s.operands.size() == 4)
+      work.push_back(number(s, s.operands[2]));
+  while (!work.empty()) {
+    const std::uint32_t r = work.back();
+    work.pop_back();
+    const auto by = definitions_.find(r);
+    if (!compared_.insert(r).second || by == definitions_.end()) continue;
+    for (const Statement* s : by->second)
+      if (base_opcode(s->opcode) == "mov" && s->operands.size() == 2)
+        work.push_back(number(*s, s->operands[1]));
+  }
+}
+
+bool Swaps::may_be_compared(std::uint32_t load) const {
+  const Statement& read = cfg_.function().statements[load];
+  return !read.operands.empty() && compared_.count(number(read, read.operands[0])) != 0;
+}
+
+bool Swaps::only_put(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const {
+  const Statement& read = cfg_.function().statements[load];
+  if (base_opcode(read.opcode) != "ld" || read.operands.size() != 2 || !is_short(blocks))
+    return false;
+  const std::vector<const Statement*> loop = ptx::instructions_of(cfg_, blocks);
+  std::unordered_set<std::uint32_t> made{number(read, read.operands[0])};
+  bool put = false;
+  for (std::size_t before = 0; before != made.size();) {
+    before = made.size();
+    for (const Statement* s : loop) {
+      const std::string_view base = base_opcode(s->opcode);
+      const bool cas = base == "atom" && has_modifier(s->opcode, "cas"),
+                 exchange = base == "atom" && has_modifier(s->opcode, "exch");
+      const std::size_t value = cas ? 3 : exchange ? 2 : 0;
+      bool uses = made.count(number(*s, s->guard)) != 0, puts = false;
+      for (std::size_t k = ptx::effect_of(*s) != ptx::Effect::kNone; k < s->operands.size(); ++k)
+        ptx::for_each_register(registers_, s->operands[k], *s, [&](std::uint32_t r) {
+          if (made.count(r) == 0) return;
+          (value != 0 && k == value && !in_own_memory(*s) ? puts : uses) = true;
+        });
+      put |= puts;
+      if (!uses) continue;
+      if (ptx::effect_of(*s) != ptx::Effect::kPure || !s->guard.empty()) return false;
+      ptx::for_each_register(registers_, s->operands[0], *s,
+                             [&](std::uint32_t r) { made.insert(r); });
+    }
+  }
+  return put;
+}
+
+bool Swaps::is_short(const std::vector<std::uint32_t>& blocks) const {
+  std::size_t length = 0;
+  for (const std::uint32_t b : blocks) length += cfg_.blocks()[b].end - cfg_.blocks()[b].begin;
+  return length <= kLongestLoop;
+}
+
+Places Swaps::compare(const Statement& a, std::string_view address_of_a, const Statement& b,
+                      std::string_view address_of_b) const {
+  return Sums::compare(sums_.of(address_of_a, a), sums_.of(address_of_b, b));
+}
+
+bool Swaps::changed_beside(std::uint32_t atom, const std::vector<std::uint32_t>& blocks) const {
+  const Statement& counter = cfg_.function().statements[atom];
+  for (const Statement* s : ptx::instructions_of(cfg_, blocks)) {
+    const std::string_view base = base_opcode(s->opcode);
+    if (s == &counter || (base != "atom" && base != "red" && base != "st") || in_own_memory(*s) ||
+        s->operands.size() <= address_operand(*s) || counter.operands.size() < 2)
+      continue;
+    if ((base == "atom" || base == "red") && has_modifier(s->opcode, "add") &&
+        s->operands.size() > address_operand(*s) + 1) {  // one more step of the same counter
+      if (sums_.of(s->operands[address_operand(*s) + 1], *s).is_positive()) continue;
+    }
+    if (compare(counter, counter.operands[1], *s, s->operands[address_operand(*s)]) ==
+        Places::kSame)
+      return true;
+  }
+  return false;
+}
+
+bool Swaps::takes_token(std::uint32_t atom, const std::vector<std::uint32_t>& blocks) const {
+  const auto& statements = cfg_.function().statements;
+  const Statement& s = statements[atom];
+  const bool compares = has_modifier(s.opcode, "cas");
+  if ((!compares && !has_modifier(s.opcode, "exch")) || s.operands.size() < 3) return false;
+  // What it waits for is what it compares with; whatever it leaves there instead.
+  if (!same_but_for_others(cfg_, registers_, blocks, atom, s.operands[1]) ||
+      (compares && !same_every_turn(cfg_, registers_, blocks, atom, s.operands[2])))
+    return false;
+  const auto puts_back = [&](std::uint32_t i) {
+    if (left_ == 0) return true;
+    --left_;
+    const Statement& other = statements[i];
+    if (other.kind != StatementKind::kInstruction) return false;
+    const std::string_view base = base_opcode(other.opcode);
+    if (base == "call" || ptx::effect_of(other) == ptx::Effect::kUnknown) return true;
+    if (i == atom || in_own_memory(other)) return false;
+    if (base != "atom" && base != "st" && base != "red" && base != "multimem") return false;
+    // Who asks what was there has something to wait for himself.
+    if ((has_modifier(other.opcode, "cas") || has_modifier(other.opcode, "exch")) &&
+        looks_at(other))
+      return false;
+    const std::size_t address = address_operand(other);
+    return other.operands.size() <= address ||
+           compare(s, s.operands[1], other, other.operands[address]) != Places::kOther;
+  };
+  return !follows(atom, puts_back) || may_keep(atom, puts_back);
+}
+
+std::unordered_set<std::uint32_t> Swaps::decided_by_others(std::uint32_t atom) const {
+  std::unordered_set<std::uint32_t> found;
+  std::vector<std::uint32_t> work;
+  const auto add_results = [&](const Statement& s) {
+    if (ptx::effect_of(s) == ptx::Effect::kNone || s.operands.empty()) return;
+    ptx::for_each_register(registers_, s.operands[0], s, [&](std::uint32_t r) {
+      if (found.insert(r).second) work.push_back(r);
+    });
+  };
+  const auto& statements = cfg_.function().statements;
+  for (std::uint32_t i = 0; i < statements.size(); ++i) {
+    const Statement& s = statements[i];
+    if (s.kind != StatementKind::kInstruction || i == atom) continue;
+    const std::string_view base = base_opcode(s.opcode);
+    const bool reads = (base == "ld" || base == "ldu" || base == "atom" || base == "suld" ||
+                        base == "tex" || base == "tld4") &&
+                       !block_internal(s);
+    const bool number = s.operands.size() == 2 && (s.operands[1].find("%ctaid") == 0 ||
+                                                   s.operands[1].find("%clusterid") == 0);
+    if (reads || number) add_results(s);
+  }
+  while (!work.empty()) {
+    const auto uses = uses_.find(work.back());
+    work.pop_back();
+    if (uses == uses_.end()) continue;
+    for (const Statement* s : uses->second)
+      if (s != &statements[atom]) add_results(*s);
+  }
+  return found;
+}
+
+bool Swaps::may_keep(std::uint32_t atom, const std::function<bool(std::uint32_t)>& what) const {
+  const std::vector<ptx::Block>& blocks = cfg_.blocks();
+  const auto has = [&](std::uint32_t begin, std::uint32_t end) {
+    for (std::uint32_t i = begin; i < end; ++i)
+      if (what(i)) return true;
+    return false;
+  };
+  const std::uint32_t home = cfg_.block_of(atom);
+  if (has(atom + 1, blocks[home].end)) return false;
+  left_ -= std::min<std::uint64_t>(left_, cfg_.function().statements.size());
+  // Blocks that put it back, and those from which one can be reached.
+  std::vector<bool> puts(blocks.size()), leads(blocks.size());
+  std::vector<std::uint32_t> work;
+  for (std::uint32_t b = 0; b < blocks.size(); ++b)
+    if (cfg_.reachable(b) && has(blocks[b].begin, blocks[b].end)) {
+      puts[b] = leads[b] = true;
+      work.push_back(b);
+    }
+  while (!work.empty()) {
+    const std::uint32_t b = work.back();
+    work.pop_back();
+    for (std::uint32_t before : blocks[b].predecessors)
+      if (!leads[before]) leads[before] = true, work.push_back(before);
+  }
+  auto others = decided_by_others(atom);
+  // What has been asked on every way to the swap is answered the same behind it.
+  if (const auto dominators = ptx::Dominators::build(cfg_)) {
+    for (std::uint32_t b = 0; b < blocks.size(); ++b) {
+      if (b == home || blocks[b].terminator == ptx::kNoStatement || !cfg_.reachable(b)) continue;
+      const Statement& s = cfg_.function().statements[blocks[b].terminator];
+      if (s.guard.empty() || !dominators->dominates(b, home)) continue;
+      const auto by = definitions_.find(number(s, s.guard));
+      if (by != definitions_.end() && by->second.size() == 1) others.erase(by->first);
+    }
+  }
+  const auto decides = [&](const ptx::Block& block) {
+    if (block.terminator == ptx::kNoStatement) return false;
+    const Statement& s = cfg_.function().statements[block.terminator];
+    bool out = !s.guard.empty() && others.count(number(s, s.guard)) != 0;
+    if (base_opcode(s.opcode) == "brx" && !s.operands.empty())
+      out |= others.count(number(s, s.operands[0])) != 0;
+    return out;
+  };
+  std::vector<bool> seen(blocks.size());
+  work.assign(1, home);
+  while (!work.empty()) {
+    const std::uint32_t b = work.back();
+    work.pop_back();
+    const ptx::Block& block = blocks[b];
+    bool any = false;
+    for (std::uint32_t next : block.successors) any |= leads[next];
+    const bool all = !any || decides(block);
+    for (std::uint32_t next : block.successors) {
+      if ((!all && !leads[next]) || seen[next]) continue;
+      seen[next] = true;
+      if (next == cfg_.exit()) return true;
+      // Another try, or done.
+      if (next != home && !puts[next]) work.push_back(next);
+    }
+  }
+  return false;
+}
+
+bool Swaps::looks_at(const Statement& swap) const {
+  std::vector<std::uint32_t> work{number(swap, swap.operands[0])};
+  std::unordered_set<std::uint32_t> copies{work[0]};
+  for (; !work.empty() && copies.size() <= kMostCopies;) {
+    const auto uses = uses_.find(work.back());
+    work.pop_back();
+    if (uses == uses_.end()) continue;
+    for (const Statement* s : uses->second) {
+      const std::string_view base = base_opcode(s->opcode);
+      if (base == "st" && in_own_memory(*s)) continue;  // not optimised: kept, not analysed
+      if (base != "mov" && base != "cvt") return true;
+      const std::uint32_t copy = number(*s, s->operands[0]);
+      if (copies.insert(copy).second) work.push_back(copy);
+    }
+  }
+  return false;
+}
+
+bool Swaps::follows(std::uint32_t statement, const std::function<bool(std::uint32_t)>& what) const {
+  const std::uint32_t home = cfg_.block_of(statement);
+  for (std::uint32_t i = statement + 1; i < cfg_.blocks()[home].end; ++i)
+    if (what(i)) return true;
+  std::vector<bool> seen(cfg_.blocks().size());
+  std::vector<std::uint32_t> work = cfg_.blocks()[home].successors;
+  while (!work.empty()) {
+    const std::uint32_t b = work.back();
+    work.pop_back();
+    if (seen[b]) continue;
+    seen[b] = true;
+    for (std::uint32_t i = cfg_.blocks()[b].begin; i < cfg_.blocks()[b].end; ++i)
+      if (what(i)) return true;
+    work.insert(work.end(), cfg_.blocks()[b].successors.begin(), cfg_.blocks()[b].successors.end());
+  }
+  return false;
+}
+
+bool Swaps::waits_for_turn(
+    std::uint32_t load, const std::vector<std::uint32_t>& blocks,
+    const std::function<bool(std::string_view, const ptx::Statement&)>& is_index) const {
+  const auto& statements = cfg_.function().statements;
+  const Statement& read = statements[load];
+  if (base_opcode(read.opcode) != "ld" || read.operands.size() != 2 || !is_short(blocks))
+    return false;
+  const std::vector<const Statement*> loop = ptx::instructions_of(cfg_, blocks);
+  std::unordered_set<std::uint32_t> copies{number(read, read.operands[0])};
+  const auto is_copy = [&](const Statement& s, std::size_t k) {
+    return copies.count(number(s, s.operands[k])) != 0;
+  };
+  bool asked = false;
+  Sum own;
+  for (std::size_t before = 0; before != copies.size();) {
+    before = copies.size();
+    for (const Statement* s : loop) {
+      const std::string_view base = base_opcode(s->opcode);
+      if (base == "call") return false;
+      if (base == "mov" && s->operands.size() == 2 && is_copy(*s, 1)) {
+        copies.insert(number(*s, s->operands[0]));
+        continue;
+      }
+      std::size_t uses = 0;
+      for (std::size_t k = ptx::effect_of(*s) == ptx::Effect::kNone ? 0 : 1; k < s->operands.size();
+           ++k)
+        ptx::for_each_register(registers_, s->operands[k], *s,
+                               [&](std::uint32_t r) { uses += copies.count(r); });
+      if (uses == 0) continue;
+      if (base != "setp" || s->operands.size() != 3 || uses != 1 ||
+          (!has_modifier(s->opcode, "eq") && !has_modifier(s->opcode, "ne")))
+        return false;
+      const std::string_view other = s->operands[is_copy(*s, 1) ? 2 : 1];
+      auto by = definitions_.find(number(*s, other));
+      // Not optimised: copied out of its variable each turn.
+      for (int i = 0; i < kDeepestSwap && by != definitions_.end() && by->second.size() == 1 &&
+                      base_opcode(by->second[0]->opcode) == "mov" &&
+                      definitions_.count(number(*by->second[0], by->second[0]->operands[1])) != 0;
+           ++i)
+        by = definitions_.find(number(*by->second[0], by->second[0]->operands[1]));
+      if (by == definitions_.end() || !is_index(other, *s)) return false;
+      for (const Statement* d : by->second)
+        if (std::find(loop.begin(), loop.end(), d) != loop.end()) return false;
+      own = sums_.of(other, *s);
+      asked = true;
+    }
+  }
+  return asked && follows(load, [&](std::uint32_t i) {
+           const Statement& s = statements[i];
+           if (s.kind != StatementKind::kInstruction) return false;
+           const std::string_view base = base_opcode(s.opcode);
+           const std::size_t address = address_operand(s);
+           return (base == "st" || base == "red" || base == "atom") &&
+                  s.operands.size() > address + 1 &&
+                  compare(read, read.operands[1], s, s.operands[address]) == Places::kSame &&
+                  passes_on(s, read, own);
+         });
+}
+
+std::int64_t Swaps::most_ahead(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const {
+  const Statement& read = cfg_.function().statements[load];
+  const Sum count = sums_.of(read.operands[0], read);
+  const std::vector<const Statement*> loop = ptx::instructions_of(cfg_, blocks);
+  std::unordered_set<std::uint32_t> made{number(read, read.operands[0])}, enough, too_few;
+  std::int64_t ahead = 0;
+  const auto uses = [&](const Statement& s) {
+    bool found = made.count(number(s, s.guard)) != 0;
+    for (std::size_t k = ptx::effect_of(s) != ptx::Effect::kNone; k < s.operands.size(); ++k)
+      ptx::for_each_register(registers_, s.operands[k], s,
+                             [&](std::uint32_t r) { found |= made.count(r) != 0; });
+    return found;
+  };
+  for (std::size_t before = 0; before != made.size();) {
+    before = made.size();
+    for (const Statement* s : loop) {
+      const std::string_view base = base_opcode(s->opcode);
+      if (!uses(*s) || (base == "st" && in_own_memory(*s))) continue;
+      if (!s->guard.empty()) return 0;
+      if (base == "mov" || base == "add" || base == "cvt") {
+        made.insert(number(*s, s->operands[0]));
+        continue;
+      }
+      if (base != "setp" || s->operands.size() != 3) return 0;
+      const bool turned = made.count(number(*s, s->operands[2])) == 0;  // the count is on the left
+      const auto is = [&](std::string_view one, std::string_view other) {
+        return has_modifier(s->opcode, turned ? other : one);
+      };
+      const bool below = is("lt", "gt") || is("le", "ge"), above = is("ge", "le") || is("gt", "lt");
+      const Sum number_sum = sums_.of(s->operands[turned ? 2 : 1], *s),
+                count_sum = sums_.of(s->operands[turned ? 1 : 2], *s);
+      Sum rest = Sums::difference(Sums::difference(count_sum, number_sum), count);
+      const auto index = rest.parts.find("%ctaid.x");
+      if (below == above || rest.parts.size() != 1 || index == rest.parts.end() ||
+          index->second != -1)
+        return 0;
+      const std::int64_t its = rest.constant + (is("le", "ge") || is("gt", "lt"));
+      if (its <= 0 || (ahead != 0 && its != ahead)) return 0;
+      ahead = its;
+      (below ? enough : too_few).insert(number(*s, s->operands[0]));
+    }
+  }
+  // With enough, the loop ends.
+  const std::unordered_set<std::uint32_t> inside(blocks.begin(), blocks.end());
+  bool ends = false;
+  for (std::uint32_t b : blocks) {
+    const ptx::Block& block = cfg_.blocks()[b];
+    if (block.terminator == ptx::kNoStatement) continue;
+    const Statement& s = cfg_.function().statements[block.terminator];
+    const std::uint32_t guard = s.guard.empty() ? ptx::RegisterTable::kNone : number(s, s.guard);
+    if (enough.count(guard) == too_few.count(guard)) continue;
+    if (base_opcode(s.opcode) != "bra" || block.successors.size() != 2) return 0;
+    const bool jumps = (enough.count(guard) != 0) != s.guard_negated;
+    for (std::uint32_t next : block.successors)
+      if ((next == b + 1) != jumps) {
+        if (inside.count(next) != 0) return 0;
+        ends = true;
+      }
+  }
+  return ends ? ahead : 0;
+}
+
+bool Swaps::waits_for_count(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const {
+  const auto& statements = cfg_.function().statements;
+  const Statement& read = statements[load];
+  const bool atom = base_opcode(read.opcode) == "atom";
+  if ((!atom && (base_opcode(read.opcode) != "ld" || read.operands.size() != 2)) ||
+      !is_short(blocks))
+    return false;
+  const std::int64_t ahead = most_ahead(load, blocks);
+  if (ahead == 0) return false;
+  const auto adds = [&](const Statement& s, std::string_view how, std::int64_t value) {
+    const std::size_t address = address_operand(s);
+    if (!has_modifier(s.opcode, how) || s.operands.size() < address + 2) return false;
+    const Sum step = sums_.of(s.operands[address + 1], s);
+    return step.is_constant() && step.constant == value;
+  };
+  // What else may change the count: that many more, or back to the beginning.
+  bool advances = false;
+  for (const Statement& s : statements) {
+    const std::string_view base = base_opcode(s.opcode);
+    if (s.kind != StatementKind::kInstruction || &s == &read) continue;
+    if (base == "call") return false;
+    if ((base != "st" && base != "red" && base != "atom") || in_own_memory(s)) continue;
+    const std::size_t address = address_operand(s);
+    if (s.operands.size() < address + 2 ||
+        compare(read, read.operands[1], s, s.operands[address]) != Places::kSame)
+      continue;
+    const Sum value = sums_.of(s.operands[address + 1], s);
+    if (base == "st" && value.is_constant() && value.constant == 0) continue;
+    if (base == "st" || !adds(s, "add", ahead)) return false;
+    advances = true;
+  }
+  const auto arrives = [&](std::uint32_t i) {
+    const Statement& s = statements[i];
+    const std::string_view base = base_opcode(s.opcode);
+    if (s.kind != StatementKind::kInstruction || (base != "atom" && base != "red") ||
+        in_own_memory(s) || s.operands.size() < address_operand(s) + 2)
+      return false;
+    const bool counts =
+        compare(read, read.operands[1], s, s.operands[address_operand(s)]) == Places::kSame;
+    return ahead == 1 ? counts && adds(s, "add", 1) : !counts && adds(s, "inc", ahead - 1);
+  };
+  return advances && follows(load, arrives) && !may_keep(load, arrives);
+}
+
+bool Swaps::passes_on(const Statement& write, const Statement& read, const Sum& own) const {
+  const std::string_view base = base_opcode(write.opcode);
+  const std::size_t value = base == "atom" ? 2 : 1;
+  if (base == "st" || has_modifier(write.opcode, "exch"))
+    return is_higher(write, write.operands[value], read, own, 0);
+  if (has_modifier(write.opcode, "inc")) return true;
+  const Sum step = sums_.of(write.operands[value], write);
+  return has_modifier(write.opcode, "add") && step.is_constant() &&
+         static_cast<std::int32_t>(step.constant) > 0;
+}
+
+bool Swaps::is_higher(const Statement& s, std::string_view value, const Statement& read,
+                      const Sum& own, int depth) const {
+  const Sum sum = sums_.of(value, s);
+  for (const Sum& from : {own, sums_.of(read.operands[0], read)}) {
+    const Sum step = Sums::difference(sum, from);
+    if (step.is_constant() && step.constant > 0) return true;
+  }
+  // The last one's turn goes round to the first: a constant, or the remainder.
+  const auto by = definitions_.find(number(s, value));
+  if (by == definitions_.end() || by->second.size() != 1 || depth > kDeepestSwap) return false;
+  const Statement& d = *by->second[0];
+  const std::string_view base = base_opcode(d.opcode);
+  const auto higher = [&](std::size_t k) {
+    return is_higher(d, d.operands[k], read, own, depth + 1);
+  };
+  const auto constant = [&](std::size_t k) { return sums_.of(d.operands[k], d).is_constant(); };
+  if (base == "selp" && d.operands.size() == 4)
+    return (higher(1) && (constant(2) || higher(2))) || (constant(1) && higher(2));
+  return (base == "rem" || base == "and") && d.operands.size() == 3 && higher(1);
+}
+
+bool Swaps::only_compared(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const {
+  const auto& statements = cfg_.function().statements;
+  const Statement& read = statements[load];
+  if (base_opcode(read.opcode) != "ld" || read.operands.size() != 2) return false;
+  const std::vector<const Statement*> loop = ptx::instructions_of(cfg_, blocks);
+  std::unordered_set<std::uint32_t> copies{number(read, read.operands[0])}, made = copies, got;
+  const auto is_in = [&](const auto& set, const Statement& s, std::size_t k) {
+    return set.count(number(s, s.operands[k])) != 0;
+  };
+  bool swapped = false, asked = false;
+  std::unordered_set<std::uint32_t> failed, passed;  // predicates: whether the swap did
+  for (std::size_t before = 0; before != copies.size() + made.size() + got.size();) {
+    before = copies.size() + made.size() + got.size();
+    for (const Statement* s : loop) {
+      const std::string_view base = base_opcode(s->opcode);
+      if (base == "call") return false;
+      if (s == &read || s->operands.empty()) continue;
+      if (base == "mov" && s->operands.size() == 2 && is_in(copies, *s, 1))
+        copies.insert(number(*s, s->operands[0]));
+      if (base == "mov" && s->operands.size() == 2 && is_in(got, *s, 1))
+        got.insert(number(*s, s->operands[0]));
+      if (base == "atom" && has_modifier(s->opcode, "cas") && s->operands.size() == 4 &&
+          is_in(copies, *s, 2)) {
+        if (compare(*s, s->operands[1], read, read.operands[1]) != Places::kSame) return false;
+        swapped = true;
+        got.insert(number(*s, s->operands[0]));
+        continue;
+      }
+      // "Did I get through?", which says nothing about the value itself.
+      if (base == "setp" && s->operands.size() == 3 &&
+          ((is_in(copies, *s, 1) && is_in(got, *s, 2)) ||
+           (is_in(copies, *s, 2) && is_in(got, *s, 1)))) {
+        if (has_modifier(s->opcode, "ne")) failed.insert(number(*s, s->operands[0]));
+        if (has_modifier(s->opcode, "eq")) passed.insert(number(*s, s->operands[0]));
+        continue;
+      }
+      bool uses = made.count(number(*s, s->guard)) != 0;
+      for (std::size_t k = ptx::effect_of(*s) == ptx::Effect::kNone ? 0 : 1; k < s->operands.size();
+           ++k)
+        ptx::for_each_register(registers_, s->operands[k], *s,
+                               [&](std::uint32_t r) { uses |= made.count(r) != 0; });
+      if (!uses) continue;
+      asked |= base == "bra";
+      if (base == "brx" || base == "ret" || base == "exit") return false;
+      if (base == "st" && !has_modifier(s->opcode, "global")) return false;
+      if (ptx::effect_of(*s) == ptx::Effect::kNone) continue;
+      ptx::for_each_register(registers_, s->operands[0], *s,
+                             [&](std::uint32_t r) { made.insert(r); });
+    }
+  }
+  return swapped && (!asked || repeats_only_where(load, blocks, failed, passed));
+}
+
+bool Swaps::repeats_only_where(std::uint32_t load, const std::vector<std::uint32_t>& blocks,
+                               const std::unordered_set<std::uint32_t>& failed,
+                               const std::unordered_set<std::uint32_t>& passed) const {
+  // Each loop is gone through once more for each such load.
+  if (left_ < blocks.size()) return false;
+  left_ -= blocks.size();
+  const std::uint32_t home = cfg_.block_of(load);
+  const std::unordered_set<std::uint32_t> inside(blocks.begin(), blocks.end());
+  std::unordered_set<std::uint32_t> seen;
+  std::vector<std::uint32_t> work{home};
+  while (!work.empty()) {
+    const std::uint32_t b = work.back();
+    work.pop_back();
+    const ptx::Block& block = cfg_.blocks()[b];
+    // Where the swap fails is not followed: past a jump if it passed, to the jump's target if not.
+    bool skip_jump = false, skip_next = false;
+    if (block.terminator != ptx::kNoStatement && block.successors.size() == 2) {
+      const Statement& s = cfg_.function().statements[block.terminator];
+      const std::uint32_t guard = s.guard.empty() ? ptx::RegisterTable::kNone : number(s, s.guard);
+      const bool fails = failed.count(guard) != 0, passes = passed.count(guard) != 0;
+      if (base_opcode(s.opcode) == "bra" && fails != passes) {
+        skip_jump = fails != s.guard_negated;
+        skip_next = !skip_jump;
+      }
+    }
+    for (std::uint32_t next : block.successors) {
+      const bool falls = next == b + 1;
+      if ((falls ? skip_next : skip_jump) || inside.count(next) == 0) continue;
+      if (next == home) return false;
+      if (seen.insert(next).second) work.push_back(next);
+    }
+  }
+  return true;
+}
+
+}  // namespace sluice::passes

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mediator/spawner/walls/cgroups.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "mediator/spawner/limits.h"
+
+namespace sluice::spawner {
+namespace {
+
+constexpr char kPrefix[] = "sluice-workers.";
+constexpr const char* kControllerNames[] = {"memory", "pids", "cpu"};
+
+// Where the cgroup2 file system is mounted, and from which of its folders.
+bool find_cgroup2(std::string& mount, std::string& root) {
+  std::ifstream file("/proc/self/mountinfo");
+  for (std::string line; std::getline(file, line);) {
+    const size_t dash = line.find(" - ");
+    if (dash == std::string::npos || line.compare(dash + 3, 8, "cgroup2 ") != 0) continue;
+    std::istringstream words(line);
+    std::string skip;
+    if (words >> skip >> skip >> skip >> root >> mount) return true;
+  }
+  return false;
+}
+
+// This process's cgroup of version 2, as "/a/b".
+std::string own_cgroup() {
+  std::ifstream file("/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);)
+    if (line.compare(0, 3, "0::") == 0) return line.substr(3);
+  return "/";
+}
+
+bool write_text(int folder, const std::string& file, const std::string& text) {
+  Fd fd(::openat(folder, file.c_str(), O_WRONLY | O_CLOEXEC));
+  return fd && ::write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+}
+
+bool write_one(int folder, const std::string& file) { return write_text(folder, file, "1"); }
+
+bool has_word(const std::string& path, const std::string& word) {
+  std::ifstream file(path);
+  for (std::string w; file >> w;)
+    if (w == word) return true;
+  return false;
+}
+
+// The root may have them beside controllers that it hands on; it alone has no type.
+bool has_processes_of_its_own(const std::string& folder) {
+  if (::access((folder + "/cgroup.type").c_str(), F_OK) != 0) return false;
+  std::ifstream file(folder + "/cgroup.procs");
+  pid_t first;
+  return static_cast<bool>(file >> first);
+}
+
+// Hands one controller on to the folders in `folder`. "" or why not. pids and cpu could be handed
+// on in spite of processes: that makes the folder a threaded one, in whose folders no process can
+// be started.
+std::string hand_on(const std::string& folder, const std::string& controller) {
+  if (!has_word(folder + "/cgroup.controllers", controller)) return "not delegated to " + folder;
+  if (has_word(folder + "/cgroup.subtree_control", controller)) return "";
+  if (has_processes_of_its_own(folder))
+    return folder + " has processes of its own (DelegateSubgroup)";
+  Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd && write_text(fd.get(), "cgroup.subtree_control", "+" + controller)) return "";
+  if (errno == EBUSY) return folder + " has processes of its own (DelegateSubgroup)";
+  return Error::from_errno("write " + folder + "/cgroup.subtree_control").message;
+}
+
+std::vector<std::string> folders_in(int folder) {
+  std::vector<std::string> names;
+  const int copy = ::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (copy < 0) return names;
+  std::unique_ptr<DIR, int (*)(DIR*)> d(::fdopendir(copy), &::closedir);
+  if (!d) return names;
+  while (const dirent* e = ::readdir(d.get()))
+    if (e->d_type == DT_DIR && e->d_name[0] != '.') names.emplace_back(e->d_name);
+  return names;
+}
+
+size_t count_processes(int folder, const std::string& name) {
+  Fd fd(::openat(folder, (name + "/cgroup.procs").c_str(), O_RDONLY | O_CLOEXEC));
+  size_t count = 0;
+  char text[4096];
+  for (ssize_t n; fd && (n = ::read(fd.get(), text, sizeof text)) > 0;)
+    for (ssize_t i = 0; i < n; ++i) count += text[i] == '\n';
+  return count;
+}
+
+bool remove_folder(int folder, const std::string& name) {
+  return ::unlinkat(folder, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT;
+}
+
+size_t end_all_in(int folder) {
+  size_t ended = 0;
+  for (const std::string& name : folders_in(folder)) {
+    ended += count_processes(folder, name);
+    write_one(folder, name + "/cgroup.kill");
+    for (int ms = 0; !remove_folder(folder, name) && ms < limits::kEndMs; ms += 5)
+      ::poll(nullptr, 0, 5);
+  }
+  return ended;
+}
+
+}  // namespace
+
+Result<Cgroups> Cgroups::open(const std::string& tag) {
+  std::string mount, root, own = own_cgroup();
+  if (!find_cgroup2(mount, root)) return Error{ENOENT, "no cgroup2 file system is mounted"};
+  // In a container the mount may show a part of the tree only.
+  if (root != "/" && own.compare(0, root.size(), root) == 0) own.erase(0, root.size());
+  if (own.empty() || own[0] != '/' || own.find("/..") != std::string::npos) own = "/";
+  // sluiced stands in a folder beside its workers'.
+  const std::string host = std::string("/") + kHostFolder;
+  if (own.size() >= host.size() && own.compare(own.size() - host.size(), host.size(), host) == 0)
+    own.erase(own.size() - host.size());
+  return open_in(mount + (own == "/" ? "" : own), tag);
+}
+
+Result<Cgroups> Cgroups::open_in(const std::string& parent, const std::string& tag) {
+  Cgroups c;
+  c.path_ = parent + "/" + kPrefix + tag;
+  if (::mkdir(c.path_.c_str(), 0755) != 0 && errno != EEXIST)
+    return Error::from_errno("mkdir " + c.path_);
+  c.folder_.reset(::open(c.path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!c.folder_) return Error::from_errno("open " + c.path_);
+  if (::faccessat(c.folder_.get(), "cgroup.kill", W_OK, AT_EACCESS) != 0)
+    return Error::from_errno("write " + c.path_ + "/cgroup.kill");
+  c.hand_on_controllers(parent);
+  return c;
+}
+
+void Cgroups::hand_on_controllers(const std::string& parent) {
+  for (int i = 0; i < kControllers; ++i) {
+    std::string why = hand_on(parent, kControllerNames[i]);
+    if (why.empty()) why = hand_on(path_, kControllerNames[i]);
+    has_[i] = why.empty();
+    if (has_[i] && i == kCpu) weigh_host(parent);
+    if (!has_[i]) missing_limits_.push_back(std::string(kControllerNames[i]) + ": " + why);
+  }
+}
+
+// sluiced beside all its workers: each of those groups would have as much as it.
+void Cgroups::weigh_host(const std::string& parent) {
+  Fd host(::open((parent + "/" + kHostFolder).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (host) write_text(host.get(), "cpu.weight", std::to_string(limits::kHostCpuWeight));
+}
+
+Result<void> Cgroups::set_limits(int folder, const CgroupLimits& l) const {
+  const auto set = [&](const char* file, uint64_t value) -> Result<void> {
+    if (write_text(folder, file, std::to_string(value))) return {};
+    return Error::from_errno(std::string("write ") + file);
+  };
+  if (has_[kMemory] && l.memory_bytes) {
+    if (auto r = set("memory.max", l.memory_bytes); !r) return r;
+    // Not there without swap accounting. With it, what is above the limit would go to swap.
+    write_text(folder, "memory.swap.max", "0");
+    write_one(folder, "memory.oom.group");
+  }
+  if (has_[kPids] && l.threads)
+    if (auto r = set("pids.max", l.threads); !r) return r;
+  if (has_[kCpu]) return set("cpu.weight", limits::kCpuWeight);
+  return {};
+}
+
+Result<Fd> Cgroups::make(const std::string& name, const CgroupLimits& limits) {
+  if (::mkdirat(folder_.get(), name.c_str(), 0755) != 0 && errno != EEXIST)
+    return Error::from_errno("mkdir " + path_ + "/" + name);
+  Fd fd(::openat(folder_.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) return Error::from_errno("open " + path_ + "/" + name);
+  if (auto set = set_limits(fd.get(), limits); !set) {
+    fd.reset();
+    remove(name);
+    return set.error();
+  }
+  return fd;
+}
+
+void Cgroups::kill(const std::string& name) { write_one(folder_.get(), name + "/cgroup.kill"); }
+
+bool Cgroups::remove(const std::string& name) { return remove_folder(folder_.get(), name); }
+
+size_t Cgroups::end_all() { return end_all_in(folder_.get()); }
+
+size_t end_cgroups_at(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos || path.compare(slash + 1, sizeof kPrefix - 1, kPrefix) != 0)
+    return 0;
+  Fd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!folder || ::faccessat(folder.get(), "cgroup.kill", W_OK, AT_EACCESS) != 0) return 0;
+  const size_t ended = end_all_in(folder.get());
+  folder.reset();
+  ::rmdir(path.c_str());
+  return ended;
+}
+
+}  // namespace sluice::spawner

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mediator/worker/launch/sms/green_contexts.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "mediator/base/check.h"
+#include "mediator/base/clock.h"
+#include "mediator/base/log.h"
+
+namespace sluice::worker {
+
+namespace {
+// Each block writes down where it runs.
+constexpr char kWhere[] = R"(.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry sluice_where(.param .u64 p_seen)
+{
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [p_seen];
+  cvta.to.global.u64 %rd1, %rd1;
+  mov.u32 %r1, %ctaid.x;
+  mul.wide.u32 %rd2, %r1, 4;
+  add.u64 %rd3, %rd1, %rd2;
+  mov.u32 %r2, %smid;
+  add.u32 %r2, %r2, 1;
+  st.global.u32 [%rd3], %r2;
+  ret;
+}
+)";
+}  // namespace
+
+GreenContexts::GreenContexts(const gpu::DriverApi& api, CUdevice device, CUstream beside,
+                             uint32_t sms, GreenCounters& counters)
+    : api_(api), device_(device), beside_(beside), sms_(sms), counters_(counters) {
+  for (size_t place = kMost; place-- > 0;) places_.push_back(place);
+}
+// What is left of a session that ends goes with its process.
+GreenContexts::~GreenContexts() = default;
+
+bool GreenContexts::is_union(const SmSet& sms) const {
+  if (!grouped_.contains_all(sms)) return false;
+  for (uint32_t lo = 0; lo < sms_; lo += group_sms_) {
+    const SmSet group = SmSet(lo, lo + group_sms_);
+    if (sms.meets(group) && !sms.contains_all(group)) return false;
+  }
+  return true;
+}
+
+GreenContext* GreenContexts::find(const SmSet& sms, uint64_t now_ns) {
+  if (refused_) return nullptr;
+  const auto at =
+      std::find_if(made_.begin(), made_.end(), [&](const auto& g) { return g->sms == sms; });
+  if (at == made_.end()) {
+    if (group_sms_ != 0 && !is_union(sms)) {
+      if (!said_odd_)
+        log::info(
+            "{} SMs that are no union of groups of {}: launches are not confined by the hardware "
+            "there",
+            sms.count(), group_sms_);
+      said_odd_ = true;
+    } else if (now_ns >= failed_until_ns_ && !(making_ == sms)) {
+      wanted_ = sms;
+    }
+    return nullptr;
+  }
+  GreenContext& g = **at;
+  g.used = ++uses_;
+  if (g.ready) {
+    waits_since_ns_ = 0;
+  } else {
+    if (api_.cuEventQuery(g.proved) != CUDA_SUCCESS) return nullptr;
+    if (!proved_right(g)) {
+      refuse("blocks were on more SMs than one has");
+      return nullptr;
+    }
+    // It has been passed, so that nothing waits.
+    if (const CUresult r = api_.cuStreamWaitEvent(beside_, g.proved, 0); r != CUDA_SUCCESS) {
+      refuse("waiting for one: " + gpu::describe(r));
+      return nullptr;
+    }
+    g.ready = true;
+    waits_since_ns_ = 0;
+  }
+  return &g;
+}
+
+bool GreenContexts::due(uint64_t now_ns) {
+  if (!wanted_ || posted_ || refused_ || now_ns < not_before_ns_) return false;
+  posted_ = true;
+  return true;
+}
+
+bool GreenContexts::worth_waiting(const SmSet& sms, uint64_t now_ns) {
+  if (refused_) return false;
+  if (!(wanted_ == sms) && !(making_ == sms) &&
+      std::none_of(made_.begin(), made_.end(), [&](const auto& g) { return g->sms == sms; }))
+    return false;
+  // However often the set changes meanwhile; but a wait that was not asked about for long is over.
+  if (waits_since_ns_ == 0 || now_ns - waited_ns_ > kMostWaitNs) waits_since_ns_ = now_ns;
+  waited_ns_ = now_ns;
+  return now_ns - waits_since_ns_ < kMostWaitNs;
+}
+
+Lane* GreenContexts::lane(GreenContext& g, StreamObject& s) {
+  if (const auto at = g.lanes.find(s.id); at != g.lanes.end()) return &at->second;
+  if (g.lanes.size() >= kMostLanes) return nullptr;
+  Lane lane;
+  lane.green = g.cu;
+  lane.stream = &s;
+  lane.priority = s.priority;
+  if (s.priority == 0 && g.spare) {
+    lane.cu = std::exchange(g.spare, nullptr);
+  } else if (const CUresult r =
+                 api_.cuGreenCtxStreamCreate(&lane.cu, g.cu, CU_STREAM_NON_BLOCKING, s.priority);
+             r != CUDA_SUCCESS) {
+    refuse("a stream: " + gpu::describe(r));
+    return nullptr;
+  }
+  if (!s.passed_on) {
+    if (const CUresult r = api_.cuEventCreate(&s.passed_on, CU_EVENT_DISABLE_TIMING);
+        r != CUDA_SUCCESS) {
+      destroy(lane);
+      refuse("an event: " + gpu::describe(r));
+      return nullptr;
+    }
+  }
+  return &g.lanes.emplace(s.id, lane).first->second;
+}
+
+void GreenContexts::remove(StreamId stream) {
+  for (const auto& g : made_) {
+    const auto at = g->lanes.find(stream);
+    if (at == g->lanes.end()) continue;
+    destroy(at->second);
+    g->lanes.erase(at);
+  }
+}
+
+void GreenContexts::refuse(const std::string& why) {
+  if (!refused_) log::info("green contexts are not used: {}", why);
+  refused_ = true;
+}
+
+std::optional<GreenContexts::Job> GreenContexts::begin() {
+  const std::optional<SmSet> wanted = std::exchange(wanted_, std::nullopt);
+  const auto stop = [this]() -> std::optional<Job> {
+    posted_ = false;
+    return std::nullopt;
+  };
+  if (!wanted || refused_) return stop();
+  if (std::any_of(made_.begin(), made_.end(), [&](const auto& g) { return g->sms == *wanted; }))
+    return stop();
+  Job job;
+  if (made_.size() >= kMost) {
+    auto oldest = made_.end();
+    for (auto at = made_.begin(); at != made_.end(); ++at)
+      if ((oldest == made_.end() || (*at)->used < (*oldest)->used) && idle(**at)) oldest = at;
+    if (oldest == made_.end()) return stop();
+    for (auto& [id, lane] : (*oldest)->lanes)
+      if (lane.stream->tail == &lane) lane.stream->tail = lane.stream;  // all of it has run
+    places_.push_back((*oldest)->place);
+    job.drop = std::move(*oldest);
+    made_.erase(oldest);
+  }
+  job.make = std::make_unique<GreenContext>();
+  job.make->sms = *wanted;
+  job.make->place = places_.back();
+  places_.pop_back();
+  making_ = *wanted;
+  return job;
+}
+
+void GreenContexts::run(Job& job) {
+  const char* what = "the split";
+  uint64_t from = monotonic_ns();
+  CUresult r = split(job);
+  if (r == CUDA_SUCCESS && !job.odd) {
+    what = "the kernel that writes down where it runs";
+    if ((r = load()) == CUDA_SUCCESS) {
+      what = "making one";
+      from = monotonic_ns();  // what comes before is done once
+      if (job.drop) destroy(*job.drop);
+      r = make(*job.make);
+    }
+    if (r == CUDA_SUCCESS) {
+      what = "asking where its blocks run";
+      r = prove(*job.make);
+    }
+  }
+  if (r != CUDA_SUCCESS) {
+    job.failure = std::string(what) + ": " + gpu::describe(r);
+    // Memory may come free; nothing else changes by itself.
+    job.final = r != CUDA_ERROR_OUT_OF_MEMORY;
+    destroy(*job.make);
+  }
+  if (job.drop) destroy(*job.drop);
+  job.took_ns = monotonic_ns() - from;
+}
+
+void GreenContexts::end(Job job, uint64_t now_ns) {
+  posted_ = false;
+  making_.reset();
+  group_sms_ = job.group_sms;
+  grouped_ = job.grouped;
+  if (job.failure.empty() && !job.odd) {
+    not_before_ns_ = now_ns + kPauses * job.took_ns;
+    job.make->used = ++uses_;
+    made_.push_back(std::move(job.make));
+    ++counters_.made;
+    return;
+  }
+  places_.push_back(job.make->place);
+  if (job.odd) return;  // find() says so
+  if (job.final) return refuse(job.failure);
+  failed_until_ns_ = now_ns + kAfterFailureNs;
+  if (!said_failed_)
+    log::info("a green context could not be made; launches do without: {}", job.failure);
+  said_failed_ = true;
+}
+
+// Once; then only whether the set of this job is a union of groups.
+CUresult GreenContexts::split(Job& job) {
+  if (groups_.empty()) {
+    CUdevResource all;
+    std::memset(&all, 0, sizeof all);
+    CUresult r = api_.cuDeviceGetDevResource(device_, &all, CU_DEV_RESOURCE_TYPE_SM);
+    if (r != CUDA_SUCCESS) return r;
+    // An MPS client that is kept to some of them would see them numbered anew.
+    if (all.sm.smCount != sms_) return CUDA_ERROR_NOT_SUPPORTED;
+    unsigned n = 0;
+    r = api_.cuDevSmResourceSplitByCount(nullptr, &n, &all, nullptr,
+                                         CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING, 1);
+    if (r != CUDA_SUCCESS) return r;
+    if (n == 0 || n > sms_) return CUDA_ERROR_NOT_SUPPORTED;
+    groups_.resize(n);
+    r = api_.cuDevSmResourceSplitByCount(groups_.data(), &n, &all, nullptr,
+                                         CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING, 1);
+    if (r == CUDA_SUCCESS && (n == 0 || groups_[0].sm.smCount == 0)) r = CUDA_ERROR_NOT_SUPPORTED;
+    if (r != CUDA_SUCCESS) {
+      groups_.clear();
+      return r;
+    }
+    groups_.resize(n);
+    for (const CUdevResource& g : groups_)
+      if (g.sm.smCount != groups_[0].sm.smCount) return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  job.group_sms = groups_[0].sm.smCount;
+  job.grouped = SmSet(0, std::min(job.group_sms * static_cast<uint32_t>(groups_.size()), sms_));
+  SmSet covered;
+  for (uint32_t lo = 0; lo < sms_; lo += job.group_sms)
+    if (const SmSet group(lo, lo + job.group_sms); job.make->sms.contains_all(group))
+      covered = covered | group;
+  if (!(covered == job.make->sms) || !job.grouped.contains_all(covered)) job.odd = true;
+  return CUDA_SUCCESS;
+}
+
+CUresult GreenContexts::load() {
+  CUresult r = CUDA_SUCCESS;
+  if (!module_) r = api_.cuModuleLoadDataEx(&module_, kWhere, 0, nullptr, nullptr);
+  if (r == CUDA_SUCCESS && !where_) r = api_.cuModuleGetFunction(&where_, module_, "sluice_where");
+  if (r == CUDA_SUCCESS && !seen_) {
+    void* memory = nullptr;
+    r = api_.cuMemHostAlloc(&memory, kMost * kBlocks * sms_ * sizeof(uint32_t),
+                            CU_MEMHOSTALLOC_DEVICEMAP);
+    seen_ = static_cast<uint32_t*>(memory);
+  }
+  return r;
+}
+
+CUresult GreenContexts::make(GreenContext& g) {
+  std::vector<CUdevResource> of;
+  for (size_t i = 0; i < groups_.size(); ++i)
+    if (g.sms.contains(static_cast<uint32_t>(i) * groups_[0].sm.smCount)) of.push_back(groups_[i]);
+  CUdevResourceDesc desc = nullptr;
+  CUresult r = api_.cuDevResourceGenerateDesc(&desc, of.data(), static_cast<unsigned>(of.size()));
+  if (r == CUDA_SUCCESS)
+    r = api_.cuGreenCtxCreate(&g.cu, desc, device_, CU_GREEN_CTX_DEFAULT_STREAM);
+  if (r == CUDA_SUCCESS) r = api_.cuGreenCtxStreamCreate(&g.spare, g.cu, CU_STREAM_NON_BLOCKING, 0);
+  if (r == CUDA_SUCCESS) r = api_.cuEventCreate(&g.proved, CU_EVENT_DISABLE_TIMING);
+  return r;
+}
+
+// All that launches will ask of it, so that none of them is the first to fail. Nobody waits for the
+// kernel here: its blocks may not find room for long.
+CUresult GreenContexts::prove(GreenContext& g) {
+  const unsigned blocks = kBlocks * g.sms.count();
+  uint32_t* seen = seen_ + g.place * kBlocks * sms_;
+  std::memset(seen, 0, blocks * sizeof(uint32_t));
+  CUdeviceptr at = 0;
+  CUresult r = api_.cuMemHostGetDevicePointer(&at, seen, 0);
+  void* params[] = {&at};
+  if (r == CUDA_SUCCESS) r = api_.cuEventRecord(g.proved, beside_);
+  if (r == CUDA_SUCCESS) r = api_.cuStreamWaitEvent(g.spare, g.proved, 0);
+  if (r == CUDA_SUCCESS)
+    r = api_.cuLaunchKernel(where_, blocks, 1, 1, 32, 1, 1, 0, g.spare, params, nullptr);
+  if (r == CUDA_SUCCESS) r = api_.cuEventRecord(g.proved, g.spare);
+  return r;
+}
+
+// Which SMs they were stays unknown: an MPS client's are numbered from 0 in each green context.
+bool GreenContexts::proved_right(const GreenContext& g) const {
+  const uint32_t* seen = seen_ + g.place * kBlocks * sms_;
+  SmSet sms;
+  for (uint32_t i = 0; i < kBlocks * g.sms.count(); ++i) {
+    const uint32_t sm = __atomic_load_n(&seen[i], __ATOMIC_RELAXED);
+    if (sm == 0 || sm > SmSet::kMax) return false;
+    sms.add(sm - 1);
+  }
+  return sms.count() <= g.sms.count();
+}
+
+bool GreenContexts::idle(const GreenContext& g) const {
+  const auto runs = [this](CUstream stream) {
+    return stream && api_.cuStreamQuery(stream) != CUDA_SUCCESS;
+  };
+  if (runs(g.spare)) return false;
+  return std::none_of(g.lanes.begin(), g.lanes.end(), [&](const auto& of) {
+    const Lane& lane = of.second;
+    return lane.open || runs(lane.cu) || runs(lane.second);
+  });
+}
+
+void GreenContexts::destroy(Lane& lane) const {
+  for (CUstream stream : {lane.cu, lane.second})
+    if (stream) (void)api_.cuStreamDestroy(stream);
+  for (CUevent event :
+       {lane.joined, lane.forked, lane.ended[0], lane.ended[1], lane.began, lane.over})
+    if (event) (void)api_.cuEventDestroy(event);
+}
+
+// Streams first: the driver does not destroy them with their green context.
+void GreenContexts::destroy(GreenContext& g) const {
+  for (auto& [id, lane] : g.lanes) destroy(lane);
+  g.lanes.clear();
+  if (g.spare) (void)api_.cuStreamDestroy(g.spare);
+  if (g.proved) (void)api_.cuEventDestroy(g.proved);
+  if (g.cu) (void)api_.cuGreenCtxDestroy(g.cu);
+  g.spare = nullptr, g.proved = nullptr, g.cu = nullptr;
+}
+
+void GreenContexts::close() {
+  for (const auto& g : made_) destroy(*g);
+  made_.clear();
+  if (seen_) (void)api_.cuMemFreeHost(seen_);
+  if (module_) (void)api_.cuModuleUnload(module_);
+  seen_ = nullptr, module_ = nullptr, where_ = nullptr;
+  refused_ = true;
+}
+
+}  // namespace sluice::worker
