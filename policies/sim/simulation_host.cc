@@ -129,7 +129,6 @@ double Simulation::mean_alone_ns(uint32_t i, uint32_t kernel, uint64_t run, bool
 
 // The first launch behind the head becomes the head, and the policy hears of it.
 void Simulation::make_head(uint32_t i) {
-  const Program& p = w_.programs[i];
   ProgramState& s = programs_[i];
   const ProgramState::Queued q = s.queue.front();
   s.queue.pop_front();
@@ -156,6 +155,16 @@ void Simulation::make_head(uint32_t i) {
   h.remaining = h.work;
   out_.programs[i].work_arrived_sm_ns += h.work / kUnit;
 
+  fill_launch(i, q.after, width);
+  place_head(i);
+  announce_head(i);
+}
+
+// What the policy is told of the head.
+void Simulation::fill_launch(uint32_t i, double after_sm_ns, uint32_t width_sms) {
+  const Program& p = w_.programs[i];
+  Head& h = programs_[i].head;
+  const Kernel& k = w_.kernels[h.kernel];
   Launch& l = h.info;
   l.id = program_of_.size();
   program_of_.push_back(i);
@@ -165,26 +174,36 @@ void Simulation::make_head(uint32_t i) {
   l.evictable = !h.opaque;
   l.tasks_total = k.tasks;
   h.tasks_per_work = static_cast<double>(k.tasks) / static_cast<double>(h.work);
-  l.sms_wanted = static_cast<uint16_t>(width);
-  l.kernel = kernel_key_[q.kernel];
-  l.preempt_ns = preempt_cost_[q.kernel].mean_ns();
+  l.sms_wanted = static_cast<uint16_t>(width_sms);
+  l.kernel = kernel_key_[h.kernel];
+  l.preempt_ns = preempt_cost_[h.kernel].mean_ns();
   l.predicted_sm_ns = predicted(i, h);
-  if (l.predicted_sm_ns) l.run_predicted_sm_ns = l.predicted_sm_ns + static_cast<uint64_t>(q.after);
+  if (l.predicted_sm_ns)
+    l.run_predicted_sm_ns = l.predicted_sm_ns + static_cast<uint64_t>(after_sm_ns);
+}
 
-  VgpuState& g = vgpus_[p.vgpu];
+// Behind those of its vGPU whose streams have the same priority, or a higher one.
+void Simulation::place_head(uint32_t i) {
+  VgpuState& g = vgpus_[w_.programs[i].vgpu];
   auto place = g.heads.begin();
-  while (place != g.heads.end() && w_.programs[*place].stream_priority >= p.stream_priority)
+  while (place != g.heads.end() &&
+         w_.programs[*place].stream_priority >= w_.programs[i].stream_priority)
     ++place;
   g.heads.insert(place, i);
-  if (options_.observer) options_.observer->on_launch(now_ns_, l, i, q.kernel);
-  const bool had_work = account_.busy(p.vgpu);
+}
+
+void Simulation::announce_head(uint32_t i) {
+  const VgpuId v = w_.programs[i].vgpu;
+  const Head& h = programs_[i].head;
+  if (options_.observer) options_.observer->on_launch(now_ns_, h.info, i, h.kernel);
+  const bool had_work = account_.busy(v);
   if (!had_work) {
-    set_busy(p.vgpu, true);
-    if (options_.observer) options_.observer->on_busy(now_ns_, p.vgpu);
+    set_busy(v, true);
+    if (options_.observer) options_.observer->on_busy(now_ns_, v);
   }
-  ask([&](Actions& a) { policy_.on_launch_queued(now_ns_, l, a); });
-  if (!had_work) ask([&](Actions& a) { policy_.on_arrival(now_ns_, p.vgpu, a); });
-  reassign(p.vgpu);
+  ask([&](Actions& a) { policy_.on_launch_queued(now_ns_, h.info, a); });
+  if (!had_work) ask([&](Actions& a) { policy_.on_arrival(now_ns_, v, a); });
+  reassign(v);
   if (w_.gpu.preemptor == PreemptorKind::kProportional) {
     if (current_ == kNoVgpu || !resident(current_))
       rotate();

@@ -241,6 +241,9 @@ class Simulation {
   void try_host(uint32_t p);
   void host(uint32_t p);
   void make_head(uint32_t p);
+  void fill_launch(uint32_t p, double after_sm_ns, uint32_t width_sms);
+  void place_head(uint32_t p);
+  void announce_head(uint32_t p);
   void run_ended(uint32_t p);
   uint64_t predicted(uint32_t p, const Head& h);
 

@@ -54,6 +54,62 @@ double step_for(double most) {
   return 10 * power;
 }
 
+void put_legend(std::string& out, const std::vector<std::string>& series) {
+  double x = kLeft;
+  for (size_t i = 0; i < series.size(); ++i) {
+    put(out, "<rect x='%.1f' y='32' width='10' height='10' fill='%s'/>\n", x,
+        kColours[i % std::size(kColours)]);
+    label(out, x + 14, 41, "start", 12, series[i]);
+    x += 30 + 7.5 * static_cast<double>(series[i].size());
+  }
+}
+
+// The end of a panel's axis, which is a whole number of `step`s.
+double axis_end(const Panel& panel, double& step) {
+  double most = 0;
+  for (const auto& row : panel.values)
+    for (double v : row)
+      if (std::isfinite(v)) most = std::max(most, v);
+  if (most <= 0) most = 1;
+  step = step_for(most);
+  return std::ceil(most / step) * step;
+}
+
+void put_panel(std::string& out, double top, const std::vector<std::string>& series,
+               const Panel& panel) {
+  const double bottom = top + kPanel - 60, plot = kPanel - 90;
+  double step;
+  const double most = axis_end(panel, step);
+  label(out, kLeft, top + 14, "start", 13, panel.title);
+  for (double v = 0; v <= most * 1.0001; v += step) {
+    const double y = bottom - plot * v / most;
+    put(out, "<line x1='%.1f' x2='%.1f' y1='%.1f' y2='%.1f' stroke='#ddd'/>\n", kLeft,
+        kWidth - kRight, y, y);
+    char number[32];
+    std::snprintf(number, sizeof number, "%g", v);
+    label(out, kLeft - 6, y + 4, "end", 11, number);
+  }
+  const double group =
+      (kWidth - kLeft - kRight) / static_cast<double>(std::max<size_t>(panel.groups.size(), 1));
+  const double bar = group * 0.8 / static_cast<double>(std::max<size_t>(series.size(), 1));
+  for (size_t g = 0; g < panel.groups.size(); ++g) {
+    const double left = kLeft + group * (static_cast<double>(g) + 0.1);
+    for (size_t s = 0; s < panel.values.size(); ++s) {
+      if (g >= panel.values[s].size()) continue;
+      const double v = panel.values[s][g];
+      if (!(v >= 0) || !std::isfinite(v)) continue;
+      const double h = plot * v / most;
+      put(out, "<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f' fill='%s'><title>",
+          left + bar * static_cast<double>(s), bottom - h, std::max(bar - 1, 0.5), h,
+          kColours[s % std::size(kColours)]);
+      out += escaped(series[s]) + " ";
+      put(out, "%.4g</title></rect>\n", v);
+    }
+    const size_t fits = static_cast<size_t>(std::max(3.0, group / 6));
+    label(out, left + group * 0.4, bottom + 16, "middle", 11, panel.groups[g].substr(0, fits));
+  }
+}
+
 }  // namespace
 
 std::string svg_plot(const std::string& title, const std::vector<std::string>& series,
@@ -65,51 +121,10 @@ std::string svg_plot(const std::string& title, const std::vector<std::string>& s
       "font-family='sans-serif' fill='#222'>\n<rect width='100%%' height='100%%' fill='#fff'/>\n",
       kWidth, height, kWidth, height);
   label(out, kLeft, 22, "start", 16, title);
-  double x = kLeft;
-  for (size_t i = 0; i < series.size(); ++i) {
-    put(out, "<rect x='%.1f' y='32' width='10' height='10' fill='%s'/>\n", x,
-        kColours[i % std::size(kColours)]);
-    label(out, x + 14, 41, "start", 12, series[i]);
-    x += 30 + 7.5 * static_cast<double>(series[i].size());
-  }
+  put_legend(out, series);
   double top = kTop;
   for (const Panel& panel : panels) {
-    const double bottom = top + kPanel - 60, plot = kPanel - 90;
-    double most = 0;
-    for (const auto& row : panel.values)
-      for (double v : row)
-        if (std::isfinite(v)) most = std::max(most, v);
-    if (most <= 0) most = 1;
-    const double step = step_for(most);
-    most = std::ceil(most / step) * step;
-    label(out, kLeft, top + 14, "start", 13, panel.title);
-    for (double v = 0; v <= most * 1.0001; v += step) {
-      const double y = bottom - plot * v / most;
-      put(out, "<line x1='%.1f' x2='%.1f' y1='%.1f' y2='%.1f' stroke='#ddd'/>\n", kLeft,
-          kWidth - kRight, y, y);
-      char number[32];
-      std::snprintf(number, sizeof number, "%g", v);
-      label(out, kLeft - 6, y + 4, "end", 11, number);
-    }
-    const double group =
-        (kWidth - kLeft - kRight) / static_cast<double>(std::max<size_t>(panel.groups.size(), 1));
-    const double bar = group * 0.8 / static_cast<double>(std::max<size_t>(series.size(), 1));
-    for (size_t g = 0; g < panel.groups.size(); ++g) {
-      const double left = kLeft + group * (static_cast<double>(g) + 0.1);
-      for (size_t s = 0; s < panel.values.size(); ++s) {
-        if (g >= panel.values[s].size()) continue;
-        const double v = panel.values[s][g];
-        if (!(v >= 0) || !std::isfinite(v)) continue;
-        const double h = plot * v / most;
-        put(out, "<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f' fill='%s'><title>",
-            left + bar * static_cast<double>(s), bottom - h, std::max(bar - 1, 0.5), h,
-            kColours[s % std::size(kColours)]);
-        out += escaped(series[s]) + " ";
-        put(out, "%.4g</title></rect>\n", v);
-      }
-      const size_t fits = static_cast<size_t>(std::max(3.0, group / 6));
-      label(out, left + group * 0.4, bottom + 16, "middle", 11, panel.groups[g].substr(0, fits));
-    }
+    put_panel(out, top, series, panel);
     top += kPanel;
   }
   return out + "</svg>\n";

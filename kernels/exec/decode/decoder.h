@@ -257,6 +257,11 @@ class Decoder {
   bool do_bra();
   bool do_brx();
   bool do_call();
+  bool place_in_frame(std::string_view operand, const Piece& piece, bool& in_register,
+                      uint64_t& offset);
+  bool pass_arguments(const std::vector<std::string_view>& arguments, const Layout& layout,
+                      std::vector<Operand>& copies);
+  bool take_results(const std::vector<std::string_view>& results, const Layout& layout);
   bool do_video();
   bool do_video_simd();
   bool do_vmad();

@@ -111,87 +111,104 @@ f32 narrow_rounded(f64 v, u32 round) {
   const volatile f32 r = static_cast<f32>(x);
   return r;
 }
+// A cvt, taken apart.
+struct Conversion {
+  u32 to, from, round;
+  u16 mod;
+  bool ftz, sat;
+
+  explicit Conversion(const Inst& in)
+      : to(in.imm & 15),
+        from((in.imm >> 4) & 15),
+        round(in.mod & kModRoundMask),
+        mod(in.mod),
+        ftz((in.mod & kModFtz) != 0),
+        sat((in.mod & kModSat) != 0) {}
+};
+
+bool is_wide(u32 type) { return type == 6 || type == 7 || type == kF64; }
+
+// An integer as a half: to odd in f32 first. Magnitudes above f16's range overflow either way.
+u64 half_of_integer(const Conversion& c, u64 value, bool negative) {
+  const u64 magnitude = negative ? 0 - value : value;
+  const int width = magnitude == 0 ? 0 : 64 - __builtin_clzll(magnitude);
+  const int drop = width > 24 ? width - 24 : 0;
+  u64 kept = magnitude >> drop;
+  if ((kept << drop) != magnitude) kept |= 1;
+  f32 v = static_cast<f32>(kept) * static_cast<f32>(1ull << drop);
+  if (negative) v = -v;
+  if (c.sat) v = saturate(v);
+  return c.to == kF16 ? to_f16(v, c.round).bits : to_bf16(v, c.round).bits;
+}
+
+// Integer to float: at most 64 bits, rounded once.
+u64 float_of_integer(const Conversion& c, u64 raw) {
+  const u32 bits = 8u << (c.from >> 1);
+  const bool is_signed = (c.from & 1) != 0;
+  const u64 value = bits == 64 ? raw : raw & ((1ull << bits) - 1);
+  const s64 extended = static_cast<s64>(value << (64 - bits)) >> (64 - bits);
+  const RoundScope scope(c.to >= kF32 ? c.round : static_cast<u32>(kRn));
+  const volatile u64 positive = value;
+  const volatile s64 number = extended;
+  if (c.to == kF64) {
+    const volatile f64 r = is_signed ? static_cast<f64>(number) : static_cast<f64>(positive);
+    return bit_cast_to<u64>(c.sat ? saturate(f64{r}) : f64{r});
+  }
+  if (c.to == kF32) {
+    const volatile f32 r = is_signed ? static_cast<f32>(number) : static_cast<f32>(positive);
+    return bit_cast_to<u32>(c.sat ? saturate(f32{r}) : f32{r});
+  }
+  const bool negative = is_signed && extended < 0;
+  return half_of_integer(c, negative ? static_cast<u64>(extended) : value, negative);
+}
+
+// What a float's bits stand for.
+f64 float_value(const Conversion& c, u64 raw) {
+  switch (c.from) {
+    case kF16:
+      return to_f32(f16{static_cast<u16>(raw)});
+    case kBf16:
+      return to_f32(bf16{static_cast<u16>(raw)});
+    case kF32: {
+      // Halves have no use for .ftz: it changes nothing of them.
+      const f32 x = bit_cast_to<f32>(static_cast<u32>(raw));
+      return static_cast<f64>(c.ftz && c.to != kF16 && c.to != kBf16 ? canonical(flush(x)) : x);
+    }
+    default:
+      return bit_cast_to<f64>(raw);
+  }
+}
+
+u64 of_float(const Conversion& c, u64 raw) {
+  f64 v = float_value(c, raw);
+  const bool integral = (c.mod & kModRint) != 0;
+  if (integral) v = to_integral(v, c.round);
+  if (c.to < 8) return integer_from(v, c.from == kF64, c.to);
+  if (c.sat) v = saturate(v);
+  const u32 round = integral ? static_cast<u32>(kRn) : c.round;
+  if (c.to == kF64) return bit_cast_to<u64>(v);
+  if (c.to == kF32) {
+    f32 x = narrow_rounded(v, round);
+    if (c.from != kF64) x = canonical(x);
+    if (c.ftz) x = flush(x);
+    return bit_cast_to<u32>(x);
+  }
+  // From f64 a NaN keeps its sign and upper bits, here, too.
+  if (v != v && c.from == kF64)
+    return (raw >> 48 & 0x8000) |
+           (c.to == kF16 ? 0x7e00 | (raw >> 42 & 0x3ff) : 0x7fc0 | (raw >> 45 & 0x7f));
+  f32 x = odd_narrow(v);
+  if ((c.mod & kModRelu) != 0 && !(x > 0) && x == x) x = 0;
+  return c.to == kF16 ? to_f16(x, round).bits : to_bf16(x, round).bits;
+}
+
 Flow convert_any(Warp& w, const Inst& in) {
-  const u32 to = in.imm & 15, from = (in.imm >> 4) & 15;
-  const u32 round = in.mod & kModRoundMask;
-  const bool ftz = (in.mod & kModFtz) != 0, sat = (in.mod & kModSat) != 0;
+  const Conversion c(in);
   for (u32 m = w.exec; m != 0; m &= m - 1) {
     const int i = __builtin_ctz(m);
-    const bool wide_source = from == 6 || from == 7 || from == kF64;
-    const u64 raw = wide_source ? source<u64>(w, in.a)[i] : source<u32>(w, in.a)[i];
-    u64 result;
-    if (from < 8) {  // integer to float: at most 64 bits, rounded once
-      const u32 bits = 8u << (from >> 1);
-      const bool is_signed = (from & 1) != 0;
-      const u64 value = bits == 64 ? raw : raw & ((1ull << bits) - 1);
-      const s64 extended = static_cast<s64>(value << (64 - bits)) >> (64 - bits);
-      const RoundScope scope(to >= kF32 ? round : static_cast<u32>(kRn));
-      const volatile u64 positive = value;
-      const volatile s64 number = extended;
-      if (to == kF64) {
-        const volatile f64 r = is_signed ? static_cast<f64>(number) : static_cast<f64>(positive);
-        result = bit_cast_to<u64>(sat ? saturate(f64{r}) : f64{r});
-      } else if (to == kF32) {
-        const volatile f32 r = is_signed ? static_cast<f32>(number) : static_cast<f32>(positive);
-        result = bit_cast_to<u32>(sat ? saturate(f32{r}) : f32{r});
-      } else {
-        // To odd in f32 first: magnitudes above f16's range overflow either way.
-        const bool negative = is_signed && extended < 0;
-        const u64 magnitude = negative ? 0 - static_cast<u64>(extended) : value;
-        const int width = magnitude == 0 ? 0 : 64 - __builtin_clzll(magnitude);
-        const int drop = width > 24 ? width - 24 : 0;
-        u64 kept = magnitude >> drop;
-        if ((kept << drop) != magnitude) kept |= 1;
-        f32 v = static_cast<f32>(kept) * static_cast<f32>(1ull << drop);
-        if (negative) v = -v;
-        if (sat) v = saturate(v);
-        result = to == kF16 ? to_f16(v, round).bits : to_bf16(v, round).bits;
-      }
-    } else {
-      f64 v;
-      switch (from) {
-        case kF16:
-          v = to_f32(f16{static_cast<u16>(raw)});
-          break;
-        case kBf16:
-          v = to_f32(bf16{static_cast<u16>(raw)});
-          break;
-        case kF32: {
-          // Halves have no use for .ftz: it changes nothing of them.
-          const f32 x = bit_cast_to<f32>(static_cast<u32>(raw));
-          v = static_cast<f64>(ftz && to != kF16 && to != kBf16 ? canonical(flush(x)) : x);
-          break;
-        }
-        default:
-          v = bit_cast_to<f64>(raw);
-          break;
-      }
-      if ((in.mod & kModRint) != 0) v = to_integral(v, round);
-      if (to < 8) {
-        result = integer_from(v, from == kF64, to);
-      } else {
-        if (sat) v = saturate(v);
-        const u32 r = (in.mod & kModRint) != 0 ? static_cast<u32>(kRn) : round;
-        if (to == kF64) {
-          result = bit_cast_to<u64>(v);
-        } else if (to == kF32) {
-          f32 x = narrow_rounded(v, r);
-          if (from != kF64) x = canonical(x);
-          if (ftz) x = flush(x);
-          result = bit_cast_to<u32>(x);
-        } else {
-          f32 x = odd_narrow(v);
-          if ((in.mod & kModRelu) != 0 && !(x > 0) && x == x) x = 0;
-          result = to == kF16 ? to_f16(x, r).bits : to_bf16(x, r).bits;
-          // From f64 a NaN keeps its sign and upper bits, here, too.
-          if (v != v && from == kF64 && to == kF16)
-            result = (raw >> 48 & 0x8000) | 0x7e00 | (raw >> 42 & 0x3ff);
-          if (v != v && from == kF64 && to == kBf16)
-            result = (raw >> 48 & 0x8000) | 0x7fc0 | (raw >> 45 & 0x7f);
-        }
-      }
-    }
-    if (to == 6 || to == 7 || to == kF64)
+    const u64 raw = is_wide(c.from) ? source<u64>(w, in.a)[i] : source<u32>(w, in.a)[i];
+    const u64 result = c.from < 8 ? float_of_integer(c, raw) : of_float(c, raw);
+    if (is_wide(c.to))
       target<u64>(w, in.d)[i] = result;
     else
       target<u32>(w, in.d)[i] = static_cast<u32>(result);

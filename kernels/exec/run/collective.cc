@@ -139,17 +139,18 @@ void reduce(const Inst& in, Group& g) {
   for (uint32_t m = g.lanes; m != 0; m &= m - 1) g.result[__builtin_ctz(m)] = r;
 }
 
-}  // namespace
+// Lanes of a split that take part: Split::mask where it waits, Warp::exec otherwise.
+uint32_t lanes_of_split(const Split& s, uint32_t exec) {
+  return s.state == SplitState::kReady ? exec : s.mask;
+}
 
-// Computes one complete group. members: indices of its splits, all at instructions of one kind.
-// Each split's exec is its lanes that take part: Split::mask where it waits, Warp::exec otherwise.
-void BlockImpl::compute(WarpState& w, const uint32_t* members, uint32_t member_count) {
-  Group g;
-  const uint32_t only = w.exec;
+// What the lanes of each split bring.
+void gather(const WarpState& w, const Inst* code, const uint32_t* members, uint32_t member_count,
+            Group& g) {
   for (uint32_t k = 0; k < member_count; ++k) {
     const Split& s = w.splits[members[k]];
-    const Inst& in = code_.code[s.pc];
-    const uint32_t lanes = s.state == SplitState::kReady ? only : s.mask;
+    const Inst& in = code[s.pc];
+    const uint32_t lanes = lanes_of_split(s, w.exec);
     g.lanes |= lanes;
     const Op o = static_cast<Op>(in.op);
     if (o == Op::k_vote) {
@@ -173,6 +174,21 @@ void BlockImpl::compute(WarpState& w, const uint32_t* members, uint32_t member_c
       }
     }
   }
+}
+
+void elect(Group& g) {
+  const uint32_t leader = static_cast<uint32_t>(__builtin_ctz(g.lanes));
+  for (uint32_t m = g.lanes; m != 0; m &= m - 1) g.result[__builtin_ctz(m)] = leader;
+  g.result_predicate = 1u << leader;
+}
+
+}  // namespace
+
+// Computes one complete group. members: indices of its splits, all at instructions of one kind.
+void BlockImpl::compute(WarpState& w, const uint32_t* members, uint32_t member_count) {
+  Group g;
+  const uint32_t only = w.exec;
+  gather(w, code_.code.data(), members, member_count, g);
   const Inst& in = code_.code[w.splits[members[0]].pc];
   switch (static_cast<Op>(in.op)) {
     case Op::k_shfl:
@@ -187,12 +203,9 @@ void BlockImpl::compute(WarpState& w, const uint32_t* members, uint32_t member_c
     case Op::k_redux:
       reduce(in, g);
       break;
-    case Op::k_elect: {
-      const uint32_t leader = static_cast<uint32_t>(__builtin_ctz(g.lanes));
-      for (uint32_t m = g.lanes; m != 0; m &= m - 1) g.result[__builtin_ctz(m)] = leader;
-      g.result_predicate = 1u << leader;
+    case Op::k_elect:
+      elect(g);
       break;
-    }
     case Op::k_barwarp:
       break;
     default:  // a matrix instruction: all live lanes are here, at one instruction
@@ -205,7 +218,7 @@ void BlockImpl::compute(WarpState& w, const uint32_t* members, uint32_t member_c
   for (uint32_t k = 0; k < member_count; ++k) {
     const Split& s = w.splits[members[k]];
     const Inst& at = code_.code[s.pc];
-    const uint32_t lanes = s.state == SplitState::kReady ? only : s.mask;
+    const uint32_t lanes = lanes_of_split(s, only);
     if (at.d != kNoOperand) {
       auto* d = reinterpret_cast<uint32_t*>(w.regs + at.d);
       for (uint32_t m = lanes; m != 0; m &= m - 1) {

@@ -260,45 +260,57 @@ bool Decoder::do_call() {
   }
   if (arguments.size() != layout->params.size() || results.size() != layout->returns.size())
     return fail("the call of " + std::string(name) + " does not match its declaration");
-  // Where an argument or a result lies in this frame; registers and constants get a place first.
   const uint32_t guard = guard_;
-  const auto local = [&](std::string_view operand, const Piece& piece, bool& in_register,
-                         uint64_t& offset) {
-    const Place* place = find_place(operand);
-    in_register = place == nullptr;
-    if (place != nullptr) {
-      if (place->space != kSpaceLocal || place->bytes < piece.bytes)
-        return fail("arguments and results of calls must be .param variables of the right size");
-      offset = place->offset;
-      return true;
-    }
-    local_end_ = (local_end_ + 7) / 8 * 8;
-    offset = local_end_;
-    local_end_ += piece.bytes;
+  std::vector<Operand> copies;
+  if (!pass_arguments(arguments, *layout, copies)) return false;
+  guard_ = guard;
+  emit("call", 0, callee_index, {}, target, raw(layout->signature));
+  emit_aux(copies, false);
+  return results.empty() || take_results(results, *layout);
+}
+
+// Where an argument or a result lies in this frame; registers and constants get a place first.
+bool Decoder::place_in_frame(std::string_view operand, const Piece& piece, bool& in_register,
+                             uint64_t& offset) {
+  const Place* place = find_place(operand);
+  in_register = place == nullptr;
+  if (place != nullptr) {
+    if (place->space != kSpaceLocal || place->bytes < piece.bytes)
+      return fail("arguments and results of calls must be .param variables of the right size");
+    offset = place->offset;
     return true;
-  };
-  std::vector<Operand> copies = {raw(static_cast<uint32_t>(arguments.size()))};
+  }
+  local_end_ = (local_end_ + 7) / 8 * 8;
+  offset = local_end_;
+  local_end_ += piece.bytes;
+  return true;
+}
+
+// `copies`: the number, then for each its place here, its place there, and its size.
+bool Decoder::pass_arguments(const std::vector<std::string_view>& arguments, const Layout& layout,
+                             std::vector<Operand>& copies) {
+  copies = {raw(static_cast<uint32_t>(arguments.size()))};
   for (size_t i = 0; i < arguments.size(); ++i) {
     bool in_register = false;
     uint64_t offset = 0;
-    const Piece& piece = layout->params[i];
-    if (!local(arguments[i], piece, in_register, offset)) return false;
+    const Piece& piece = layout.params[i];
+    if (!place_in_frame(arguments[i], piece, in_register, offset)) return false;
     if (in_register && !frame_access(true, arguments[i], offset, piece.bytes)) return false;
     copies.push_back(raw(static_cast<uint32_t>(offset)));
     copies.push_back(raw(piece.offset));
     copies.push_back(raw(piece.bytes));
   }
-  guard_ = guard;
-  emit("call", 0, callee_index, {}, target, raw(layout->signature));
-  emit_aux(copies, false);
-  if (results.empty()) return true;
+  return true;
+}
+
+bool Decoder::take_results(const std::vector<std::string_view>& results, const Layout& layout) {
   std::vector<std::pair<size_t, uint64_t>> loads;
-  copies = {raw(static_cast<uint32_t>(results.size()))};
+  std::vector<Operand> copies = {raw(static_cast<uint32_t>(results.size()))};
   for (size_t i = 0; i < results.size(); ++i) {
     bool in_register = false;
     uint64_t offset = 0;
-    const Piece& piece = layout->returns[i];
-    if (!local(results[i], piece, in_register, offset)) return false;
+    const Piece& piece = layout.returns[i];
+    if (!place_in_frame(results[i], piece, in_register, offset)) return false;
     if (in_register) loads.emplace_back(i, offset);
     copies.push_back(raw(static_cast<uint32_t>(offset)));
     copies.push_back(raw(piece.offset));
@@ -307,7 +319,7 @@ bool Decoder::do_call() {
   emit("results", 0, 0);
   emit_aux(copies, false);
   for (const auto& [i, offset] : loads)
-    if (results[i] != "_" && !frame_access(false, results[i], offset, layout->returns[i].bytes))
+    if (results[i] != "_" && !frame_access(false, results[i], offset, layout.returns[i].bytes))
       return false;
   return true;
 }
