@@ -112,11 +112,12 @@ inline constexpr uint64_t kPeerWorkLateMs = 2000;
 inline constexpr double kAgentBellsPerSecond = 1000, kAgentBellBurst = 200;
 inline constexpr double kWorkerWakesPerSecond = 1000, kWorkerWakeBurst = 500;
 inline constexpr double kRingsPerSecond = 10000, kRingBurst = 2000;
-// All workers of one vGPU together: their messages, and their rings. Its sessions' own paces add up
-// to 64 times the above, several cores. Higher: one vGPU takes more of sluiced's core (some 20 % by
-// either). Lower: honest programs of a vGPU with many sessions are heard later.
-inline constexpr double kVgpuMessageWakesPerSecond = 2000, kVgpuMessageWakeBurst = 1000;
-inline constexpr double kVgpuRingsPerSecond = 20000, kVgpuRingBurst = 4000;
+// Of the loop's time, what the workers of one vGPU may take by their messages and rings together,
+// beyond so much at once, and those of all vGPUs (io/loop_budget.h): their own paces add up to
+// several cores. Higher: floods take more of sluiced's core. Lower: honest programs of a vGPU with
+// many short launches are heard later.
+inline constexpr double kVgpuLoopShare = 0.1, kAllVgpusLoopShare = 0.3;
+inline constexpr uint64_t kVgpuLoopBurstMs = 20, kAllVgpusLoopBurstMs = 50;
 inline constexpr double kIdleWakesPerSecond = 20, kIdleWakeBurst = 10;
 // New agents of one vGPU: each ends the sessions of the one before.
 inline constexpr uint64_t kAgentStartMs = 100;

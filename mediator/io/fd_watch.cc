@@ -6,63 +6,92 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <optional>
+#include <utility>
 
 #include "mediator/base/clock.h"
+#include "mediator/io/loop_budget.h"
 #include "mediator/io/loop_meter.h"
 
 namespace sluice::io {
 
 namespace asio = boost::asio;
 
-WakeBudget::WakeBudget(const Pace& pace) : pace_(pace), credit_(pace.burst) {}
+namespace {
 
-uint64_t WakeBudget::take(uint64_t now_ns) {
-  if (at_ns_ != 0) {
-    const double earned = pace_.per_second * 1e-9 * static_cast<double>(now_ns - at_ns_);
-    credit_ = std::min(pace_.burst, credit_ + earned);
+// What one watch has left of its pace. Overdrawn, it rests until that is paid back.
+class PaceCredit {
+ public:
+  explicit PaceCredit(const Pace& pace) : pace_(pace), credit_(pace.burst) {}
+  // Takes one wake-up. For how long the watch has to rest; 0: not at all.
+  uint64_t take(uint64_t now_ns) {
+    if (at_ns_ != 0) {
+      const double earned = pace_.per_second * 1e-9 * static_cast<double>(now_ns - at_ns_);
+      credit_ = std::min(pace_.burst, credit_ + earned);
+    }
+    at_ns_ = now_ns;
+    credit_ -= 1;
+    return credit_ >= 0 ? 0 : static_cast<uint64_t>(1e9 * -credit_ / pace_.per_second);
   }
-  at_ns_ = now_ns;
-  credit_ -= 1;
-  return credit_ >= 0 ? 0 : static_cast<uint64_t>(1e9 * -credit_ / pace_.per_second);
-}
+
+ private:
+  Pace pace_;
+  double credit_;
+  uint64_t at_ns_ = 0;  // of credit_; 0: nothing was taken yet
+};
+
+}  // namespace
 
 struct FdWatch::State : std::enable_shared_from_this<State> {
-  State(asio::io_context& io, int fd, std::optional<WakeBudget> own,
-        std::shared_ptr<WakeBudget> shared, Callback cb)
+  State(asio::io_context& io, int fd, std::optional<PaceCredit> own,
+        std::shared_ptr<LoopBudget> shared, Callback cb)
       : descriptor(io, fd),
         on_readable(std::move(cb)),
-        own_budget(own),
+        own_credit(own),
         shared_budget(std::move(shared)),
         rest(io) {}
 
-  // For how long the peer may not wake us again.
-  uint64_t rest_ns() {
-    if (!own_budget) return 0;
+  // For how long the peer may not wake us again, after a call that took `cost_ns`.
+  uint64_t rest_ns(uint64_t cost_ns) {
+    if (!own_credit) return 0;
     const uint64_t now = monotonic_ns();
-    const uint64_t own_ns = own_budget->take(now);
-    return std::max(own_ns, shared_budget ? shared_budget->take(now) : 0);
+    const uint64_t own_ns = own_credit->take(now);
+    return std::max(own_ns, shared_budget ? shared_budget->take(now, cost_ns) : 0);
   }
   void wait_later(uint64_t ns) {
+    rests = true;
     rest.expires_after(std::chrono::nanoseconds(ns));
     rest.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
-      if (!error && !self->stopped) self->wait();
+      if (!error && self->rests) self->end_rest();
     });
+  }
+  void end_rest() {
+    rests = false;
+    if (!stopped) wait();
+  }
+  void hurry() {
+    if (shared_budget && shared_budget->deep_in_debt()) return;
+    hurried = true;
+    if (!rests) return;
+    rest.cancel();
+    end_rest();
   }
 
   void wait() {
     descriptor.async_wait(asio::posix::stream_descriptor::wait_read,
                           [self = shared_from_this()](const boost::system::error_code& error) {
-                            if (error || self->stopped) return;
-                            {
-                              LoopMeter::Call call(self->on_readable.target_type());
-                              self->on_readable();
-                            }
-                            if (self->stopped) return;
-                            if (const uint64_t ns = self->rest_ns())
-                              self->wait_later(ns);
-                            else
-                              self->wait();
+                            if (!error && !self->stopped) self->serve();
                           });
+  }
+  void serve() {
+    uint64_t cost_ns = 0;
+    {
+      LoopMeter::Call call(on_readable.target_type(), &cost_ns);
+      on_readable();
+    }
+    if (stopped) return;
+    const uint64_t ns = rest_ns(cost_ns);
+    if (ns == 0 || std::exchange(hurried, false)) return wait();
+    wait_later(ns);
   }
   void stop() {
     if (stopped) return;
@@ -74,9 +103,11 @@ struct FdWatch::State : std::enable_shared_from_this<State> {
   asio::posix::stream_descriptor descriptor;
   Callback on_readable;
   bool stopped = false;
-  std::optional<WakeBudget> own_budget;  // nothing: as often as it likes
-  std::shared_ptr<WakeBudget> shared_budget;
+  std::optional<PaceCredit> own_credit;  // nothing: as often as it likes
+  std::shared_ptr<LoopBudget> shared_budget;
   asio::steady_timer rest;
+  bool rests = false;    // until `rest` is over
+  bool hurried = false;  // the next rest is left out
 };
 
 FdWatch::FdWatch(asio::io_context& io, int fd, Callback on_readable)
@@ -85,8 +116,8 @@ FdWatch::FdWatch(asio::io_context& io, int fd, Callback on_readable)
 }
 
 FdWatch::FdWatch(asio::io_context& io, int fd, const Pace& pace, Callback on_readable,
-                 std::shared_ptr<WakeBudget> shared)
-    : state_(std::make_shared<State>(io, fd, WakeBudget(pace), std::move(shared),
+                 std::shared_ptr<LoopBudget> shared)
+    : state_(std::make_shared<State>(io, fd, PaceCredit(pace), std::move(shared),
                                      std::move(on_readable))) {
   state_->wait();
 }
@@ -104,6 +135,10 @@ FdWatch::~FdWatch() { stop(); }
 void FdWatch::stop() {
   if (state_) state_->stop();
   state_.reset();
+}
+
+void FdWatch::hurry() {
+  if (state_) state_->hurry();
 }
 
 void FdWatch::when_writable(Callback on_writable) {

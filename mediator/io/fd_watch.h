@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // FdWatch and Timer: the two things that wake sluiced's one thread. Thin over Boost.Asio, with the
 // property that makes owners simple: after the object is destroyed its callback is never called,
-// and a callback may destroy the object that called it. WakeBudget bounds how often hostile peers
-// wake it: each descriptor by a budget of its own, those of one vGPU by a common one as well.
+// and a callback may destroy the object that called it. A Pace bounds how often a hostile peer
+// wakes it by one descriptor, a LoopBudget (loop_budget.h) how much of its time those of one vGPU
+// take.
 //
 // Used from the io_context's thread only. Neither owns the descriptor.
 #pragma once
@@ -18,25 +19,13 @@ class io_context;
 
 namespace sluice::io {
 
+class LoopBudget;
+
 // How often a hostile peer may wake the loop: `burst` times at once, `per_second` on average.
 // Beyond that its descriptor is not read for a moment, and what it sends waits.
 struct Pace {
   double per_second;
   double burst;
-};
-
-// What one or several watches have left of a pace. Who overdraws it rests until it is paid back, so
-// watches that share one get about equal parts.
-class WakeBudget {
- public:
-  explicit WakeBudget(const Pace& pace);
-  // Takes one wake-up. For how long the taker has to rest; 0: not at all.
-  uint64_t take(uint64_t now_ns);
-
- private:
-  Pace pace_;
-  double credit_;
-  uint64_t at_ns_ = 0;  // of credit_; 0: nothing was taken yet
 };
 
 class FdWatch {
@@ -50,13 +39,16 @@ class FdWatch {
   FdWatch(boost::asio::io_context& io, int fd, Callback on_readable);
   // `shared`: a budget that others draw on, too. Null: there is none.
   FdWatch(boost::asio::io_context& io, int fd, const Pace& pace, Callback on_readable,
-          std::shared_ptr<WakeBudget> shared = nullptr);
+          std::shared_ptr<LoopBudget> shared = nullptr);
   FdWatch(FdWatch&&) noexcept = default;
   FdWatch& operator=(FdWatch&&) noexcept;
   ~FdWatch();
 
   // Calls `on_writable` once, when `fd` is writable. One at a time.
   void when_writable(Callback on_writable);
+  // Others wait for what this descriptor will say: a rest ends now, and the next one is left out.
+  // What that takes is counted, and a vGPU that is deep in debt by it rests all the same.
+  void hurry();
   void stop();
   explicit operator bool() const { return static_cast<bool>(state_); }
 

@@ -96,7 +96,7 @@ void WorkerProcess::on_spawned(pid_t pid, Fd pidfd) {
   spec_.soft_gpu.reset();
   socket_watch_ = FdWatch(
       io_, socket_.get(), Pace{limits::kWorkerWakesPerSecond, limits::kWorkerWakeBurst},
-      [this] { on_socket(false); }, std::move(spec_.messages));
+      [this] { on_socket(false); }, std::move(spec_.loop_time));
 }
 
 void WorkerProcess::on_spawn_failed(const Error& error) {

@@ -30,9 +30,10 @@ namespace sluice::io {
 struct WorkerSpec {
   worker_protocol::Start start;
   std::vector<int> fds;  // in the order of StartFd; borrowed for as long as the WorkerProcess lives
-  std::shared_ptr<PeerThread> peers;     // closes our ends of its sockets
-  std::shared_ptr<WakeBudget> messages;  // of all workers of its vGPU; null: only its own pace
-  uint64_t vgpu = 0;                     // Spawner::Vgpu's number; 0: it shares no machine code
+  std::shared_ptr<PeerThread> peers;  // closes our ends of its sockets
+  std::shared_ptr<LoopBudget>
+      loop_time;      // of its vGPU; null: its messages have only their own pace
+  uint64_t vgpu = 0;  // Spawner::Vgpu's number; 0: it shares no machine code
   Fd soft_gpu;  // the last of them, if there is one. Closed here once the worker has it: it is
                 // known to live by the locks of this open file
 };

@@ -108,7 +108,7 @@ Result<void> GuestSession::prepare() {
   spec.start = start_message(*staging);
   spec.fds = worker_fds();
   spec.peers = request_.peers;
-  spec.messages = request_.messages;
+  spec.loop_time = request_.loop_time;
   spec.vgpu = request_.machine_code;
   auto soft_gpu = open_soft_gpu();
   if (!soft_gpu) return soft_gpu.error();

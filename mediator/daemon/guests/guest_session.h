@@ -139,9 +139,9 @@ class GuestSession final : private io::WorkerProcess::Owner {
     std::string vgpu;
     core::VgpuId vgpu_id;
     std::shared_ptr<Channel> channel;
-    std::shared_ptr<io::PeerThread> peers;     // the vGPU's
-    std::shared_ptr<io::WakeBudget> messages;  // of the vGPU's workers
-    uint64_t machine_code = 0;                 // io::Spawner::Vgpu's number
+    std::shared_ptr<io::PeerThread> peers;      // the vGPU's
+    std::shared_ptr<io::LoopBudget> loop_time;  // the vGPU's
+    uint64_t machine_code = 0;                  // io::Spawner::Vgpu's number
     Origin origin;
     std::string program;
     uint32_t guest_pid = 0;

@@ -347,11 +347,11 @@ bool VgpuServer::start_session(GuestSession::Origin origin, const std::string& p
   auto start = [&]() -> Result<std::unique_ptr<GuestSession>> {
     auto channel = channel_for(origin);
     if (!channel) return channel.error();
-    auto started =
-        GuestSession::start(services_,
-                            {spec_.name, id_, *channel, peers_, messages_, machine_code_.number(),
-                             origin, program.empty() ? "?" : program, guest_pid},
-                            *this);
+    auto started = GuestSession::start(
+        services_,
+        {spec_.name, id_, *channel, peers_, executor_.loop_time(id_), machine_code_.number(),
+         origin, program.empty() ? "?" : program, guest_pid},
+        *this);
     if (started && origin.local) local_channels_[origin.id] = *channel;
     return started;
   };

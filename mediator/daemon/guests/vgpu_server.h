@@ -140,10 +140,7 @@ class VgpuServer final : private io::IvshmemServer::Owner,
   core::VgpuId id_ = 0;
   bool has_id_ = false;
   std::shared_ptr<io::PeerThread> peers_;  // does what its peers can make block
-  // How often its workers' messages wake the loop.
-  std::shared_ptr<io::WakeBudget> messages_ = std::make_shared<io::WakeBudget>(
-      io::Pace{limits::kVgpuMessageWakesPerSecond, limits::kVgpuMessageWakeBurst});
-  io::Spawner::Vgpu machine_code_;  // what its workers share of it
+  io::Spawner::Vgpu machine_code_;         // what its workers share of it
   std::shared_ptr<RegionPool> pool_;
   std::shared_ptr<Channel> channel_;  // with the virtual machine
   // Of local programs, by connection, as long as that lasts: also after the session's end.

@@ -77,9 +77,7 @@ Result<core::VgpuId> GrantExecutor::add_vgpu(const std::string& name,
   auto id = scheduler_->add_vgpu(monotonic_ns(), share, actions_);
   if (!id) return Error{ENOSPC, "the scheduler has no place for another vGPU"};
   if (vgpus_.size() <= *id) vgpus_.resize(*id + 1);
-  vgpus_[*id] = {.name = name,
-                 .rings = std::make_shared<io::WakeBudget>(
-                     io::Pace{limits::kVgpuRingsPerSecond, limits::kVgpuRingBurst})};
+  vgpus_[*id] = {.name = name, .loop_time = loop_budgets_.make()};
   if (learnt_files_)
     learnt_files_->load(name, [this, v = *id](core::Progress known) {
       vgpus_[v].progress.take_knowledge(std::move(known));
@@ -137,7 +135,7 @@ Result<core::SessionId> GrantExecutor::add_session(core::VgpuId vgpu, io::StubPa
                                                            .ring_watch = {}});
   entry->ring_watch = io::FdWatch(
       io_, ring_fd, io::Pace{limits::kRingsPerSecond, limits::kRingBurst},
-      [this, session = *id] { on_ring(session); }, vgpus_[vgpu].rings);
+      [this, session = *id] { on_ring(session); }, vgpus_[vgpu].loop_time);
   entry->pages.beat(now);
   sessions_[*id] = std::move(entry);
   ++session_count_;
@@ -216,6 +214,7 @@ void GrantExecutor::execute(const core::Action& action) {
       break;
     case Kind::kSetEvict:
       entry.pages.set_evict(action.word);
+      entry.ring_watch.hurry();  // others wait to read that it has left
       if (ring_on_evict_) ring_wake(entry.gate_fd);
       break;
     case Kind::kReadReport:

@@ -22,6 +22,7 @@
 #include "mediator/daemon/scheduling/time_slices.h"
 #include "mediator/daemon/scheduling/trace_file.h"
 #include "mediator/io/fd_watch.h"
+#include "mediator/io/loop_budget.h"
 #include "mediator/io/stub_pages.h"
 
 namespace sluice {
@@ -56,6 +57,10 @@ class GrantExecutor {
   void set_group(policy::GroupId group, const policy::GroupShare& share);
   const core::Scheduler& scheduler() const { return *scheduler_; }
   void remove_vgpu(core::VgpuId vgpu);
+  // What its workers' rings, and whatever else they wake the loop by, may take of its time.
+  std::shared_ptr<io::LoopBudget> loop_time(core::VgpuId vgpu) const {
+    return vgpus_[vgpu].loop_time;
+  }
 
   // `pages` and both wake sockets (base/peer_socket.h) stay the session's and outlive
   // remove_session(). `worker`: its process.
@@ -143,9 +148,10 @@ class GrantExecutor {
     std::string name;               // empty: none
     uint64_t ended_relaunches = 0;  // of sessions that are over
     core::Progress progress;
-    std::shared_ptr<io::WakeBudget> rings;               // of all its sessions
+    std::shared_ptr<io::LoopBudget> loop_time;
     uint64_t evictions_seen = 0, evictions_seen_ns = 0;  // that progress has learnt from
   };
+  io::LoopBudgets loop_budgets_{io::LoopShares{}};
   std::vector<VgpuEntry> vgpus_;  // by VgpuId
   bool ring_on_evict_ = false;
   size_t session_count_ = 0;

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mediator/io/loop_budget.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace sluice::io {
+
+struct LoopBudgets::Common {
+  explicit Common(const LoopShares& s)
+      : shares(s), credit_ns(static_cast<double>(s.all_burst_ns)) {}
+
+  void take(uint64_t now_ns, uint64_t cost_ns) {
+    if (at_ns != 0) credit_ns += shares.all * static_cast<double>(now_ns - at_ns);
+    credit_ns = std::min(credit_ns, static_cast<double>(shares.all_burst_ns));
+    at_ns = now_ns;
+    credit_ns -= static_cast<double>(cost_ns);
+  }
+
+  // Of each that was served lately, the asker included.
+  double share(uint64_t now_ns) const {
+    if (credit_ns >= 0) return shares.each;
+    const auto active = std::count_if(budgets.begin(), budgets.end(), [&](const LoopBudget* b) {
+      return b->at_ns_ != 0 && now_ns - b->at_ns_ <= shares.lately_ns;
+    });
+    return std::min(shares.each, shares.all / static_cast<double>(active));
+  }
+
+  const LoopShares shares;
+  double credit_ns;
+  uint64_t at_ns = 0;
+  std::vector<LoopBudget*> budgets;
+};
+
+LoopBudgets::LoopBudgets(const LoopShares& shares) : common_(std::make_shared<Common>(shares)) {}
+
+std::shared_ptr<LoopBudget> LoopBudgets::make() { return std::make_shared<LoopBudget>(common_); }
+
+LoopBudget::LoopBudget(std::shared_ptr<LoopBudgets::Common> common)
+    : common_(std::move(common)), credit_ns_(static_cast<double>(common_->shares.burst_ns)) {
+  common_->budgets.push_back(this);
+}
+
+LoopBudget::~LoopBudget() { std::erase(common_->budgets, this); }
+
+uint64_t LoopBudget::take(uint64_t now_ns, uint64_t cost_ns) {
+  const uint64_t since_ns = at_ns_ == 0 ? 0 : now_ns - at_ns_;
+  at_ns_ = now_ns;
+  common_->take(now_ns, cost_ns);
+  const LoopShares& shares = common_->shares;
+  const double share = common_->share(now_ns);
+  const double burst_ns = static_cast<double>(shares.burst_ns) * share / shares.each;
+  credit_ns_ = std::min(burst_ns, credit_ns_ + share * static_cast<double>(since_ns));
+  credit_ns_ -= static_cast<double>(cost_ns);
+  return credit_ns_ >= 0 ? 0 : static_cast<uint64_t>(-credit_ns_ / share);
+}
+
+bool LoopBudget::deep_in_debt() const {
+  return credit_ns_ < -static_cast<double>(common_->shares.burst_ns);
+}
+
+}  // namespace sluice::io

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// LoopBudget: how much of the loop's time the descriptors of one vGPU may take, whatever one call
+// costs. LoopBudgets: what all vGPUs of a loop may take together.
+//
+// Terms   cost   processor time of the loop's thread in one call of a watched descriptor, and to
+//                come to it (three times as much as in the call of a worker that does nothing but
+//                ring)
+//         share  the part of the loop's time that a vGPU may take now:
+//                  LoopShares::each, while all vGPUs together take no more than LoopShares::all;
+//                  else its equal part of LoopShares::all among those that were served lately
+//         debt   cost beyond the burst and the share; its descriptors rest until it is paid back
+//
+// A descriptor is served again once it has rested for the debt that it saw: it waits, and is never
+// forgotten. The debt of one vGPU is not another's.
+//
+// Used from the loop's thread only. Reads no clock: time is an argument.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "mediator/base/limits.h"
+
+namespace sluice::io {
+
+struct LoopShares {
+  double each = limits::kVgpuLoopShare;
+  double all = limits::kAllVgpusLoopShare;
+  // Beyond them, at once. That of each is less while its share is.
+  uint64_t burst_ns = limits::kVgpuLoopBurstMs * 1'000'000;
+  uint64_t all_burst_ns = limits::kAllVgpusLoopBurstMs * 1'000'000;
+  uint64_t lately_ns = 100'000'000;  // shares are of those that were served so short ago
+};
+
+class LoopBudget;
+
+class LoopBudgets {
+ public:
+  explicit LoopBudgets(const LoopShares& shares);
+  // Of one vGPU. May outlive this object.
+  std::shared_ptr<LoopBudget> make();
+
+ private:
+  friend class LoopBudget;
+  struct Common;
+  std::shared_ptr<Common> common_;
+};
+
+class LoopBudget {
+ public:
+  explicit LoopBudget(std::shared_ptr<LoopBudgets::Common> common);
+  ~LoopBudget();
+  LoopBudget(const LoopBudget&) = delete;
+  LoopBudget& operator=(const LoopBudget&) = delete;
+
+  // A call of one of its descriptors took `cost_ns`, until now. For how long that descriptor has to
+  // rest; 0: not at all.
+  uint64_t take(uint64_t now_ns, uint64_t cost_ns);
+  // By more than a whole burst: FdWatch::hurry() may no longer add to it.
+  bool deep_in_debt() const;
+
+ private:
+  friend struct LoopBudgets::Common;
+  std::shared_ptr<LoopBudgets::Common> common_;
+  double credit_ns_;
+  uint64_t at_ns_ = 0;  // of the last call; 0: none yet
+};
+
+}  // namespace sluice::io
