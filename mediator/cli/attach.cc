@@ -198,6 +198,20 @@ Result<void> may_save(AdminClient& client, const std::string& uuid, const std::s
   return {};
 }
 
+// What was saved of the vGPU of a domain that is not to start without it.
+Result<void> saved_right(const libvirt::Domain& domain, const AttachOptions& o) {
+  auto xml = domain.saved_xml();
+  if (!xml) return xml.error();
+  auto saved = libvirt::saved_vgpu(*xml);
+  if (saved) return {};
+  const bool none = saved.error().code == ENOENT;
+  return of_domain(
+      Error{saved.error().code, "it was not started: " + saved.error().message + "; 'virsh " +
+                                    (none ? "start " + o.domain + "' starts it"
+                                          : "managedsave-edit " + o.domain + "' corrects it")},
+      o);
+}
+
 }  // namespace
 
 Result<void> attach(AdminClient& client, const AttachOptions& o) {
@@ -294,6 +308,7 @@ Result<void> restore(AdminClient& client, const AttachOptions& o) {
     if (!*saved)
       return Error{
           ENOENT, "domain " + o.domain + " is not saved; 'virsh start " + o.domain + "' starts it"};
+    if (auto right = saved_right(*domain, o); !right) return right;
     if (auto started = domain->start(); !started) return started;
   }
   auto xml = domain->running_xml();

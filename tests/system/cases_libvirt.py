@@ -399,6 +399,7 @@ class Domain(support.WithSluiced):
         self.assertFalse(libvirt.running("vm1"))
         self.assertTrue(self.gone("vm1"))
         guest.close()
+        self.tampered_with(libvirt)
         self.ctl(libvirt, "restore", "vm1")
         guest = Guest("vm1", jobs)
         guest.connect(support.TIMEOUT_S, lambda: libvirt.running("vm1"), booted=True)
@@ -409,6 +410,26 @@ class Domain(support.WithSluiced):
         self.refuses(libvirt, "was not saved", "restore", "vm1")
         self.assertNotIn("saved", libvirt.virsh("dumpxml", "vm1").stdout)
         return guest
+
+    def tampered_with(self, libvirt):
+        """What was saved of the vGPU was edited: the domain does not start without it."""
+        right = libvirt.virsh("managedsave-dumpxml", "vm1").stdout
+        (saved,) = [line for line in right.splitlines() if ":saved " in line]
+        at = right.splitlines().index(saved) + 1
+        file = self.work / "saved.xml"
+        for text, words in (
+                (right.replace(saved, saved.replace('"70"', '"0"')),
+                 f"not started: line {at}, <saved>: weight is '0'.*managedsave-edit"),
+                (right.replace(saved, saved.replace("/>", ' wieght="3"/>')),
+                 f"not started: line {at}, <saved>: unknown attribute 'wieght'"),
+                (right.replace(saved, ""), "was not saved by 'sluicectl save'.*'virsh start vm1'")):
+            file.write_text(text)
+            libvirt.virsh("managedsave-define", "vm1", file)
+            self.refuses(libvirt, words, "restore", "vm1")
+            self.assertFalse(libvirt.running("vm1"))
+            self.assertTrue(self.gone("vm1"))
+        file.write_text(right)
+        libvirt.virsh("managedsave-define", "vm1", file)
 
     def metadata_is_followed(self, libvirt):
         """The event service, with a libvirtd that is restarted in between."""

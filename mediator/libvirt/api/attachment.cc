@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mediator/libvirt/api/attachment.h"
 
+#include <algorithm>
 #include <charconv>
+#include <optional>
 #include <pugixml.hpp>
 #include <sstream>
 
 #include "abi/channel.h"
+#include "mediator/core/names.h"
 
 namespace sluice::libvirt {
 namespace {
@@ -336,6 +339,34 @@ Result<std::string> detach_live(Text xml) {
   return printed(shmem);
 }
 
+namespace {
+
+// From 1. The document was loaded from `xml`.
+size_t line_of(pugi::xml_node n, Text xml) {
+  const Text before = xml.substr(0, static_cast<size_t>(std::max<ptrdiff_t>(n.offset_debug(), 0)));
+  return 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
+}
+
+Result<SavedVgpu> read_saved(pugi::xml_node n) {
+  if (n.first_child()) return Error{EINVAL, "it must be empty; all settings are attributes"};
+  SavedVgpu saved;
+  if (const pugi::xml_attribute slots = n.attribute("slots")) {
+    const Text text = slots.value();
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), saved.slots);
+    if (error != std::errc{} || end != text.data() + text.size() || saved.slots == 0 ||
+        saved.slots > SLUICE_MAX_SLOTS)
+      return Error{EINVAL, "slots is '" +
+                               clean_text(text.data(), std::min<size_t>(text.size(), 40)) +
+                               "', not a number from 1 to " + std::to_string(SLUICE_MAX_SLOTS)};
+    n.remove_attribute(slots);
+  }
+  saved.settings = settings_of(n);
+  if (auto right = parse_vgpu_settings(saved.settings); !right) return right.error();
+  return saved;
+}
+
+}  // namespace
+
 std::string saved_xml(const SavedVgpu& saved) {
   pugi::xml_document doc;
   pugi::xml_node node = doc.append_child("saved");
@@ -364,18 +395,17 @@ Result<SavedVgpu> vgpu_to_save(Text xml) {
 Result<SavedVgpu> saved_vgpu(Text xml) {
   pugi::xml_document doc;
   if (auto loaded = load(xml, doc); !loaded) return loaded.error();
-  SavedVgpu saved;
+  std::optional<SavedVgpu> saved;
   for (pugi::xml_node n : doc.document_element().child("metadata").children()) {
     if (!is_of(n, kSavedXmlNamespace)) continue;
-    const unsigned slots = n.attribute("slots").as_uint();
-    if (slots > 0 && slots <= SLUICE_MAX_SLOTS) saved.slots = slots;
-    n.remove_attribute("slots");
-    saved.settings = settings_of(n);
-    if (auto right = parse_vgpu_settings(saved.settings); !right)
-      return Error(right.error()).with_context("what was saved of its vGPU");
-    return saved;
+    auto read = saved ? Result<SavedVgpu>(Error{EINVAL, "there is more than one"}) : read_saved(n);
+    if (!read)
+      return Error(read.error())
+          .with_context("line " + std::to_string(line_of(n, xml)) + ", <saved>");
+    saved = std::move(*read);
   }
-  return Error{ENOENT, "it was not saved by 'sluicectl save'"};
+  if (!saved) return Error{ENOENT, "it was not saved by 'sluicectl save'"};
+  return std::move(*saved);
 }
 
 }  // namespace sluice::libvirt

@@ -70,7 +70,8 @@ struct SavedVgpu {
 std::string saved_xml(const SavedVgpu& saved);
 // Of the XML that a domain with a vGPU runs with.
 Result<SavedVgpu> vgpu_to_save(std::string_view xml);
-// Of the XML that a domain runs with that was saved so. ENOENT: it was not.
+// Of the XML that a domain runs with, or will, that was saved so. ENOENT: it was not. Whoever may
+// edit the domain may have changed it: other errors name the line and what is wrong there.
 Result<SavedVgpu> saved_vgpu(std::string_view xml);
 
 }  // namespace sluice::libvirt

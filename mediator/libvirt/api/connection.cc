@@ -103,6 +103,14 @@ Result<bool> Domain::saved() const {
   return yes == 1;
 }
 
+Result<std::string> Domain::saved_xml() const {
+  char* xml = lib_->virDomainManagedSaveGetXMLDesc(domain_.get(), 0);
+  if (!xml) return lib_->error("read the XML that was saved with the domain");
+  std::string text = xml;
+  ::free(xml);
+  return text;
+}
+
 Result<void> Domain::start() const {
   if (lib_->virDomainCreate(domain_.get()) != 0) return lib_->error("start the domain");
   return {};

@@ -38,6 +38,8 @@ class Domain {
   Result<void> managed_save() const;
   // Whether there is that file.
   Result<bool> saved() const;
+  // The XML in it, with which the domain would start.
+  Result<std::string> saved_xml() const;
   // From that file, where there is one.
   Result<void> start() const;
 

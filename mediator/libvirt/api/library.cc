@@ -48,6 +48,7 @@ Result<const Library*> Library::load() {
   SLUICE_FIND(virDomainCreate);
   SLUICE_FIND(virDomainManagedSave);
   SLUICE_FIND(virDomainHasManagedSaveImage);
+  SLUICE_FIND(virDomainManagedSaveGetXMLDesc);
   SLUICE_FIND(virDomainSetMetadata);
   SLUICE_FIND(virEventRegisterDefaultImpl);
   SLUICE_FIND(virEventRunDefaultImpl);

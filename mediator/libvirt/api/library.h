@@ -38,6 +38,7 @@ struct Library {
   int (*virDomainCreate)(void*);
   int (*virDomainManagedSave)(void*, unsigned flags);
   int (*virDomainHasManagedSaveImage)(void*, unsigned flags);
+  char* (*virDomainManagedSaveGetXMLDesc)(void*, unsigned flags);
   int (*virDomainSetMetadata)(void*, int type, const char* xml, const char* key, const char* uri,
                               unsigned flags);
   int (*virEventRegisterDefaultImpl)();

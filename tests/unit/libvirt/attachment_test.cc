@@ -152,12 +152,34 @@ TEST(Attachment, WhatIsSavedOfAVgpuComesBack) {
 
   EXPECT_EQ(vgpu_to_save(domain("")).error().code, ENOENT);
   EXPECT_EQ(saved_vgpu(domain("")).error().code, ENOENT);
+  EXPECT_EQ(saved_vgpu(with("<saved/>"))->slots, 16u) << "as many as any";
   // Whoever may edit the domain may have written it.
-  for (const char* wrong : {"<saved weight='0'/>", "<saved memory='lots'/>", "<saved other='1'/>"})
-    EXPECT_EQ(saved_vgpu(with(wrong)).error().code, EINVAL) << wrong;
-  for (const char* odd : {"<saved/>", "<saved slots='0'/>", "<saved slots='65'/>",
-                          "<saved slots='-1'/>", "<saved slots='many'/>"})
-    EXPECT_EQ(saved_vgpu(with(odd))->slots, 16u) << odd;
+  const struct {
+    const char *saved, *words;
+  } tampered[] = {
+      {"<saved weight='0'/>", "weight is '0', not a number from 1 to 10000"},
+      {"<saved memory='lots'/>", "memory"},
+      {"<saved other='1'/>", "unknown attribute 'other'"},
+      {"<saved slots='0'/>", "slots is '0', not a number from 1 to 64"},
+      {"<saved slots='65'/>", "slots is '65'"},
+      {"<saved slots='-1'/>", "slots is '-1'"},
+      {"<saved slots='4 '/>", "slots is '4 '"},
+      {"<saved slots='\x1b[2J'/>", "slots is '?[2J'"},
+      {"<saved slots='99999999999999999999'/>", "slots is '99999999999999999999'"},
+      {"<saved><weight>3</weight></s:saved>", "it must be empty"},
+  };
+  for (const auto& t : tampered) {
+    const Error error = saved_vgpu("\n\n" + with(t.saved)).error();
+    EXPECT_EQ(error.code, EINVAL) << t.saved;
+    EXPECT_NE(error.message.find(t.words), std::string::npos) << error.message;
+    EXPECT_TRUE(error.message.starts_with("line ")) << error.message;
+  }
+  std::string two = with("<saved/>");
+  const size_t at = two.find("<s:saved"), end = two.find("/>", at) + 2;
+  two.insert(end, "\n" + two.substr(at, end - at));
+  const auto line = 2 + std::count(two.begin(), two.begin() + static_cast<ptrdiff_t>(at), '\n');
+  EXPECT_EQ(saved_vgpu(two).error().message,
+            "line " + std::to_string(line) + ", <saved>: there is more than one");
 }
 
 TEST(Attachment, AProvidedVgpuHasAnySocketAndMayBeAskedForAgain) {
