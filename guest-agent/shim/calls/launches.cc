@@ -283,9 +283,9 @@ CUresult flags_of_attributes(const uint32_t grid[3], const CUlaunchAttribute* at
         const auto& c = attribute.value.clusterDim;
         if (c.x == 0 || c.y == 0 || c.z == 0 || c.x > UINT16_MAX || c.y > UINT16_MAX ||
             c.z > UINT16_MAX)
-          return CUDA_ERROR_INVALID_VALUE;
+          return CUDA_ERROR_INVALID_CLUSTER_SIZE;
         if (grid[0] % c.x != 0 || grid[1] % c.y != 0 || grid[2] % c.z != 0)
-          return CUDA_ERROR_INVALID_VALUE;
+          return CUDA_ERROR_INVALID_CLUSTER_SIZE;
         cluster = c.x == 1 && c.y == 1 && c.z == 1 ? 0 : SLUICE_LAUNCHED_CLUSTER(c.x, c.y, c.z);
         break;
       }

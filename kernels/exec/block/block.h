@@ -34,11 +34,18 @@ inline constexpr uint64_t kParamWindow = 0xa200'0000'0000'0000ull;
 inline constexpr uint64_t kCodeWindow = 0xa300'0000'0000'0000ull;  // addresses of functions
 inline constexpr uint64_t kFunctionStride = 16;
 inline constexpr uint64_t kWindowBytes = 1ull << 32;
+// In the window of shared memory the block of rank r has the addresses from (r + 1) * kRankStride
+// on as well, which are its own for every block of the cluster. An address below is the reader's.
+inline constexpr uint32_t kRankShift = 24;
+inline constexpr uint64_t kRankStride = 1ull << kRankShift;
 
 inline constexpr uint64_t kDefaultStackBytes = 1024;  // CUDA's own default
 // Of one thread, as the hardware has it; what LaunchShape asks beyond is not given.
 inline constexpr uint64_t kMaxStackBytes = 512 * 1024;
 class DeviceHeap;
+
+// Blocks of a cluster at most (what an H100 takes when it is asked to; without, 8).
+inline constexpr uint32_t kMaxClusterBlocks = 16;
 
 struct LaunchShape {
   Dim3 grid;
@@ -50,7 +57,10 @@ struct LaunchShape {
   // Where cooperative groups' barrier of the whole grid is (%envreg1: the upper half, %envreg2); 0:
   // no cooperative launch.
   uint64_t grid_workspace = 0;
-  DeviceHeap* heap = nullptr;  // for malloc and free in kernels; null: malloc returns null
+  // Blocks that are resident together and may synchronise; the grid is a multiple of it.
+  Dim3 cluster;
+  bool explicit_cluster = false;  // %is_explicit_cluster: the launch or the kernel names the size
+  DeviceHeap* heap = nullptr;     // for malloc and free in kernels; null: malloc returns null
 };
 
 // The SM a block is resident on.
@@ -73,6 +83,8 @@ struct RunResult {
 
 class Block {
  public:
+  // Of a launch with clusters the Block is a whole cluster: its blocks take turns on the thread in
+  // run(), so nothing of one is touched by two threads at once.
   // `params`: exactly entry->param_bytes, copied. `map` and `environment` must outlive the block.
   // Errors: unknown entry, shape out of range, wrong parameter size.
   static Result<std::unique_ptr<Block>> make(std::shared_ptr<const Image> image,
@@ -81,8 +93,9 @@ class Block {
                                              Environment& environment);
   virtual ~Block() = default;
 
-  // Begins the block `ctaid` from its first instruction. Must be called before the first run; may
-  // be called again after kDone for another block of the same launch, which saves the allocations.
+  // Begins the block `ctaid` (of a cluster its first one) from its first instruction. Must be
+  // called before the first run; may be called again after kDone for another block of the same
+  // launch, which saves the allocations.
   virtual void start(Dim3 ctaid, SmPlace place) = 0;
   // Executes until the end, a fault, or about `max_steps` warp instructions.
   virtual RunResult run(uint64_t max_steps) = 0;
@@ -90,6 +103,10 @@ class Block {
   // The block goes on on another SM (it was preempted and restored there): what %smid says from now
   // on. Between two run() calls only.
   virtual void move(SmPlace place) { (void)place; }
+  // The same for one block of a cluster; start() puts all where the first one is.
+  virtual void move_rank(uint32_t rank, SmPlace place) {
+    if (rank == 0) move(place);
+  }
 };
 
 }  // namespace sluice::exec

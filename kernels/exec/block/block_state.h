@@ -27,6 +27,10 @@ struct BlockState {
   LaunchShape shape;
   SmPlace place;
   Dim3 ctaid;
+  // The blocks of its cluster by rank, itself among them; empty: it is alone.
+  std::vector<BlockState*> cluster;
+  uint32_t rank = 0;
+  bool ended = false;  // every thread has left: its shared memory is no more
   uint32_t warp_count = 0;
   const std::vector<CachedRange>* constants = nullptr;  // where the module's .const variables lie
   std::vector<uint64_t> valid_barriers;  // strict: host addresses of mbarrier objects
@@ -38,6 +42,12 @@ void read_special(Warp& warp, const Inst& inst);
 
 // The host address of `bytes` at a global address for one access, or 0. Fills `cached`.
 uint64_t find_global(Warp& warp, uint64_t address, uint32_t bytes, bool write, CachedRange& cached);
+// The host address of `bytes` at an address in the window of shared memory, or 0: it is beyond the
+// memory of the block that it names (kRankShift), which is not there, has ended, or is, in
+// kSpaceShared, another one.
+uint64_t find_shared(const BlockState& block, uint32_t space, uint64_t inside, uint32_t bytes);
+// The block of the cluster that such an address names; null: none.
+const BlockState* owner_of(const BlockState& block, uint64_t inside);
 // Drops the warp's remembered ranges when the map has changed.
 void refresh_ranges(Warp& warp);
 

@@ -80,19 +80,37 @@ bool BlockChecker::guess_of_exchange(const Inst& in) {
   return it->second;
 }
 
-void BlockChecker::add_access(Warp&, uint32_t lane, uint32_t space, uint64_t address,
+bool BlockChecker::add_access(Warp& w, uint32_t lane, uint32_t space, uint64_t address,
                               uint32_t bytes, bool write, bool read, bool strong) {
   if (space == kSpaceGeneric || space == kSpaceGlobal) {
     const uint64_t window = address & ~(kWindowBytes - 1);
-    if (window == kParamWindow) return;
+    if (window == kParamWindow) return false;
     if (window == kSharedWindow || window == kLocalWindow) {
-      space = window == kSharedWindow ? kSpaceShared : kSpaceLocal;
+      space = window == kSharedWindow ? kSpaceCluster : kSpaceLocal;
       address &= kWindowBytes - 1;
     } else {
       space = kSpaceGlobal;
     }
-  } else if (space != kSpaceShared && space != kSpaceLocal) {
-    return;
+  } else if (space != kSpaceShared && space != kSpaceLocal && space != kSpaceCluster) {
+    return false;
+  }
+  if (space == kSpaceShared || space == kSpaceCluster) {
+    space = kSpaceShared;
+    const BlockState* const owner = owner_of(block_, address);
+    address &= kRankStride - 1;
+    if (owner != &block_) {
+      if (owner == nullptr) return false;
+      if (strong && checker_.options().race) {
+        KnownTimes& published = owner->checker->shared_published_[address];
+        if (read) learn(w.index * kWarpLanes + lane, published);
+        now_ = ++launch_->time;
+        if (write) publish(published, w, true);
+      }
+      if (!write) return false;
+      std::vector<bool>& written = owner->checker->shared_written_;
+      for (uint64_t k = address; k < address + bytes && k < written.size(); ++k) written[k] = true;
+      return false;
+    }
   }
   Access a;
   a.lane = static_cast<uint8_t>(lane);
@@ -103,6 +121,7 @@ void BlockChecker::add_access(Warp&, uint32_t lane, uint32_t space, uint64_t add
   a.bytes = bytes;
   a.address = address;
   accesses_.push_back(a);
+  return true;
 }
 
 void BlockChecker::collect(Warp& w, const Inst& in, const MemoryOp& op) {
@@ -134,9 +153,9 @@ void BlockChecker::collect(Warp& w, const Inst& in, const MemoryOp& op) {
     for (uint32_t k = 0; k < op.count; ++k) {
       if (op.kind == MemoryOp::kLoad && op.count > 1 && block_.aux[in.aux + k] == kNoOperand)
         continue;
-      add_access(w, lane, in.mod & kSpaceMask, address + k * op.bytes, op.bytes,
-                 op.kind != MemoryOp::kLoad, op.kind != MemoryOp::kStore, strong);
-      if (accesses_.empty()) continue;
+      if (!add_access(w, lane, in.mod & kSpaceMask, address + k * op.bytes, op.bytes,
+                      op.kind != MemoryOp::kLoad, op.kind != MemoryOp::kStore, strong))
+        continue;
       accesses_.back().element = static_cast<uint8_t>(k);
       if (op.kind == MemoryOp::kStore)
         accesses_.back().silent = is_silent(w, in, op, accesses_.back(), k);
@@ -214,8 +233,9 @@ void BlockChecker::lane_access(Warp& w, uint32_t space, uint64_t address, uint32
                                bool write, uint32_t lane) {
   if (current_ == nullptr) return;
   const auto kind = memory_op(current_->op).kind;
-  const bool synchronises = kind == MemoryOp::kMbarrier || (kind == MemoryOp::kBulk && write &&
-                                                            bytes == 8 && space == kSpaceShared);
+  const bool synchronises =
+      kind == MemoryOp::kMbarrier || (kind == MemoryOp::kBulk && write && bytes == 8 &&
+                                      (space == kSpaceShared || space == kSpaceCluster));
   const std::lock_guard lock(checker_.shadow().mutex());
   accesses_.clear();
   add_access(w, lane, space, address, bytes, write || synchronises, !write || synchronises,

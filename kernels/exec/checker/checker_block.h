@@ -68,6 +68,9 @@ class BlockChecker {
                        uint32_t threads);
   // The barrier has what it needs; before anybody goes on.
   void barrier_complete(uint32_t number);
+  // The cluster's barrier: all that any of its blocks did came before all that they will do.
+  // Accesses between an arrival and its wait count as before it: silence.
+  void cluster_met();
   // Lanes that waited at `at` for the rest of their warp go on without it, because the rest is at a
   // barrier.
   void barrier_passed_by(const Warp& warp, uint32_t lanes, const Inst& at);
@@ -111,7 +114,9 @@ class BlockChecker {
   uint32_t line_of(const Inst& inst) const;
   bool guess_of_exchange(const Inst& inst);
   void collect(Warp& warp, const Inst& inst, const MemoryOp& op);
-  void add_access(Warp& warp, uint32_t lane, uint32_t space, uint64_t address, uint32_t bytes,
+  // False: nothing that is followed. Of other blocks' shared memory it is only known what has been
+  // written and what strong accesses order: who races there is not looked for.
+  bool add_access(Warp& warp, uint32_t lane, uint32_t space, uint64_t address, uint32_t bytes,
                   bool write, bool read, bool strong);
   bool is_silent(const Warp& warp, const Inst& inst, const MemoryOp& op, const Access& access,
                  uint32_t element) const;

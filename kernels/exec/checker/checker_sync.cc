@@ -161,6 +161,28 @@ void BlockChecker::barrier_complete(uint32_t number) {
   }
 }
 
+void BlockChecker::cluster_met() {
+  if (!checker_.options().race) return;
+  const std::lock_guard lock(checker_.shadow().mutex());
+  const uint32_t now = launch_->time++;
+  for (Times& known : known_warps_) known.fill(now);
+  for (auto& lanes : known_lanes_)
+    for (Times& known : lanes) known.fill(now);
+  std::fill(known_here_.begin(), known_here_.end(), now);
+  for (const BlockState* peer : block_.cluster) {
+    const BlockChecker& other = *peer->checker;
+    if (&other == this) continue;
+    KnownTimes theirs = other.known_blocks_;
+    theirs[other.linear_] = {now, now};
+    for (const auto& [block, time] : theirs) {
+      if (block == linear_) continue;
+      KnownTime& mine = known_blocks_[block];
+      mine.writes = std::max(mine.writes, time.writes);
+      mine.reads = std::max(mine.reads, time.reads);
+    }
+  }
+}
+
 void BlockChecker::barrier_passed_by(const Warp& w, uint32_t lanes, const Inst& at) {
   if (!checker_.options().barrier || lanes == 0) return;
   for (uint32_t number = 0; number < barriers_.size(); ++number) {

@@ -27,21 +27,15 @@ Result<void> module_directives(const ptx::Module& module) {
   return {};
 }
 
-// A cluster of one block is no cluster.
-bool asks_for_cluster(const ptx::HeaderDirective& d) {
-  if (d.name == ".reqnctapercluster")
-    return !std::all_of(d.arguments.begin(), d.arguments.end(),
-                        [](std::string_view a) { return a == "1"; });
-  return d.name == ".explicitcluster" || d.name == ".blocksareclusters";
-}
-
 Result<void> header_directive(const ptx::Function& f, const ptx::HeaderDirective& d) {
   // Limits of a launch, or advice to a compiler of machine code.
   static const std::unordered_set<std::string_view> known = {
       ".maxntid",  ".reqntid", ".minnctapersm", ".maxnctapersm",         ".maxnreg",
       ".noreturn", ".pragma",  ".abi_preserve", ".abi_preserve_control", ".maxclusterrank"};
   if (known.count(d.name) != 0) return {};
-  if (f.is_entry && (asks_for_cluster(d) || d.name == ".reqnctapercluster")) return {};
+  const bool of_clusters = d.name == ".reqnctapercluster" || d.name == ".explicitcluster" ||
+                           d.name == ".blocksareclusters";
+  if (f.is_entry && of_clusters) return {};
   return at_line(f.line, std::string(d.name) + " of " + std::string(f.name) + " is not supported");
 }
 
@@ -76,9 +70,8 @@ Result<void> check_declarations(const ptx::Module& module) {
 
 std::string refusal(const ptx::Function& entry) {
   for (const ptx::HeaderDirective& d : entry.directives)
-    if (asks_for_cluster(d))
-      return std::string(d.name) + ": clusters of blocks are not supported (line " +
-             std::to_string(entry.line) + ")";
+    if (d.name == ".blocksareclusters")  // its launches count clusters, not blocks
+      return std::string(d.name) + " is not supported (line " + std::to_string(entry.line) + ")";
   return {};
 }
 

@@ -2,7 +2,10 @@
 // From a parsed module to a Program: variables get their places, functions are decoded.
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
+#include <iterator>
+#include <system_error>
 #include <unordered_set>
 
 #include "kernels/exec/block/block.h"
@@ -414,6 +417,31 @@ uint32_t reported_registers(const ptx::Function& f, const FunctionFrame& frame,
   return std::min(registers, static_cast<uint32_t>(bound));
 }
 
+// What a kernel says of its clusters: each side 1 to 65535 as the launch has them.
+Result<void> cluster_directives(const ptx::Function& f, EntryInfo& info) {
+  for (const ptx::HeaderDirective& d : f.directives) {
+    const bool required = d.name == ".reqnctapercluster", most = d.name == ".maxclusterrank";
+    if (d.name == ".explicitcluster") info.explicit_cluster = true;
+    if (!required && !most) continue;
+    if (d.arguments.empty() || d.arguments.size() > (required ? 3u : 1u))
+      return at_line(f.line, std::string(d.name) + " has the wrong number of values");
+    uint32_t values[3] = {1, 1, 1};
+    for (size_t k = 0; k < d.arguments.size(); ++k) {
+      const std::string_view text = d.arguments[k];
+      const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), values[k]);
+      if (failed != std::errc{} || end != text.data() + text.size() || values[k] == 0 ||
+          values[k] > 65535)
+        return at_line(
+            f.line, std::string(d.name) + ": " + std::string(text) + " is not between 1 and 65535");
+    }
+    if (most)
+      info.max_cluster_blocks = values[0];
+    else
+      std::copy(std::begin(values), std::end(values), info.required_cluster);
+  }
+  return {};
+}
+
 Result<void> ModuleDecoder::entry(const ptx::Function& f) {
   EntryInfo info;
   info.name = std::string(f.name);
@@ -443,6 +471,7 @@ Result<void> ModuleDecoder::entry(const ptx::Function& f) {
     info.required_block[k] =
         f.reqntid[0] == 0 ? 0 : std::max(f.reqntid[static_cast<size_t>(k)], 1u);
 
+  if (auto done = cluster_directives(f, info); !done) return done;
   auto local = local_places(f, 0, places);
   if (!local) return std::move(local).error();
   if (auto done = function_symbols(f, places); !done) return done;

@@ -102,21 +102,20 @@ const std::unordered_map<std::string_view, SpecialRegister> kSpecialRegisters = 
     {"%dynamic_smem_size", {Special::kDynamicSmem, 4}},
     {"%total_smem_size", {Special::kTotalSmem, 4}},
     {"%aggr_smem_size", {Special::kTotalSmem, 4}},
-    // A cluster is one block here.
-    {"%clusterid.x", {Special::kCtaidX, 4}},
-    {"%clusterid.y", {Special::kCtaidY, 4}},
-    {"%clusterid.z", {Special::kCtaidZ, 4}},
-    {"%nclusterid.x", {Special::kNctaidX, 4}},
-    {"%nclusterid.y", {Special::kNctaidY, 4}},
-    {"%nclusterid.z", {Special::kNctaidZ, 4}},
-    {"%cluster_ctaid.x", {Special::kZero, 4}},
-    {"%cluster_ctaid.y", {Special::kZero, 4}},
-    {"%cluster_ctaid.z", {Special::kZero, 4}},
-    {"%cluster_nctaid.x", {Special::kOne, 4}},
-    {"%cluster_nctaid.y", {Special::kOne, 4}},
-    {"%cluster_nctaid.z", {Special::kOne, 4}},
-    {"%cluster_ctarank", {Special::kZero, 4}},
-    {"%cluster_nctarank", {Special::kOne, 4}},
+    {"%clusterid.x", {Special::kClusterIdX, 4}},
+    {"%clusterid.y", {Special::kClusterIdY, 4}},
+    {"%clusterid.z", {Special::kClusterIdZ, 4}},
+    {"%nclusterid.x", {Special::kNclusterIdX, 4}},
+    {"%nclusterid.y", {Special::kNclusterIdY, 4}},
+    {"%nclusterid.z", {Special::kNclusterIdZ, 4}},
+    {"%cluster_ctaid.x", {Special::kClusterCtaidX, 4}},
+    {"%cluster_ctaid.y", {Special::kClusterCtaidY, 4}},
+    {"%cluster_ctaid.z", {Special::kClusterCtaidZ, 4}},
+    {"%cluster_nctaid.x", {Special::kClusterNctaidX, 4}},
+    {"%cluster_nctaid.y", {Special::kClusterNctaidY, 4}},
+    {"%cluster_nctaid.z", {Special::kClusterNctaidZ, 4}},
+    {"%cluster_ctarank", {Special::kClusterCtaRank, 4}},
+    {"%cluster_nctarank", {Special::kClusterNctaRank, 4}},
     {"%envreg1", {Special::kGridWorkspaceHi, 4}},
     {"%envreg2", {Special::kGridWorkspaceLo, 4}},
     // Nothing of the block's shared memory is reserved.
@@ -371,14 +370,18 @@ bool Decoder::source(std::string_view text, Type type, Operand& out) {
 
 bool Decoder::source_pred(std::string_view text, uint32_t& out) {
   text = ptx::trimmed(text);
-  if (text == "%is_explicit_cluster") {
-    out = kPredFalse;
-    return true;
-  }
   uint32_t negate = 0;
   if (!text.empty() && text.front() == '!') {
     negate = kPredNegate;
     text = ptx::trimmed(text.substr(1));
+  }
+  if (text == "%is_explicit_cluster") {
+    const Operand word = temporary(4);
+    emit("special", 0, static_cast<int64_t>(Special::kExplicitCluster), word);
+    const uint32_t p = module_.program->code.predicates++;
+    emit("setp_ne_u32", 0, 0, raw(p), word, constant(0, 4));
+    out = p | negate;
+    return true;
   }
   Register reg;
   if (find_register(text, reg)) {

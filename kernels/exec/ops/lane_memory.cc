@@ -7,6 +7,21 @@
 
 namespace sluice::exec::detail {
 
+const BlockState* owner_of(const BlockState& block, uint64_t inside) {
+  const uint64_t place = inside >> kRankShift;
+  if (place == 0) return &block;
+  if (block.cluster.empty()) return place == 1 ? &block : nullptr;
+  return place <= block.cluster.size() ? block.cluster[place - 1] : nullptr;
+}
+
+uint64_t find_shared(const BlockState& block, uint32_t space, uint64_t inside, uint32_t bytes) {
+  const BlockState* const owner = owner_of(block, inside);
+  if (owner == nullptr || owner->ended || (space == kSpaceShared && owner != &block)) return 0;
+  const uint64_t offset = inside & (kRankStride - 1);
+  if (owner->shared_bytes < bytes || offset > owner->shared_bytes - bytes) return 0;
+  return reinterpret_cast<uint64_t>(owner->shared) + offset;
+}
+
 uint64_t resolve_lane_access(Warp& w, const LaneAccess& at, uint64_t address, uint32_t lane) {
   if ((address & (at.align - 1)) != 0) {
     w.fault(FaultKind::kMisaligned, lane, address, at.bytes);
@@ -16,7 +31,7 @@ uint64_t resolve_lane_access(Warp& w, const LaneAccess& at, uint64_t address, ui
   uint64_t inside = address;
   if (space == kSpaceGeneric) {
     const uint64_t window = address & ~(kWindowBytes - 1);
-    space = window == kSharedWindow  ? kSpaceShared
+    space = window == kSharedWindow  ? kSpaceCluster
             : window == kLocalWindow ? kSpaceLocal
             : window == kParamWindow ? kSpaceParam
                                      : kSpaceGlobal;
@@ -41,10 +56,15 @@ uint64_t resolve_lane_access(Warp& w, const LaneAccess& at, uint64_t address, ui
       return p;
     }
     case kSpaceShared:
-      base = reinterpret_cast<uint64_t>(block.shared);
-      size = block.shared_bytes;
-      out = FaultKind::kSharedBounds;
-      break;
+    case kSpaceCluster: {
+      const uint64_t host = find_shared(block, space, inside, at.bytes);
+      if (host == 0) {
+        w.fault(FaultKind::kSharedBounds, lane, address, at.bytes);
+      } else if (block.checker != nullptr) {
+        block.checker->lane_access(w, space, inside, at.bytes, at.write, lane);
+      }
+      return host;
+    }
     case kSpaceLocal:
       base = reinterpret_cast<uint64_t>(w.local) + uint64_t{lane} * block.local_bytes;
       size = block.local_bytes;

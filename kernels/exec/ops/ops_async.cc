@@ -5,7 +5,7 @@
 // the phase's parity, the expected and the pending count of arrivals, and the bytes that are still
 // to come (negative: bytes that came before they were expected). Programs may not look into it.
 // Copies happen at once, when they are issued, so that waiting for them is no work; that is one of
-// the orders the manual allows. A block's shared memory belongs to one host thread: no atomics.
+// the orders the manual allows. A cluster's shared memory belongs to one host thread: no atomics.
 #include "kernels/exec/program/ops_async.h"
 
 #include <algorithm>
@@ -235,40 +235,56 @@ void reduce_bytes(BulkReduction op, BulkType type, u64 to, const u8* from, u32 b
 }
 
 // a = destination, b = source, c = bytes, e = mbarrier or none; aux: the offsets of the three
-// addresses, then bits: which of the address registers are 32 bits wide. imm: destination's space |
-// source's << 4 | reduction << 8 | type << 12.
+// addresses, bits: which of the address registers are 32 bits wide, then which blocks of the
+// cluster are copied to, each at the same place with its own mbarrier (multicast; or none). imm:
+// destination's space | source's << 4 | reduction << 8 | type << 12.
 Flow bulk_copy(Warp& w, const Inst& in) {
   const u32* aux = w.block->aux + in.aux;
   const auto op = static_cast<BulkReduction>(in.imm >> 8 & 15);
   const auto type = static_cast<BulkType>(in.imm >> 12 & 15);
-  const auto resolve = [&](u32 operand, u32 which, LaneAccess access, u32 lane) {
+  const auto address_of = [&](u32 operand, u32 which, u32 lane) {
     const bool narrow = (aux[3] >> which & 1) != 0;
     const u64 address =
         lane_address(w, operand, narrow, lane) + static_cast<u64>(signed_offset(aux[which]));
-    return resolve_lane_access(w, access, narrow ? static_cast<u32>(address) : address, lane);
+    return narrow ? static_cast<u32>(address) : address;
   };
-  for (u32 m = w.exec; m != 0; m &= m - 1) {
-    const u32 lane = static_cast<u32>(__builtin_ctz(m));
-    const u32 bytes = lane_u32(w, in.c, lane);
-    if ((bytes & 15) != 0) return w.fault(FaultKind::kMisaligned, lane, bytes, bytes);
+  // One destination: `place` is or-ed to where its addresses are in a block.
+  const auto copy = [&](u32 lane, u32 bytes, u64 inside, u64 place) {
     if (bytes != 0) {
-      const u64 to = resolve(in.a, 0, {static_cast<u32>(in.imm & 15), bytes, 16, true}, lane);
-      if (to == 0) return Flow::kFault;
+      const u64 to = resolve_lane_access(w, {static_cast<u32>(in.imm & 15), bytes, 16, true},
+                                         (address_of(in.a, 0, lane) & inside) | place, lane);
+      if (to == 0) return false;
       const u64 from =
-          resolve(in.b, 1, {static_cast<u32>(in.imm >> 4 & 15), bytes, 16, false}, lane);
-      if (from == 0) return Flow::kFault;
+          resolve_lane_access(w, {static_cast<u32>(in.imm >> 4 & 15), bytes, 16, false},
+                              address_of(in.b, 1, lane), lane);
+      if (from == 0) return false;
       if (op == BulkReduction::kNone)
         std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
       else
         reduce_bytes(op, type, to, reinterpret_cast<const u8*>(from), bytes);
     }
-    if (in.e == kNoOperand) continue;
-    const u64 host = resolve(in.e, 2, {kSpaceShared, 8, 8, true}, lane);
-    if (host == 0) return Flow::kFault;
+    if (in.e == kNoOperand) return true;
+    const u64 host = resolve_lane_access(w, {kSpaceCluster, 8, 8, true},
+                                         (address_of(in.e, 2, lane) & inside) | place, lane);
+    if (host == 0) return false;
     MemoryBarrier b = load_barrier(host);
     b.bytes -= bytes;
     b.complete_if_done();
     store_barrier(host, b);
+    return true;
+  };
+  for (u32 m = w.exec; m != 0; m &= m - 1) {
+    const u32 lane = static_cast<u32>(__builtin_ctz(m));
+    const u32 bytes = lane_u32(w, in.c, lane);
+    if ((bytes & 15) != 0) return w.fault(FaultKind::kMisaligned, lane, bytes, bytes);
+    if (aux[4] == kNoOperand) {
+      if (!copy(lane, bytes, ~u64{0}, 0)) return Flow::kFault;
+      continue;
+    }
+    for (u32 blocks = lane_u32(w, aux[4], lane) & 0xffff; blocks != 0; blocks &= blocks - 1) {
+      const u64 rank = static_cast<u64>(__builtin_ctz(blocks));
+      if (!copy(lane, bytes, kRankStride - 1, (rank + 1) << kRankShift)) return Flow::kFault;
+    }
   }
   return Flow::kNext;
 }

@@ -354,6 +354,48 @@ Flow is_const(Warp& w, const Inst& in) {
   return Flow::kNext;
 }
 
+// isspacep.shared::cta: shared memory of this block, by either of its addresses.
+Flow is_own_shared(Warp& w, const Inst& in) {
+  uint32_t mask = 0;
+  each_lane(w, [&](uint32_t lane) {
+    const uint64_t address = lane_u64(w, in.a, lane);
+    const bool yes = (address & ~(kWindowBytes - 1)) == kSharedWindow &&
+                     owner_of(*w.block, address & (kWindowBytes - 1)) == w.block;
+    mask |= static_cast<uint32_t>(yes) << lane;
+  });
+  w.set_pred(in.d, mask);
+  return Flow::kNext;
+}
+
+// mapa: what lies at `a` in this block's shared memory, in that of the block with rank b. imm: bit
+// 0: the addresses are generic, bit 1: they are 64 bits wide. Where no such block is, the address
+// is one that no access may use.
+Flow map_address(Warp& w, const Inst& in) {
+  constexpr uint64_t kNobody = 0xff;
+  const bool generic = (in.imm & 1) != 0, wide = (in.imm & 2) != 0;
+  each_lane(w, [&](uint32_t lane) {
+    const uint64_t a = lane_address(w, in.a, !wide, lane);
+    const uint64_t rank = lane_u32(w, in.b, lane);
+    const uint64_t place = (rank < w.block->shape.cluster.count() ? rank + 1 : kNobody)
+                           << kRankShift;
+    const uint64_t inside = (a & (kRankStride - 1)) | place;
+    if (wide)
+      set_lane_u64(w, in.d, lane, generic ? kSharedWindow | inside : inside);
+    else
+      target32(w, in.d)[lane] = static_cast<uint32_t>(inside);
+  });
+  return Flow::kNext;
+}
+// getctarank: imm as above.
+Flow rank_of_address(Warp& w, const Inst& in) {
+  each_lane(w, [&](uint32_t lane) {
+    const uint64_t a = lane_address(w, in.a, (in.imm & 2) == 0, lane);
+    const auto place = static_cast<uint32_t>((a & (kWindowBytes - 1)) >> kRankShift);
+    target32(w, in.d)[lane] = place == 0 ? w.block->rank : place - 1;
+  });
+  return Flow::kNext;
+}
+
 }  // namespace
 
 #define SLUICE_EXEC_STRIP(...) __VA_ARGS__

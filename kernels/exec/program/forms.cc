@@ -190,6 +190,8 @@ const Row kRows[] = {
     {"bar barrier", "cta? red popc aligned? u32"},
     {"bar barrier", "cta? red and|or aligned? pred"},
     {"bar", "warp sync"},
+    {"barrier", "cluster arrive release|relaxed? aligned?"},
+    {"barrier", "cluster wait acquire? aligned?"},
     {"vote", "sync? all|any|uni pred"},
     {"vote", "sync? ballot b32"},
     {"match", "any|all sync b32|b64"},

@@ -74,12 +74,16 @@ enum Mod : uint16_t {
   // Barriers: all threads of the warp must execute it together (bar, barrier.aligned).
   kModAligned = 1 << 0,
 };
+// Inst::imm of barcluster.
+inline constexpr int64_t kClusterArrive = 0, kClusterWait = 1;
+
 enum Space : uint16_t {
   kSpaceGeneric,
   kSpaceGlobal,
   kSpaceShared,
   kSpaceLocal,
   kSpaceParam,
+  kSpaceCluster,  // shared memory of any block of the cluster
   kSpaceMask = 7
 };
 enum Round : uint16_t { kRn = 0, kRz = 1, kRm = 2, kRp = 3, kRna = 4 };
@@ -120,8 +124,21 @@ enum class Special : uint8_t {
   kDynamicBase,  // address of the dynamic shared memory; no register of PTX's
   kGridWorkspaceHi,
   kGridWorkspaceLo,
-  kZero,
-  kOne,
+  kClusterIdX,
+  kClusterIdY,
+  kClusterIdZ,
+  kNclusterIdX,
+  kNclusterIdY,
+  kNclusterIdZ,
+  kClusterCtaidX,
+  kClusterCtaidY,
+  kClusterCtaidZ,
+  kClusterNctaidX,
+  kClusterNctaidY,
+  kClusterNctaidZ,
+  kClusterCtaRank,
+  kClusterNctaRank,
+  kExplicitCluster,
 };
 
 struct FunctionCode {

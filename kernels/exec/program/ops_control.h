@@ -14,6 +14,7 @@
   X(join) \
   X(bar) \
   X(barwarp) \
+  X(barcluster) \
   X(nanosleep) \
   X(shfl) \
   X(vote) \

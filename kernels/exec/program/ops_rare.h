@@ -12,5 +12,8 @@
   X(atomvec, (atomic_vector)) \
   X(atom128, (atomic_128)) \
   X(isconst, (is_const)) \
+  X(isown, (is_own_shared)) \
+  X(mapa, (map_address)) \
+  X(getctarank, (rank_of_address)) \
   X(setmaxnreg, (set_max_registers))
 // clang-format on

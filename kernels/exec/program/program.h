@@ -50,8 +50,11 @@ struct EntryInfo {
   uint32_t registers = 0;                  // estimate of 32-bit registers per thread, 16..255
   uint32_t max_threads = 0;                // from .maxntid/.reqntid; 0: not given
   uint32_t required_block[3] = {0, 0, 0};  // .reqntid; zeros: not given
-  uint32_t line = 0;                       // of the entry in the PTX text
-  std::string refused;                     // why it cannot be launched, for people; empty: it can
+  uint32_t required_cluster[3] = {0, 0, 0};  // .reqnctapercluster; zeros: not given
+  uint32_t max_cluster_blocks = 0;           // .maxclusterrank; 0: not given
+  bool explicit_cluster = false;             // .explicitcluster: the launch has to name a size
+  uint32_t line = 0;                         // of the entry in the PTX text
+  std::string refused;                       // why it cannot be launched, for people; empty: it can
 };
 
 enum class SymbolSpace : uint8_t { kGlobal, kConst };

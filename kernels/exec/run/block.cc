@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "kernels/exec/run/block_impl.h"
+#include "kernels/exec/run/cluster.h"
 #include "mediator/base/check.h"
 
 namespace sluice::exec {
@@ -37,13 +38,27 @@ Result<std::unique_ptr<Block>> Block::make(std::shared_ptr<const Image> image,
     return fail("grid is out of range");
   if (uint64_t{info.static_shared_bytes} + 16 + shape.dynamic_shared_bytes > kMaxSharedBytes + 16)
     return fail("more shared memory than a block can have");
+  const Dim3& cluster = shape.cluster;
+  if (cluster.count() == 0 || cluster.count() > kMaxClusterBlocks ||
+      shape.grid.x % cluster.x != 0 || shape.grid.y % cluster.y != 0 ||
+      shape.grid.z % cluster.z != 0)
+    return fail("cluster is out of range");
+  const uint32_t* required = info.required_cluster;
+  if (required[0] != 0 &&
+      (cluster.x != required[0] || cluster.y != required[1] || cluster.z != required[2]))
+    return fail("needs clusters of " + std::to_string(required[0]) + "x" +
+                std::to_string(required[1]) + "x" + std::to_string(required[2]) + " blocks");
   if (params.size() != info.param_bytes)
     return fail("parameters of " + std::to_string(params.size()) + " bytes, not " +
                 std::to_string(info.param_bytes));
-  auto block = std::make_unique<detail::BlockImpl>(std::move(image), found->second, shape, params,
-                                                   map, environment);
-  if (!block->has_memory()) return fail("no memory for the block's registers and local memory");
-  return std::unique_ptr<Block>(std::move(block));
+  std::vector<std::unique_ptr<detail::BlockImpl>> blocks(cluster.count());
+  for (auto& block : blocks) {
+    block =
+        std::make_unique<detail::BlockImpl>(image, found->second, shape, params, map, environment);
+    if (!block->has_memory()) return fail("no memory for the block's registers and local memory");
+  }
+  if (blocks.size() == 1) return std::unique_ptr<Block>(std::move(blocks[0]));
+  return std::unique_ptr<Block>(new detail::ClusterImpl(std::move(blocks), shape, environment));
 }
 
 namespace detail {
@@ -128,7 +143,10 @@ void BlockImpl::start(Dim3 block, SmPlace where) {
   ctaid = block;
   place = where;
   faulted_ = false;
+  ended = false;
   next_warp_ = 0;
+  cluster_arrived_.assign(warp_count, 0);
+  cluster_open_ = false;
   valid_barriers.clear();
   for (Barrier& b : barriers_) b.open = false;  // the rest is made anew when it is opened
   const uint32_t threads = static_cast<uint32_t>(shape.block.count());
@@ -154,6 +172,7 @@ RunResult BlockImpl::run(uint64_t max_steps) {
   }
   if (environment->preempt_sequence != nullptr)
     preempt_seen_ = environment->preempt_sequence->load(std::memory_order_relaxed);
+  stuck_ = false;
   uint32_t idle = 0;     // warps in a row that cannot run
   uint32_t waiting = 0;  // warps in a row that cannot run or only poll
   while (result.steps < max_steps) {
@@ -180,7 +199,11 @@ RunResult BlockImpl::run(uint64_t max_steps) {
         return result;
       }
       if (!resolve_stall()) {
-        faulted_ = true;
+        if (!cluster.empty() && waits_for_cluster()) {
+          stuck_ = result.waiting = true;
+          return result;
+        }
+        fail_stalled();
         result.state = RunState::kFault;
         return result;
       }
@@ -200,13 +223,15 @@ RunResult BlockImpl::run(uint64_t max_steps) {
 
 // Every thread has left. With a checker that is not content it was a fault.
 RunState BlockImpl::finish() {
+  ended = true;
   if (checker == nullptr) return RunState::kDone;
   checker->finish();
   faulted_ = checker->failed(fault_);
   return faulted_ ? RunState::kFault : RunState::kDone;
 }
 
-// Nothing can run: lanes that wait at joins may be the ones that the others wait for.
+// Nothing can run: lanes that wait at joins may be the ones that the others wait for. False: none
+// does.
 bool BlockImpl::resolve_stall() {
   bool released = false;
   for (WarpState& w : warps_) {
@@ -216,19 +241,24 @@ bool BlockImpl::resolve_stall() {
     const Split& s = w.splits[w.split_count - 1];
     checker->barrier_passed_by(w, s.mask, code_.code[s.pc]);
   }
-  if (released) return true;
+  return released;
+}
+
+void BlockImpl::fail_stalled() {
+  faulted_ = true;
   for (WarpState& w : warps_) {
     if (w.split_count == 0) continue;
     const Split& s = w.splits[0];
     w.fault(FaultKind::kDeadlock, static_cast<uint32_t>(__builtin_ctz(s.mask)), 0, 0);
     record_fault(w, s.pc,
-                 s.state == SplitState::kBarrier
+                 s.state == SplitState::kBarrier && s.barrier == kClusterBarrier
+                     ? "waits at the cluster's barrier, which others never reach"
+                 : s.state == SplitState::kBarrier
                      ? "waits at barrier " + std::to_string(s.barrier) + " that others never reach"
                      : "waits for lanes of its warp that never come");
-    return false;
+    return;
   }
   SLUICE_CHECK(false);  // a live lane is in a split or at a join
-  return false;
 }
 
 void BlockImpl::record_fault(const WarpState& w, uint32_t pc, const std::string& detail) {
@@ -241,7 +271,8 @@ void BlockImpl::record_fault(const WarpState& w, uint32_t pc, const std::string&
   fault_.address = w.fault_address;
   fault_.bytes = w.fault_bytes;
   fault_.detail = detail;
-  static constexpr const char* kSpaces[] = {"generic", "global", "shared", "local", "param"};
+  static constexpr const char* kSpaces[] = {"generic", "global", "shared",
+                                            "local",   "param",  "shared::cluster"};
   const uint32_t space = code_.code[pc].mod & kSpaceMask;
   switch (w.fault_kind) {
     case FaultKind::kOutOfBounds:
@@ -259,10 +290,22 @@ void BlockImpl::record_fault(const WarpState& w, uint32_t pc, const std::string&
   if (w.fault_kind == FaultKind::kOutOfBounds)
     fault_.detail = map->near(w.fault_address, w.fault_bytes);
   else if (w.fault_kind == FaultKind::kSharedBounds)
-    fault_.detail = "the block has " + std::to_string(shared_bytes) + " bytes";
+    fault_.detail = near_shared(w.fault_address & (kWindowBytes - 1));
   else if (w.fault_kind == FaultKind::kLocalBounds)
     fault_.detail = "the thread has " + std::to_string(local_bytes) + " bytes";
   if (checker != nullptr) checker->explain(fault_);
+}
+
+// What is at an address of shared memory that could not be accessed.
+std::string BlockImpl::near_shared(uint64_t inside) const {
+  const BlockState* const owner = owner_of(*this, inside);
+  if (owner == this) return "the block has " + std::to_string(shared_bytes) + " bytes";
+  if (owner == nullptr)
+    return "no block of the cluster is there, which has " + std::to_string(shape.cluster.count());
+  const std::string name = "block " + std::to_string(owner->rank) + " of the cluster ";
+  if (owner->ended) return name + "has ended";
+  return name + "has " + std::to_string(owner->shared_bytes) +
+         " bytes there, which only instructions of shared::cluster may access";
 }
 
 uint64_t find_global(Warp& w, uint64_t address, uint32_t bytes, bool write, CachedRange& cached) {

@@ -19,6 +19,7 @@ namespace sluice::exec::detail {
 
 inline constexpr uint32_t kMaxWarps = kMaxBlockThreads / kWarpLanes;
 inline constexpr uint32_t kBarriers = 16;
+inline constexpr uint8_t kClusterBarrier = kBarriers;  // Split::barrier of barrier.cluster.wait
 
 struct Barrier {
   uint32_t arrived[kMaxWarps] = {};  // lanes of each warp
@@ -56,6 +57,15 @@ class BlockImpl final : public Block, public BlockState {
   RunResult run(uint64_t max_steps) override;
   const Fault& fault() const override { return fault_; }
   void move(SmPlace where) override { place = where; }
+  // Its place in a cluster, whose blocks are all BlockImpls and run on the same thread.
+  void join_cluster(const std::vector<BlockState*>& blocks, uint32_t own_rank) {
+    cluster = blocks;
+    rank = own_rank;
+  }
+  // The last run() ended because every warp waits for other blocks of the cluster.
+  bool stuck() const { return stuck_; }
+  // Nothing of it can ever go on: a fault.
+  void fail_stalled();
 
  private:
   enum class TurnEnd { kUsedUp, kSpun, kBlocked, kFault };
@@ -86,6 +96,10 @@ class BlockImpl final : public Block, public BlockState {
   bool join_here(WarpState& warp, const Inst& inst);
   bool barrier(WarpState& warp, const Inst& inst);
   void release_barrier_if_complete(uint32_t number);
+  // barrier.cluster. cluster.cc.
+  bool cluster_barrier(WarpState& warp, const Inst& inst);
+  void release_cluster_if_complete();
+  bool waits_for_cluster() const;
   // Warp-wide operations (collective.cc): executes every group of lanes that is complete.
   bool collective(WarpState& warp, const Inst& inst);
   bool finish_waiting_group(WarpState& warp);
@@ -93,6 +107,7 @@ class BlockImpl final : public Block, public BlockState {
   bool builtin(WarpState& warp, const Inst& inst);
   // Splits off `lanes` of the current split (a proper part of it) at `pc`; the rest stays current.
   uint32_t split_off(WarpState& warp, uint32_t lanes, uint32_t pc);
+  std::string near_shared(uint64_t inside) const;
   void record_fault(const WarpState& warp, uint32_t pc, const std::string& detail);
   bool resolve_stall();
   RunState finish();
@@ -110,6 +125,11 @@ class BlockImpl final : public Block, public BlockState {
   std::vector<uint32_t> predicates_;
   std::vector<WarpState> warps_;
   std::array<Barrier, kBarriers> barriers_;
+  // barrier.cluster: lanes of each warp that have arrived in this phase; of a block alone or of the
+  // first of a cluster, whether any of the cluster has.
+  std::vector<uint32_t> cluster_arrived_;
+  bool cluster_open_ = false;
+  bool stuck_ = false;
   uint32_t next_warp_ = 0;
   uint32_t preempt_seen_ = 0;
   bool faulted_ = false;

@@ -55,6 +55,46 @@ bool write_lane_special(Warp& w, const Inst& in) {
   }
 }
 
+uint32_t side(const Dim3& d, uint32_t axis) { return axis == 0 ? d.x : axis == 1 ? d.y : d.z; }
+
+// Where the block is among clusters, and in its own.
+uint64_t cluster_special(const BlockState& b, Special which) {
+  const Dim3& size = b.shape.cluster;
+  const auto axis = [which](Special x) {
+    return static_cast<uint32_t>(which) - static_cast<uint32_t>(x);
+  };
+  switch (which) {
+    case Special::kClusterIdX:
+    case Special::kClusterIdY:
+    case Special::kClusterIdZ: {
+      const uint32_t k = axis(Special::kClusterIdX);
+      return side(b.ctaid, k) / side(size, k);
+    }
+    case Special::kNclusterIdX:
+    case Special::kNclusterIdY:
+    case Special::kNclusterIdZ: {
+      const uint32_t k = axis(Special::kNclusterIdX);
+      return side(b.shape.grid, k) / side(size, k);
+    }
+    case Special::kClusterCtaidX:
+    case Special::kClusterCtaidY:
+    case Special::kClusterCtaidZ: {
+      const uint32_t k = axis(Special::kClusterCtaidX);
+      return side(b.ctaid, k) % side(size, k);
+    }
+    case Special::kClusterNctaidX:
+    case Special::kClusterNctaidY:
+    case Special::kClusterNctaidZ:
+      return side(size, axis(Special::kClusterNctaidX));
+    case Special::kClusterCtaRank:
+      return b.rank;
+    case Special::kClusterNctaRank:
+      return size.count();
+    default:  // kExplicitCluster
+      return b.shape.explicit_cluster ? 1 : 0;
+  }
+}
+
 // Where the warp is: its place in the launch, the block and the GPU; shared memory's size.
 uint64_t place_special(const Warp& w, Special which) {
   const BlockState& b = *w.block;
@@ -97,10 +137,10 @@ uint64_t place_special(const Warp& w, Special which) {
       return b.shape.grid_workspace >> 32;
     case Special::kGridWorkspaceLo:
       return b.shape.grid_workspace;
-    case Special::kOne:
-      return 1;
-    default:  // kReservedSmem, kZero
+    case Special::kReservedSmem:
       return 0;
+    default:
+      return cluster_special(b, which);
   }
 }
 

@@ -134,6 +134,8 @@ bool BlockImpl::control(WarpState& w, const Inst& in) {
       return join_here(w, in);
     case Op::k_bar:
       return barrier(w, in);
+    case Op::k_barcluster:
+      return cluster_barrier(w, in);
     case Op::k_ret:
       return return_from(w, in);
     case Op::k_exit:
@@ -249,6 +251,7 @@ bool BlockImpl::exit_lanes(WarpState& w, uint32_t lanes) {
   if (w.has_warp_sync()) finish_waiting_group(w);
   for (uint32_t k = 0; k < kBarriers; ++k)
     if (barriers_[k].open) release_barrier_if_complete(k);
+  release_cluster_if_complete();
   return w.split_count != 0;
 }
 

@@ -121,6 +121,7 @@ std::optional<int> attribute(const State& s, CUdevice_attribute which) {
   for (const auto& row : kOfTheModel)
     if (row.which == which) return static_cast<int>(s.gpu->model().*row.value);
   if (which == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) return static_cast<int>(s.runner.sms());
+  if (which == CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) return s.gpu->model().major >= 9 ? 1 : 0;
   if (which >= 1 && which < CU_DEVICE_ATTRIBUTE_MAX) return 0;
   return std::nullopt;
 }

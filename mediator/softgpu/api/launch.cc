@@ -14,6 +14,8 @@ namespace {
 constexpr uint32_t kMaxBlockThreads = exec::kMaxBlockThreads;
 constexpr uint32_t kMaxGridY = 65535, kMaxGridZ = 65535;
 constexpr uint32_t kMaxGridX = 0x7fff'ffff;
+// Blocks of a cluster without CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED.
+constexpr uint32_t kPortableCluster = 8;
 
 // The parameter block from cuLaunchKernel's two ways to pass it.
 CUresult gather_params(const exec::EntryInfo& entry, void** pointers, void** extra,
@@ -85,6 +87,48 @@ CUresult check_shape(const SmLimits& limits, const Function& function,
   return CUDA_SUCCESS;
 }
 
+uint32_t largest_cluster(const Function& function) {
+  return function.large_clusters ? exec::kMaxClusterBlocks : kPortableCluster;
+}
+
+// The launch's clusters, by what it asks for and what the kernel requires; each answer as an
+// H100's. That of a launch without clusters is one of one block.
+CUresult choose_cluster(const State& s, const Function& function,
+                        const std::optional<exec::Dim3>& asked, exec::LaunchShape& shape) {
+  const exec::EntryInfo& entry = *function.entry;
+  exec::Dim3& cluster = shape.cluster;
+  const exec::Dim3 required{static_cast<uint32_t>(function.cluster[0].load()),
+                            static_cast<uint32_t>(function.cluster[1].load()),
+                            static_cast<uint32_t>(function.cluster[2].load())};
+  const bool has_required = required.x != 0 || required.y != 0 || required.z != 0;
+  if (!asked && !has_required)
+    return entry.explicit_cluster ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
+  cluster = has_required ? required : *asked;
+  if (asked && (asked->x != cluster.x || asked->y != cluster.y || asked->z != cluster.z))
+    return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  const uint32_t most = entry.max_cluster_blocks == 0
+                            ? largest_cluster(function)
+                            : std::min(largest_cluster(function), entry.max_cluster_blocks);
+  if (cluster.x == 0 || cluster.y == 0 || cluster.z == 0 || cluster.x > most || cluster.y > most ||
+      cluster.z > most || cluster.count() > most || shape.grid.x % cluster.x != 0 ||
+      shape.grid.y % cluster.y != 0 || shape.grid.z % cluster.z != 0)
+    return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  if (cluster.count() > 1 && s.gpu->model().major < 9) return CUDA_ERROR_NOT_SUPPORTED;
+  shape.explicit_cluster = true;
+  return CUDA_SUCCESS;
+}
+
+// The cluster that a configuration asks for.
+std::optional<exec::Dim3> asked_cluster(const CUlaunchConfig& config) {
+  std::optional<exec::Dim3> asked;
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    if (config.attrs[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
+    const auto& size = config.attrs[i].value.clusterDim;
+    asked = exec::Dim3{size.x, size.y, size.z};
+  }
+  return asked;
+}
+
 // What cooperative groups find of a grid: this size, a counter
 // (cooperative_groups/details/driver_abi.h, a public header of the CUDA Toolkit).
 struct GridWorkspace {
@@ -95,9 +139,10 @@ struct GridWorkspace {
 struct LaunchOptions {
   std::optional<int> priority;  // the stream's, if not given
   bool cooperative = false;     // all blocks resident at the same time
+  std::optional<exec::Dim3> cluster;
 };
 
-CUresult launch(CUfunction handle, const exec::LaunchShape& shape, CUstream stream_handle,
+CUresult launch(CUfunction handle, const exec::LaunchShape& wanted, CUstream stream_handle,
                 void** pointers, void** extra, const LaunchOptions& options = {}) {
   return with_stream(stream_handle, [&](State& s, Context& context, Stream& stream) -> CUresult {
     CUresult error;
@@ -106,7 +151,10 @@ CUresult launch(CUfunction handle, const exec::LaunchShape& shape, CUstream stre
     if (function->context.lock().get() != &context) return CUDA_ERROR_INVALID_HANDLE;
     if (!function->entry->refused.empty())
       s.log(function->entry->name + " cannot run here: " + function->entry->refused);
+    exec::LaunchShape shape = wanted;
     if (const CUresult r = check_shape(s.runner.limits(), *function, shape); r != CUDA_SUCCESS)
+      return r;
+    if (const CUresult r = choose_cluster(s, *function, options.cluster, shape); r != CUDA_SUCCESS)
       return r;
     auto grid = std::make_shared<Grid>();
     if (const CUresult r = gather_params(*function->entry, pointers, extra, grid->params);
@@ -119,12 +167,13 @@ CUresult launch(CUfunction handle, const exec::LaunchShape& shape, CUstream stre
     if (!reserve_local(s, context, function->entry->local_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     const auto green = stream.green.lock();
     if (green) grid->confine(green->sms, green->id, s.config.virtual_smid);
-    if (options.cooperative) {
-      SmSet sms = s.runner.sms_of(context.slot);
-      if (green) sms = GridRunner::within(sms, green->sms);
-      if (shape.grid.count() > uint64_t{grid->needs.per_sm} * sms.count())
-        return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-    }
+    SmSet sms = s.runner.sms_of(context.slot);
+    if (green) sms = GridRunner::within(sms, green->sms);
+    const uint64_t together = uint64_t{grid->needs.per_sm} * sms.count();
+    if (options.cooperative && shape.grid.count() > together)
+      return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    if (shape.cluster.count() > 1 && shape.cluster.count() > together)
+      return CUDA_ERROR_INVALID_CLUSTER_SIZE;
     grid->priority =
         std::clamp(options.priority.value_or(stream.priority), kGreatestPriority, kLeastPriority);
     grid->image = function->image;
@@ -234,14 +283,12 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** par
         options.priority = value.priority;
         break;
       case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-        if (value.clusterDim.x > 1 || value.clusterDim.y > 1 || value.clusterDim.z > 1) {
-          return CUDA_ERROR_NOT_SUPPORTED;
-        }
-        break;
+        break;  // asked_cluster
       default:
         return CUDA_ERROR_NOT_SUPPORTED;
     }
   }
+  options.cluster = asked_cluster(*config);
   return launch(f,
                 {{config->gridDimX, config->gridDimY, config->gridDimZ},
                  {config->blockDimX, config->blockDimY, config->blockDimZ},
@@ -283,31 +330,38 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfun
   });
 }
 
-// This GPU has no clusters (CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH is 0): one block is one.
+// Any SMs can hold a cluster's blocks.
 CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction f, const CUlaunchConfig* config) {
   if (f == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return with_occupancy(f, [&](State& s, const Function& function) {
     if (clusters == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    for (unsigned i = 0; i < config->numAttrs; ++i) {
-      if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
-      const auto& size = config->attrs[i].value.clusterDim;
-      if (size.x == 0 || size.y == 0 || size.z == 0 || config->gridDimX % size.x != 0 ||
-          config->gridDimY % size.y != 0 || config->gridDimZ % size.z != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-      if (size.x != 1 || size.y != 1 || size.z != 1) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-    }
+    exec::LaunchShape shape{{config->gridDimX, config->gridDimY, config->gridDimZ}, {}};
+    if (const CUresult r = choose_cluster(s, function, asked_cluster(*config), shape);
+        r != CUDA_SUCCESS)
+      return r;
     const uint32_t threads = config->blockDimX * config->blockDimY * config->blockDimZ;
     if (threads == 0 || threads > kMaxBlockThreads) return CUDA_ERROR_INVALID_VALUE;
-    *clusters =
-        static_cast<int>(occupancy(s, function, threads, config->sharedMemBytes) * s.runner.sms());
+    const uint64_t blocks =
+        uint64_t{occupancy(s, function, threads, config->sharedMemBytes)} * s.runner.sms();
+    *clusters = static_cast<int>(blocks / shape.cluster.count());
     return CUDA_SUCCESS;
   });
 }
+// Like an H100, says nothing of .maxclusterrank.
 CUresult cuOccupancyMaxPotentialClusterSize(int* size, CUfunction f, const CUlaunchConfig* config) {
   if (f == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return with_occupancy(f, [&](State&, const Function&) {
+  return with_occupancy(f, [&](State& s, const Function& function) {
     if (size == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *size = 1;
+    exec::LaunchShape shape{{config->gridDimX, config->gridDimY, config->gridDimZ}, {}};
+    if (const CUresult r = choose_cluster(s, function, asked_cluster(*config), shape);
+        r != CUDA_SUCCESS)
+      return r;
+    const uint32_t threads = config->blockDimX * config->blockDimY * config->blockDimZ;
+    const uint64_t blocks =
+        uint64_t{occupancy(s, function, threads, config->sharedMemBytes)} * s.runner.sms();
+    uint32_t largest = s.gpu->model().major < 9 ? 1 : largest_cluster(function);
+    while (largest > std::max<uint64_t>(blocks, 1)) largest /= 2;
+    *size = static_cast<int>(largest);
     return CUDA_SUCCESS;
   });
 }

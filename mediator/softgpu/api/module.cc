@@ -382,13 +382,21 @@ CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfuncti
         *value = function.carveout;
         return CUDA_SUCCESS;
       case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
+        *value = 0;
+        return CUDA_SUCCESS;
       case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
+        *value = entry.explicit_cluster ? 1 : 0;
+        return CUDA_SUCCESS;
       case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
       case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
       case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+        *value = function.cluster[attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH];
+        return CUDA_SUCCESS;
       case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+        *value = function.large_clusters ? 1 : 0;
+        return CUDA_SUCCESS;
       case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-        *value = 0;
+        *value = function.cluster_policy;
         return CUDA_SUCCESS;
       default:
         return CUDA_ERROR_INVALID_VALUE;
@@ -409,6 +417,24 @@ CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, i
       case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
         if (value < -1 || value > 100) return CUDA_ERROR_INVALID_VALUE;
         function.carveout = value;
+        return CUDA_SUCCESS;
+      // What the kernel itself says of its clusters cannot be changed (measured on an H100).
+      case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+      case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+      case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH: {
+        const unsigned side = attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH;
+        const uint32_t own = function.entry->required_cluster[side];
+        if (value < 0 || (own != 0 && static_cast<uint32_t>(value) != own))
+          return CUDA_ERROR_INVALID_VALUE;
+        function.cluster[side] = value;
+        return CUDA_SUCCESS;
+      }
+      case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+        function.large_clusters = value != 0;
+        return CUDA_SUCCESS;
+      case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+        if (value < 0 || value > 2) return CUDA_ERROR_INVALID_VALUE;
+        function.cluster_policy = value;
         return CUDA_SUCCESS;
       default:
         return CUDA_ERROR_INVALID_VALUE;

@@ -30,9 +30,12 @@ constexpr uint64_t kStallStep_ns = 5'000'000;
 // What a thread's sleep may be late by, in ns: a change of context waits for some 80 us.
 constexpr unsigned long kTimerSlack_ns = 1000;
 
-exec::Dim3 block_at(uint64_t index, const exec::Dim3& grid) {
-  return {static_cast<uint32_t>(index % grid.x), static_cast<uint32_t>(index / grid.x % grid.y),
-          static_cast<uint32_t>(index / grid.x / grid.y)};
+// The first block of the cluster with this number.
+exec::Dim3 block_at(uint64_t index, const exec::LaunchShape& shape) {
+  const exec::Dim3& size = shape.cluster;
+  const uint32_t x = shape.grid.x / size.x, y = shape.grid.y / size.y;
+  return {static_cast<uint32_t>(index % x) * size.x, static_cast<uint32_t>(index / x % y) * size.y,
+          static_cast<uint32_t>(index / x / y) * size.z};
 }
 
 }  // namespace
@@ -86,7 +89,7 @@ void GridRunner::submit(std::shared_ptr<Grid> grid) {
   Lock lock(mutex_);
   if (stop_) return;
   if (threads_.empty()) start_threads();
-  grid->total = grid->shape.grid.count();
+  grid->total = grid->shape.grid.count() / grid->cluster();
   grid->on_sm.assign(sms_, 0);
   const unsigned slot = grid->slot;
   std::deque<GridRef>& ready = clients_[slot].ready;
@@ -136,7 +139,9 @@ bool GridRunner::begin(Resident& r) {
     }
     r.block = *std::move(block);
   }
-  r.block->start(block_at(r.index, grid.shape.grid), {grid.name_of(r.sm), sms_});
+  r.block->start(block_at(r.index, grid.shape), {grid.name_of(r.sms[0]), sms_});
+  for (uint32_t rank = 1; rank < r.sms.size(); ++rank)
+    r.block->move_rank(rank, {grid.name_of(r.sms[rank]), sms_});
   r.begun = true;
   r.waiting = false;
   return true;
@@ -146,11 +151,12 @@ bool GridRunner::begin(Resident& r) {
 bool GridRunner::may_continue(const Resident& r) const {
   const Grid& grid = *r.grid;
   const Client& client = clients_[grid.slot];
-  if (held_[r.sm] && !gathers(r.grid)) return false;
+  for (const uint32_t sm : r.sms)
+    if ((held_[sm] && !gathers(r.grid)) || !client.allowed[sm] ||
+        (gpu_.is_mps() && gpu_.others_starve(sm, urgency_of(grid.priority))))
+      return false;
   return !stop_ && !grid.abandoned && grid.next != grid.total && grid.parked.empty() &&
-         client.presence == Presence::kOn && !r.evict && client.allowed[r.sm] &&
-         grid.priority <= blocked_priority_ &&
-         !(gpu_.is_mps() && gpu_.others_starve(r.sm, urgency_of(grid.priority)));
+         client.presence == Presence::kOn && !r.evict && grid.priority <= blocked_priority_;
 }
 
 // One slice of `r`, whose `running` is set.
@@ -196,7 +202,7 @@ void GridRunner::run_slice(Lock& lock, Resident* r) {
 void GridRunner::end_block(Lock& lock, Resident* r) {
   const GridRef grid = r->grid;
   const unsigned slot = grid->slot;
-  leave_sm(*r);
+  leave_sms(*r);
   destroy(r);
   unplaced_ = true;
   if (grid->resident == 0 && !grid->has_more()) end_grid(lock, grid);

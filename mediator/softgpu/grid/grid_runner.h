@@ -9,6 +9,9 @@
 // have SMs of their own (Grid::confine) and an order of their own: what finds no room in one holds
 // up nothing of the others.
 //
+// Blocks of one cluster are one exec::Block, which runs on one thread, and take room on one SM
+// each, on whichever have it: they are placed, preempted and ended together. All SMs are one GPC.
+//
 // A context leaves the engine when it has nothing to run; in fcfs mode also after a kernel, and in
 // timeslice mode when its slice is over, if another context waits. It is preempted by draining
 // (running blocks finish, no other starts) or by saving: running blocks look at the preempt
@@ -48,7 +51,7 @@ struct Grid {
   exec::MemoryMap* map = nullptr;  // of the context, which outlives the grid
   unsigned slot = 0;               // the context's
   int priority = 0;                // as CUDA's: the smaller the more urgent
-  BlockNeeds needs;                // must fit on an empty SM
+  BlockNeeds needs;                // of one block; must fit on an empty SM
   bool together = false;  // cooperative: its blocks wait for one another, so all have to be on SMs
   // Of a green context: the SMs that its blocks may be on, the context's number, not 0, and whether
   // its blocks see these SMs counted from 0.
@@ -66,14 +69,16 @@ struct Grid {
   SmSet sms = SmSet().set();
   uint64_t green = 0;
   bool counts_sms = false;
-  // A block that was taken off its SM, with all its state; null: before its first instruction.
+  // A block, or cluster, that was taken off its SMs, with all its state; null: before its first
+  // instruction.
   struct Parked {
     std::unique_ptr<exec::Block> block;
     uint64_t index;
   };
+  // Of blocks, or of clusters.
   uint64_t total = 0;
-  uint64_t next = 0;      // first block not yet started
-  uint64_t resident = 0;  // blocks started and not ended, parked ones not counted
+  uint64_t next = 0;      // first one not yet started
+  uint64_t resident = 0;  // started and not ended, parked ones not counted
   std::deque<Parked> parked;
   std::vector<uint16_t> on_sm;  // its resident blocks on each SM
   std::atomic<bool> abandoned{false};
@@ -84,7 +89,10 @@ struct Grid {
   uint32_t name_of(uint32_t sm) const {
     return counts_sms && sms[sm] ? static_cast<uint32_t>((sms << (kMaxSms - sm)).count()) : sm;
   }
-  uint64_t state_bytes() const { return uint64_t{needs.registers} * 4 + needs.shared_bytes; }
+  uint32_t cluster() const { return static_cast<uint32_t>(shape.cluster.count()); }
+  uint64_t state_bytes() const {
+    return cluster() * (uint64_t{needs.registers} * 4 + needs.shared_bytes);
+  }
 };
 
 class GridRunner : private exec::Environment {
@@ -128,7 +136,7 @@ class GridRunner : private exec::Environment {
     std::vector<GridRef> active;  // likewise; have begun
     Presence presence = Presence::kOff;
     bool lost = false;                       // kLeaving: the engine is not ours any more
-    uint32_t resident = 0;                   // blocks on SMs
+    uint32_t resident = 0;                   // blocks, or clusters, on SMs
     uint64_t parked_bytes = 0;               // state to bring back
     uint64_t saving_bytes = 0;               // state to bring out
     uint32_t preempt_seen = 0, sm_seen = 0;  // of the channel's control words
@@ -140,14 +148,14 @@ class GridRunner : private exec::Environment {
     GridRef grid;
     // Made when the block first runs, used for one block of the grid after another.
     std::unique_ptr<exec::Block> block;
-    uint64_t index = 0;  // of the block in the grid
-    uint32_t sm = 0;
-    bool begun = false;    // started in `block`
-    bool running = false;  // a thread is in its slice
-    bool waiting = false;  // its last slice only polled
-    bool claimed = false;  // mps: the SM is claimed for it
-    bool evict = false;    // the SM is not its any more
-    size_t at = 0;         // its place in residents_
+    uint64_t index = 0;         // of the block, or cluster, in the grid
+    std::vector<uint32_t> sms;  // of each of its blocks
+    bool begun = false;         // started in `block`
+    bool running = false;       // a thread is in its slice
+    bool waiting = false;       // its last slice only polled
+    bool claimed = false;       // mps: the SMs are claimed for it
+    bool evict = false;         // they are not its any more
+    size_t at = 0;              // its place in residents_
   };
   // Time on an SM by context.
   struct Stay {
@@ -199,9 +207,13 @@ class GridRunner : private exec::Environment {
   void starve(const SmSet& on, const Grid& grid);
   bool end_gathering();
   bool place_one(const GridRef& grid);
-  bool fits(const Sm& sm, const BlockNeeds& needs) const;
-  void enter_sm(Resident& resident);
-  void leave_sm(Resident& resident);
+  bool find_room(const Grid& grid, SmSet allowed, std::vector<uint32_t>& sms, SmSet& refused);
+  bool fits(uint32_t sm, const Grid& grid, uint32_t more) const;
+  bool claim_sm(uint32_t sm, const Grid& grid);
+  static SmClaim claim_of(const Grid& grid);
+  void enter_sm(const Resident& resident, uint32_t sm);
+  void leave_sm(const Resident& resident, uint32_t sm);
+  void leave_sms(Resident& resident);
   bool is_preempted(const Resident& resident) const;
   void park(Resident* resident);
   void park_preempted(unsigned slot);

@@ -17,10 +17,27 @@ constexpr uint64_t kKeepAfterwards_ns = 9'000'000;
 
 }  // namespace
 
-bool GridRunner::fits(const Sm& sm, const BlockNeeds& needs) const {
-  return sm.blocks < limits_.blocks && sm.threads + needs.threads <= limits_.threads &&
-         sm.registers + needs.registers <= limits_.registers &&
-         sm.shared_bytes + needs.shared_bytes <= limits_.shared_bytes;
+// Whether one more block of the grid fits there, beside `more` that it is about to have.
+bool GridRunner::fits(uint32_t number, const Grid& grid, uint32_t more) const {
+  const Sm& sm = sm_[number];
+  const BlockNeeds& needs = grid.needs;
+  const uint32_t n = more + 1;
+  return grid.on_sm[number] + more < needs.per_sm && sm.blocks + n <= limits_.blocks &&
+         sm.threads + n * needs.threads <= limits_.threads &&
+         sm.registers + n * needs.registers <= limits_.registers &&
+         sm.shared_bytes + n * needs.shared_bytes <= limits_.shared_bytes;
+}
+
+SmClaim GridRunner::claim_of(const Grid& grid) {
+  return {grid.needs.registers, grid.needs.shared_bytes, grid.needs.threads, 1};
+}
+
+// mps: room for a block, of what all processes share; false: others have it.
+bool GridRunner::claim_sm(uint32_t number, const Grid& grid) {
+  const uint8_t urgency = urgency_of(grid.priority);
+  const Sm& sm = sm_[number];
+  const bool left = urgency <= sm.left_urgency && monotonic_ns() < sm.left_until_ns;
+  return !left && gpu_.claim(number, limits_, claim_of(grid), urgency);
 }
 
 // Gives every SM what fits, context by context. A grid that finds no room keeps later ones of its
@@ -104,67 +121,75 @@ bool GridRunner::end_gathering() {
          }) != 0;
 }
 
-// The grid's next block, a parked one first, to an SM with the fewest blocks; false: no room.
-bool GridRunner::place_one(const GridRef& grid) {
-  const Client& client = clients_[grid->slot];
-  const BlockNeeds& needs = grid->needs;
-  SmSet allowed = within(client.allowed, grid->sms);
-  if (!gathers(grid)) allowed &= ~held_;
-  SmSet refused;  // mps: others have too much of them
-  for (;;) {
-    uint32_t best = sms_;
+// An SM for each block of a cluster, each time one with the fewest blocks; claimed. False: there is
+// not room for all; `refused` says which SMs others have too much of.
+bool GridRunner::find_room(const Grid& grid, SmSet allowed, std::vector<uint32_t>& sms,
+                           SmSet& refused) {
+  while (sms.size() < grid.cluster()) {
+    uint32_t best = sms_, fewest = 0;
     for (uint32_t i = 0; i < sms_; ++i) {
-      if (!allowed[i] || refused[i] || grid->on_sm[i] >= needs.per_sm || !fits(sm_[i], needs))
-        continue;
-      if (best == sms_ || sm_[i].blocks < sm_[best].blocks) best = i;
+      if (!allowed[i] || refused[i]) continue;
+      const auto more = static_cast<uint32_t>(std::count(sms.begin(), sms.end(), i));
+      if (!fits(i, grid, more) || (best != sms_ && sm_[i].blocks + more >= fewest)) continue;
+      best = i;
+      fewest = sm_[i].blocks + more;
     }
-    if (best == sms_) {
-      starve(refused, *grid);
-      return false;
-    }
-    const bool claimed = gpu_.is_mps();
-    const uint8_t urgency = urgency_of(grid->priority);
-    const Sm& to = sm_[best];
-    const bool left = urgency <= to.left_urgency && monotonic_ns() < to.left_until_ns;
-    const SmClaim claim{needs.registers, needs.shared_bytes, needs.threads, 1};
-    if (claimed && (left || !gpu_.claim(best, limits_, claim, urgency))) {
+    if (best != sms_ && gpu_.is_mps() && !claim_sm(best, grid)) {
       refused.set(best);
       continue;
     }
-    auto r = std::make_unique<Resident>();
-    r->grid = grid;
-    r->sm = best;
-    r->claimed = claimed;
-    if (grid->parked.empty()) {
-      r->index = grid->next++;
-    } else {
-      Grid::Parked& parked = grid->parked.front();
-      r->index = parked.index;
-      r->begun = parked.block != nullptr;
-      r->block = std::move(parked.block);
-      grid->parked.pop_front();
-      if (r->begun) r->block->move({grid->name_of(best), sms_});
+    if (best == sms_) {
+      if (gpu_.is_mps())
+        for (const uint32_t sm : sms) gpu_.unclaim(sm, claim_of(grid));
+      return false;
     }
-    enter_sm(*r);
-    requeue(r.get());
-    r->at = residents_.size();
-    residents_.push_back(std::move(r));
-    return true;
+    sms.push_back(best);
   }
+  return true;
 }
 
-void GridRunner::enter_sm(Resident& r) {
-  Sm& sm = sm_[r.sm];
+// The grid's next block or cluster, a parked one first; false: no room.
+bool GridRunner::place_one(const GridRef& grid) {
+  SmSet allowed = within(clients_[grid->slot].allowed, grid->sms);
+  if (!gathers(grid)) allowed &= ~held_;
+  SmSet refused;  // mps: others have too much of them
+  auto r = std::make_unique<Resident>();
+  if (!find_room(*grid, allowed, r->sms, refused)) {
+    starve(refused, *grid);
+    return false;
+  }
+  r->grid = grid;
+  r->claimed = gpu_.is_mps();
+  if (grid->parked.empty()) {
+    r->index = grid->next++;
+  } else {
+    Grid::Parked& parked = grid->parked.front();
+    r->index = parked.index;
+    r->begun = parked.block != nullptr;
+    r->block = std::move(parked.block);
+    grid->parked.pop_front();
+    for (uint32_t rank = 0; r->begun && rank < r->sms.size(); ++rank)
+      r->block->move_rank(rank, {grid->name_of(r->sms[rank]), sms_});
+  }
+  for (const uint32_t sm : r->sms) enter_sm(*r, sm);
+  ++grid->resident;
+  ++clients_[grid->slot].resident;
+  requeue(r.get());
+  r->at = residents_.size();
+  residents_.push_back(std::move(r));
+  return true;
+}
+
+void GridRunner::enter_sm(const Resident& r, uint32_t number) {
+  Sm& sm = sm_[number];
   const BlockNeeds& needs = r.grid->needs;
   ++sm.blocks;
   sm.threads += needs.threads;
   sm.registers += needs.registers;
   sm.shared_bytes += needs.shared_bytes;
-  ++r.grid->on_sm[r.sm];
-  ++r.grid->resident;
-  ++clients_[r.grid->slot].resident;
-  auto used = SharedGpu::word(gpu_.channel(r.grid->slot).sms_used[r.sm / 64]);
-  const uint64_t here = uint64_t{1} << r.sm % 64;
+  ++r.grid->on_sm[number];
+  auto used = SharedGpu::word(gpu_.channel(r.grid->slot).sms_used[number / 64]);
+  const uint64_t here = uint64_t{1} << number % 64;
   if ((used.load(std::memory_order_relaxed) & here) == 0) used.fetch_or(here);
   const auto stay = std::find_if(sm.stays.begin(), sm.stays.end(),
                                  [&](const Stay& s) { return s.slot == r.grid->slot; });
@@ -175,21 +200,25 @@ void GridRunner::enter_sm(Resident& r) {
   }
 }
 
-void GridRunner::leave_sm(Resident& r) {
-  Sm& sm = sm_[r.sm];
+void GridRunner::leave_sms(Resident& r) {
+  for (const uint32_t sm : r.sms) leave_sm(r, sm);
+  r.claimed = false;
+  --r.grid->resident;
+  --clients_[r.grid->slot].resident;
+}
+
+void GridRunner::leave_sm(const Resident& r, uint32_t number) {
+  Sm& sm = sm_[number];
   const BlockNeeds& needs = r.grid->needs;
   --sm.blocks;
   sm.threads -= needs.threads;
   sm.registers -= needs.registers;
   sm.shared_bytes -= needs.shared_bytes;
-  --r.grid->on_sm[r.sm];
-  --r.grid->resident;
-  --clients_[r.grid->slot].resident;
+  --r.grid->on_sm[number];
   if (r.claimed) {
-    gpu_.unclaim(r.sm, {needs.registers, needs.shared_bytes, needs.threads, 1});
-    r.claimed = false;
+    gpu_.unclaim(number, claim_of(*r.grid));
     // Others were notified that there is room: they get the time to come, but not again and again.
-    const uint8_t theirs = gpu_.most_urgent_starving(r.sm);
+    const uint8_t theirs = gpu_.most_urgent_starving(number);
     if (theirs >= urgency_of(r.grid->priority) && monotonic_ns() >= sm.keep_until_ns) {
       sm.left_urgency = theirs;
       sm.left_until_ns = monotonic_ns() + kLeaveToOthers_ns;
@@ -215,14 +244,16 @@ void GridRunner::destroy(Resident* r) {
 bool GridRunner::is_preempted(const Resident& r) const {
   const Client& client = clients_[r.grid->slot];
   if (r.evict || client.lost) return true;
-  return gpu_.saves() && (client.presence == Presence::kLeaving || !client.allowed[r.sm]);
+  const auto lost = [&client](uint32_t sm) { return !client.allowed[sm]; };
+  return gpu_.saves() &&
+         (client.presence == Presence::kLeaving || std::any_of(r.sms.begin(), r.sms.end(), lost));
 }
 
 // Takes a block off its SM, to go on later. It stands in no run queue.
 void GridRunner::park(Resident* r) {
   const GridRef grid = r->grid;
   Client& client = clients_[grid->slot];
-  leave_sm(*r);
+  leave_sms(*r);
   if (r->begun) {
     const uint64_t bytes = grid->state_bytes();
     client.saving_bytes += bytes;
@@ -268,9 +299,12 @@ void GridRunner::renew_claims() {
   claims_epoch_ = gpu_.claims_epoch();
   gpu_.drop_claims();
   for (const auto& r : residents_) {
-    const BlockNeeds& needs = r->grid->needs;
-    r->claimed = gpu_.claim(r->sm, limits_, {needs.registers, needs.shared_bytes, needs.threads, 1},
-                            urgency_of(r->grid->priority));
+    size_t had = 0;
+    while (had < r->sms.size() &&
+           gpu_.claim(r->sms[had], limits_, claim_of(*r->grid), urgency_of(r->grid->priority)))
+      ++had;
+    r->claimed = had == r->sms.size();
+    for (; !r->claimed && had != 0; --had) gpu_.unclaim(r->sms[had - 1], claim_of(*r->grid));
     r->evict = !r->claimed;
   }
   for (unsigned slot = 0; slot < kMaxContexts; ++slot)

@@ -177,6 +177,8 @@ CUfunction function_of(State& s, const std::shared_ptr<Module>& module, std::str
   function->entry = entry;
   function->ptx_version = module->code.ptx_version;
   function->registers = entry->registers;
+  for (size_t k = 0; k < 3; ++k)
+    function->cluster[k] = static_cast<int>(entry->required_cluster[k]);
   if (const auto limit = module->code.register_limits.find(name);
       limit != module->code.register_limits.end())
     function->registers = std::min(function->registers, limit->second);

@@ -120,6 +120,9 @@ struct Function {
   uint32_t registers = 0;  // per thread: estimated, within what the kernel's directives say
   std::atomic<int> max_dynamic_shared{48 * 1024};
   std::atomic<int> carveout{-1};
+  std::atomic<int> cluster[3];              // required sides, 0: not given; the kernel's own stay
+  std::atomic<bool> large_clusters{false};  // CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+  std::atomic<int> cluster_policy{0};       // a hint
 };
 
 // A module's text, decoded; the same for all contexts that load it.

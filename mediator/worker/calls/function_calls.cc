@@ -81,7 +81,10 @@ CUresult GenericCalls::cuFuncSetAttribute(FunctionHandle handle, CUfunction_attr
   // The clones follow; their dynamic shared memory has room for the slots besides, and is raised
   // when it is launched (LaunchPlanner::variant_of), so here only what the program lowers or else
   // sets.
-  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+  // Clusters are the original's: a kernel that sees them has no clones, and the grids of those of
+  // others need be no multiple of a cluster.
+  const bool of_clusters = attribute >= CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET;
+  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && !of_clusters) {
     f->attributes[attribute] = value;
     for (CUfunction clone : clones_of(*f)) (void)s.api.cuFuncSetAttribute(clone, attribute, value);
   }

@@ -247,6 +247,14 @@ bool LaunchPlanner::fit_to(LaunchWork& w, uint32_t sms) {
 bool LaunchPlanner::may_confine_original(LaunchWork& w, uint32_t sms) {
   if (SLUICE_LAUNCHED_CLUSTER_DIM(w.request.flags, 0) != 0) return false;
   FunctionObject& f = *w.request.function;
+  // Or the kernel requires them, by itself or by an attribute.
+  for (const CUfunction_attribute side :
+       {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
+        CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH}) {
+    int blocks = 0;
+    if (all_.api.cuFuncGetAttribute(&blocks, side, f.original) == CUDA_SUCCESS && blocks > 1)
+      return false;
+  }
   const uint32_t threads = w.request.block[0] * w.request.block[1] * w.request.block[2];
   if (f.fits == 0 || f.fits_threads != threads || f.fits_shared != w.request.dynamic_shared) {
     int blocks = 0;

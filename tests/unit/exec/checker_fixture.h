@@ -50,8 +50,9 @@ class CheckerTest : public ExecTest {
     shape.block = block;
     shape.dynamic_shared_bytes = dynamic_shared;
     shape.grid_id = ++grid_id_;
+    shape.cluster = cluster_;
     std::vector<std::unique_ptr<Block>> blocks;
-    for (uint32_t k = 0; k < grid.count(); ++k) {
+    for (uint32_t k = 0; k < grid.count(); k += cluster_.x) {  // clusters of these tests: in x
       auto made = Block::make(image_, "k", shape, bytes, map_, environment_);
       if (!made) {
         ADD_FAILURE() << made.error().message;

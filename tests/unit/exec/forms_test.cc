@@ -82,14 +82,15 @@ TEST_F(ExecForms, WhatIsNotThereIsRefusedByNameAndLine) {
       "add.u32 %r1, %r2;", "add.u32 %r1, %r2, %r3, %r4;", "add.u32 %r1, %r2, %p1;",
       "ld.u32 %r1, [%rs1];", "add.u64 %q1, %rd1, %rd2;",
       // Barriers and warps.
-      "barrier.cluster.arrive;", "barrier.cluster.wait;", "bar.sync;", "bar.arrive 0;",
-      "bar.sync 0, 32, 1;", "bar.red.popc 0, %p1;", "bar.red.xor.pred %p1, 0, %p2;",
-      "bar.warp.arrive 1;", "shfl.sync.left.b32 %r1, %r2, 1, 31, -1;",
-      "shfl.sync.up.b64 %rd1, %rd2, 1, 31, -1;", "shfl.sync.up.b32 %r1, %r2, 1, 31;",
-      "vote.sync.none.pred %p1, %p2, -1;", "match.any.b32 %r1, %r2;",
-      "redux.sync.add.f32 %f1, %f2, -1;", "redux.sync.min.NaN.f32 %f1, %f2, -1;",
-      "redux.sync.mul.u32 %r1, %r2, -1;", "redux.sync.and.u32 %r1, %r2, -1;",
-      "elect.one %r1|%p1, -1;", "activemask.u32 %r1;", "nanosleep.u32;", "nanosleep.s32 5;",
+      "barrier.cluster.sync;", "barrier.cluster.arrive.acquire;", "barrier.cluster.wait.release;",
+      "barrier.cluster.wait 0;", "bar.sync;", "bar.arrive 0;", "bar.sync 0, 32, 1;",
+      "bar.red.popc 0, %p1;", "bar.red.xor.pred %p1, 0, %p2;", "bar.warp.arrive 1;",
+      "shfl.sync.left.b32 %r1, %r2, 1, 31, -1;", "shfl.sync.up.b64 %rd1, %rd2, 1, 31, -1;",
+      "shfl.sync.up.b32 %r1, %r2, 1, 31;", "vote.sync.none.pred %p1, %p2, -1;",
+      "match.any.b32 %r1, %r2;", "redux.sync.add.f32 %f1, %f2, -1;",
+      "redux.sync.min.NaN.f32 %f1, %f2, -1;", "redux.sync.mul.u32 %r1, %r2, -1;",
+      "redux.sync.and.u32 %r1, %r2, -1;", "elect.one %r1|%p1, -1;", "activemask.u32 %r1;",
+      "nanosleep.u32;", "nanosleep.s32 5;",
       // Control.
       "bra NOWHERE;", "bra;", "bra.div NOWHERE;", "brx.idx %r1, NOWHERE;", "call nowhere, ();",
       "call %rd1, ();", "call.div nowhere, ();", "ret.sync;", "exit 1;", "trap 1;", "@%r1 exit;",
@@ -141,17 +142,16 @@ TEST_F(ExecForms, DirectivesThatChangeTheMeaningAreRefused) {
 }
 
 // One kernel that needs what is not there does not cost the module's others.
-TEST_F(ExecForms, AKernelForClustersIsRefusedAlone) {
-  for (const char* header : {".explicitcluster", ".reqnctapercluster 2, 1, 1",
-                             ".reqnctapercluster 2, 1, 1 .blocksareclusters"}) {
-    SCOPED_TRACE(header);
+TEST_F(ExecForms, AKernelWhoseBlocksAreClustersIsRefusedAlone) {
+  {
+    const char* header = ".reqnctapercluster 2, 1, 1 .blocksareclusters";
     ASSERT_TRUE(load(std::string(".version 9.0\n.target sm_90\n.address_size 64\n") +
                      ".visible .entry e() " + header +
                      " { barrier.cluster.arrive; barrier.cluster.wait; ret; }\n"
                      ".visible .entry one() .reqnctapercluster 1, 1, 1 { ret; }\n"
                      ".visible .entry other() { ret; }\n"))
         << error_;
-    EXPECT_NE(program_->find_entry("e")->refused.find("cluster"), std::string::npos);
+    EXPECT_NE(program_->find_entry("e")->refused.find("blocksareclusters"), std::string::npos);
     EXPECT_EQ(program_->find_entry("one")->refused, "");
     EXPECT_EQ(program_->find_entry("other")->refused, "");
     const LaunchShape shape{{1, 1, 1}, {32, 1, 1}, 0};

@@ -106,15 +106,17 @@ class ExecTest : public ::testing::Test {
     shape.dynamic_shared_bytes = dynamic_shared;
     shape.stack_bytes = stack_bytes_;
     shape.heap = &heap_;
+    shape.cluster = cluster_;
+    shape.explicit_cluster = explicit_cluster_;
     auto made = Block::make(image_, entry, shape, bytes, map_, environment_);
     if (!made) {
       ADD_FAILURE() << made.error().message;
       return RunState::kFault;
     }
     const std::unique_ptr<Block> resident = std::move(*made);
-    for (uint32_t z = 0; z < grid.z; ++z)
-      for (uint32_t y = 0; y < grid.y; ++y)
-        for (uint32_t x = 0; x < grid.x; ++x) {
+    for (uint32_t z = 0; z < grid.z; z += cluster_.z)
+      for (uint32_t y = 0; y < grid.y; y += cluster_.y)
+        for (uint32_t x = 0; x < grid.x; x += cluster_.x) {
           resident->start({x, y, z}, {0, 1});
           uint64_t steps = 0;
           for (;;) {
@@ -141,6 +143,8 @@ class ExecTest : public ::testing::Test {
   MemoryMap map_;
   DeviceHeap heap_{map_};
   uint64_t stack_bytes_ = kDefaultStackBytes;
+  Dim3 cluster_;
+  bool explicit_cluster_ = false;
   TestEnvironment environment_;
   std::vector<std::unique_ptr<std::vector<uint64_t>>> symbol_memory_;
   Fault fault_;

@@ -72,7 +72,7 @@ TEST(Shim, LaunchAttributes) {
     for (const auto& [x, y, z] :
          {std::array{0u, 1u, 1u}, {3u, 1u, 1u}, {1u, 2u, 1u}, {1u << 16, 1u, 1u}}) {
       attributes.back().value.clusterDim = {x, y, z};
-      EXPECT_EQ(launch(), CUDA_ERROR_INVALID_VALUE) << x << y << z;
+      EXPECT_EQ(launch(), CUDA_ERROR_INVALID_CLUSTER_SIZE) << x << y << z;
     }
     attributes.clear();
     add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).cooperative = 1;

@@ -21,6 +21,8 @@ using Script = std::function<exec::RunState(uint64_t block, exec::SmPlace place,
 // Called with the launch's grid id as a block starts.
 std::function<void(uint64_t grid_id)> g_on_start;
 Script g_script;
+// Of a cluster: where its block of this rank is.
+std::function<void(uint64_t first, uint32_t rank, exec::SmPlace place)> g_on_move;
 
 class FakeBlock : public exec::Block {
  public:
@@ -41,6 +43,9 @@ class FakeBlock : public exec::Block {
       fault_.block = {static_cast<uint32_t>(index_), 0, 0};
     }
     return result;
+  }
+  void move_rank(uint32_t rank, exec::SmPlace place) override {
+    if (g_on_move) g_on_move(index_, rank, place);
   }
   const exec::Fault& fault() const override { return fault_; }
 
@@ -135,6 +140,70 @@ TEST_F(EngineTest, RunsEachBlockOnceInOrderOfStartWithinResidency) {
   for (uint64_t i = 0; i < 100; ++i) EXPECT_EQ(started[i], i);
   EXPECT_EQ(most, 2u);
   wait_until_free(*gpu);
+}
+
+// 4 SMs with room for 2 blocks each hold one cluster of 6, over all of them, and 2 blocks besides.
+TEST_F(EngineTest, AClusterTakesRoomForEachOfItsBlocksAndStartsAsAWhole) {
+  auto gpu = open();
+  const unsigned slot = *gpu->join();
+  std::mutex m;
+  std::map<uint64_t, std::multiset<uint32_t>> sms;
+  std::vector<uint64_t> started;
+  size_t resident = 0, most = 0;
+  g_on_move = [&](uint64_t first, uint32_t rank, exec::SmPlace place) {
+    std::lock_guard lock(m);
+    EXPECT_GE(rank, 1u);
+    EXPECT_LT(rank, 6u);
+    sms[first].insert(place.smid);
+  };
+  g_script = [&](uint64_t block, exec::SmPlace place, unsigned slice) {
+    std::lock_guard lock(m);
+    if (slice == 0) {
+      started.push_back(block);
+      sms[block].insert(place.smid);
+      most = std::max(most, ++resident);
+    }
+    if (slice < 3) return RunState::kYielded;
+    --resident;
+    return RunState::kDone;
+  };
+  GridRunner runner(*gpu, 2);
+  auto launch = make(slot, 24);
+  launch->grid->shape.cluster = {6, 1, 1};
+  runner.submit(launch->grid);
+  EXPECT_EQ(launch->end.get().kind, exec::FaultKind::kNone);
+  g_on_move = nullptr;
+  EXPECT_EQ(started, (std::vector<uint64_t>{0, 6, 12, 18}));
+  EXPECT_EQ(most, 1u);
+  for (const auto& [first, on] : sms) {
+    EXPECT_EQ(on.size(), 6u) << first;
+    for (uint32_t sm = 0; sm < 4; ++sm) {
+      EXPECT_GE(on.count(sm), 1u) << first;
+      EXPECT_LE(on.count(sm), 2u) << first;
+    }
+  }
+  wait_until_free(*gpu);
+}
+
+// Clusters of 2 x 1 x 3 in a grid of 4 x 2 x 6: the first blocks are at multiples.
+TEST_F(EngineTest, ClustersAreCountedOverTheGridsThreeDimensions) {
+  auto gpu = open();
+  const unsigned slot = *gpu->join();
+  std::mutex m;
+  std::set<uint64_t> started;
+  g_script = [&](uint64_t block, exec::SmPlace, unsigned) {
+    std::lock_guard lock(m);
+    started.insert(block);
+    return RunState::kDone;
+  };
+  GridRunner runner(*gpu, 2);
+  auto launch = make(slot, 1);
+  launch->grid->shape.grid = {4, 2, 6};
+  launch->grid->shape.cluster = {2, 1, 3};
+  runner.submit(launch->grid);
+  EXPECT_EQ(launch->end.get().kind, exec::FaultKind::kNone);
+  // x + 4 * y + 8 * z with x of 0 and 2, y of 0 and 1, z of 0 and 3.
+  EXPECT_EQ(started, (std::set<uint64_t>{0, 2, 4, 6, 24, 26, 28, 30}));
 }
 
 TEST_F(EngineTest, BlocksThatWaitForLaterResidentOnesGetOn) {

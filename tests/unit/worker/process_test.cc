@@ -466,13 +466,12 @@ TEST_F(WorkerProcess, LaunchesWithAttributesRunTheOriginal) {
   EXPECT_EQ(b->async_errors, std::vector<int>{CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE});
   EXPECT_EQ(status(kGrid, SLUICE_LAUNCHED_CLUSTER(2, 1, 1)), CUDA_SUCCESS);
   EXPECT_EQ(sync().status, CUDA_SUCCESS);
-  if (!kNvidia) {
-    EXPECT_EQ(b->async_errors.back(), CUDA_ERROR_NOT_SUPPORTED)
-        << "the software GPU has no clusters";
-  } else {
-    EXPECT_EQ(b->async_errors.size(), 1u);
-  }
-  EXPECT_EQ(b->report->header.opaque_launches, 3u);
+  EXPECT_EQ(b->async_errors.size(), 1u);
+  EXPECT_EQ(status(kGrid, SLUICE_LAUNCHED_CLUSTER(32, 1, 1)), CUDA_SUCCESS);
+  EXPECT_EQ(sync().status, CUDA_SUCCESS);
+  EXPECT_EQ(b->async_errors.size(), 2u);
+  EXPECT_EQ(b->async_errors.back(), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+  EXPECT_EQ(b->report->header.opaque_launches, 4u);
   for (uint64_t flags : {uint64_t{2}, uint64_t{0x8000}, SLUICE_LAUNCHED_CLUSTER(2, 0, 1),
                          SLUICE_LAUNCHED_CLUSTER(0, 1, 1), SLUICE_LAUNCHED_CLUSTER(1, 1, 0)}) {
     EXPECT_EQ(status(4, flags), CUDA_ERROR_INVALID_VALUE) << flags;

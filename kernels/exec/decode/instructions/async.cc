@@ -29,7 +29,8 @@ bool Decoder::do_mbarrier() {
   memory_space(space);
   // Weaker than what a block on one host thread has anyway.
   take_any({"acquire", "release", "relaxed", "cta", "cluster"});
-  if (space != kSpaceShared && space != kSpaceGeneric) return unsupported();
+  if (space != kSpaceShared && space != kSpaceCluster && space != kSpaceGeneric)
+    return unsupported();
   const bool wait = what == "test_wait" || what == "try_wait";
   const bool drop = what == "arrive_drop", arrive = what == "arrive" || drop;
   const bool parity = wait && take("parity"), expect = arrive && take("expect_tx");
@@ -85,7 +86,8 @@ bool Decoder::do_cp_mbarrier() {
   const bool noinc = take("noinc");
   Space space;
   memory_space(space);
-  if (space != kSpaceShared && space != kSpaceGeneric) return unsupported();
+  if (space != kSpaceShared && space != kSpaceCluster && space != kSpaceGeneric)
+    return unsupported();
   if (!all_taken() || operand_count() != 1) return false;
   Address at;
   if (!address(text(0), at) || !fits(at.offset)) return false;
@@ -156,12 +158,17 @@ bool Decoder::do_cp_bulk() {
   for (size_t k = 1; k < words_.size(); ++k) {
     if (taken_[k]) continue;
     if (words_[k] == "global" || words_[k] == "shared::cta" || words_[k] == "shared::cluster") {
-      spaces.push_back(words_[k] == "global" ? kSpaceGlobal : kSpaceShared);
+      spaces.push_back(words_[k] == "global"        ? kSpaceGlobal
+                       : words_[k] == "shared::cta" ? kSpaceShared
+                                                    : kSpaceCluster);
       taken_[k] = true;
     }
   }
   const bool barrier = take("mbarrier::complete_tx::bytes");
-  if (spaces.size() != 2 || barrier == take("bulk_group") || (spaces[0] == kSpaceShared) != barrier)
+  if (spaces.size() != 2 || barrier == take("bulk_group") || (spaces[0] != kSpaceGlobal) != barrier)
+    return unsupported();
+  const bool multicast = take("multicast::cluster");
+  if (multicast && (reduce || spaces[0] != kSpaceCluster || spaces[1] != kSpaceGlobal))
     return unsupported();
   BulkReduction op = BulkReduction::kNone;
   BulkType type = BulkType::kU32;
@@ -177,9 +184,12 @@ bool Decoder::do_cp_bulk() {
     if (op == BulkReduction::kNone || !reduced) return unsupported();
     type = *reduced;
   }
-  if (!all_taken() || operand_count() != 3u + (barrier ? 1 : 0) + (hint ? 1 : 0)) return false;
+  if (!all_taken() ||
+      operand_count() != 3u + (barrier ? 1 : 0) + (multicast ? 1 : 0) + (hint ? 1 : 0))
+    return false;
   Address to, from, bar;
-  Operand bytes;
+  Operand bytes, blocks;
+  if (multicast && !source(text(4), Type::kU16, blocks)) return false;
   if (!address(text(0), to) || !address(text(1), from) || !source(text(2), Type::kU32, bytes) ||
       (barrier && !address(text(3), bar)))
     return false;
@@ -190,7 +200,8 @@ bool Decoder::do_cp_bulk() {
        {}, to.base, from.base, bytes, barrier ? bar.base : Operand{});
   emit_aux({raw(static_cast<uint32_t>(to.offset)), raw(static_cast<uint32_t>(from.offset)),
             raw(static_cast<uint32_t>(bar.offset)),
-            raw((to.narrow ? 1u : 0u) | (from.narrow ? 2u : 0u) | (bar.narrow ? 4u : 0u))},
+            raw((to.narrow ? 1u : 0u) | (from.narrow ? 2u : 0u) | (bar.narrow ? 4u : 0u)),
+            multicast ? blocks : raw(kNoOperand)},
            false);
   return true;
 }

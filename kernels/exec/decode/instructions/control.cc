@@ -68,7 +68,16 @@ bool Decoder::do_bar() {
     emit_aux({mask}, false);
     return true;
   }
-  if (take("cluster")) return unsupported();
+  if (take("cluster")) {
+    const bool arrive = take("arrive");
+    if (!arrive && !take("wait")) return unsupported();
+    // All of a cluster runs on one thread: whatever comes before an arrival has been done.
+    take_any({"release", "relaxed", "acquire"});
+    const uint16_t mod = take("aligned") ? kModAligned : kModNone;
+    if (!all_taken() || operand_count() != 0) return false;
+    emit("barcluster", mod, arrive ? kClusterArrive : kClusterWait);
+    return true;
+  }
   take("cta");
   const uint16_t aligned = take("aligned") || words_[0] == "bar" ? kModAligned : kModNone;
   int64_t kind = -1;

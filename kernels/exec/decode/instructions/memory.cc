@@ -7,10 +7,10 @@ namespace sluice::exec::detail {
 
 // The state space word, if any.
 bool Decoder::memory_space(Space& space) {
-  // shared::cluster names this block's own memory by addresses of its own window only as long as
-  // no cluster is launched, which is refused elsewhere.
-  if (take_any({"shared", "shared::cta", "shared::cluster"}))
+  if (take_any({"shared", "shared::cta"}))
     space = kSpaceShared;
+  else if (take("shared::cluster"))
+    space = kSpaceCluster;
   else if (take_any({"global", "const"}))
     space = kSpaceGlobal;
   else if (take("local"))
@@ -194,7 +194,8 @@ bool Decoder::do_cvta() {
     emit("mov_b64", 0, 0, d, a);
     return true;
   }
-  const uint64_t window = space == kSpaceShared  ? kSharedWindow
+  const bool shared = space == kSpaceShared || space == kSpaceCluster;
+  const uint64_t window = shared                 ? kSharedWindow
                           : space == kSpaceLocal ? kLocalWindow
                                                  : kParamWindow;
   emit(to ? "sub_b64" : "add_b64", 0, 0, d, a, constant(window, 8));
@@ -206,7 +207,7 @@ bool Decoder::do_isspacep() {
   Space space;
   memory_space(space);
   if (!all_taken()) return unsupported();
-  const uint64_t window = space == kSpaceShared  ? kSharedWindow
+  const uint64_t window = space == kSpaceCluster ? kSharedWindow
                           : space == kSpaceLocal ? kLocalWindow
                           : space == kSpaceParam ? kParamWindow
                                                  : 0;
@@ -215,7 +216,9 @@ bool Decoder::do_isspacep() {
   if (operand_count() != 2 || !destination_pred(text(0), p) || p == kNoOperand ||
       !source(text(1), Type::kU64, a))
     return false;
-  if (is_const || is_global)
+  if (space == kSpaceShared)
+    emit("isown", 0, 0, raw(p), a);
+  else if (is_const || is_global)
     emit("isconst", 0, is_const ? 1 : 0, raw(p), a);
   else
     emit("isspacep", 0, static_cast<int64_t>(window), raw(p), a);

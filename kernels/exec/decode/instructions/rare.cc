@@ -32,22 +32,23 @@ bool Decoder::do_setmaxnreg() {
   return true;
 }
 
-// The only block of a cluster is the own one.
 bool Decoder::do_mapa() {
+  const bool generic = !take("shared::cluster");
   const Type type = take_type();
   Operand a, rank, d;
   if (operand_count() != 3 || !source(text(1), type, a) || !source(text(2), Type::kU32, rank) ||
       !destination(text(0), type, d))
     return false;
-  emit(bits_of(type) == 64 ? "mov_b64" : "mov_b32", 0, 0, d, a);
+  emit("mapa", 0, (generic ? 1 : 0) | (bits_of(type) == 64 ? 2 : 0), d, a, rank);
   return true;
 }
 bool Decoder::do_getctarank() {
+  const bool generic = !take("shared::cluster");
   const Type type = take_type();
   Operand a, d;
   if (operand_count() != 2 || !source(text(1), type, a) || !destination(text(0), Type::kU32, d))
     return false;
-  emit("mov_b32", 0, 0, d, constant(0, 4));
+  emit("getctarank", 0, (generic ? 1 : 0) | (bits_of(type) == 64 ? 2 : 0), d, a);
   return true;
 }
 
@@ -121,7 +122,7 @@ bool Decoder::do_atom_vector(bool reduction, Space space) {
   Address at;
   if (!address(text(first), at)) return false;
   if (at.known_space && space == kSpaceGeneric) space = at.space;
-  if (space == kSpaceShared) return unsupported();
+  if (space == kSpaceShared || space == kSpaceCluster) return unsupported();
   const std::vector<std::string_view> from = braces(text(first + 1));
   if (from.size() != vector) return false;
   std::vector<Operand> aux = {raw(f.op), raw(f.element), raw(f.pairs), raw(f.count),
