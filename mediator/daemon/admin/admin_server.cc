@@ -21,11 +21,7 @@ bool may_administer(const PeerCredentials& peer, const std::vector<gid_t>& group
 class AdminServer::Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(AdminServer& server, uint64_t id, Fd socket)
-      : server_(server),
-        peers_(server.peers_),
-        id_(id),
-        socket_(std::move(socket)),
-        next_(server.io_) {}
+      : server_(server), peers_(server.peers_), id_(id), socket_(std::move(socket)) {}
   ~Connection() {
     watch_.stop();
     peers_->close(std::move(socket_));
@@ -38,6 +34,7 @@ class AdminServer::Connection : public std::enable_shared_from_this<Connection> 
   // The last words on this connection; it is closed when they are out.
   void finish_with(std::string line) {
     closing_ = true;
+    if (!watch_) start();
     send(std::move(line));
   }
 
@@ -54,33 +51,35 @@ class AdminServer::Connection : public std::enable_shared_from_this<Connection> 
 
  private:
   void on_readable() {
-    // One request at a time, and before more is read: a client that sends many has one of them
-    // served in each turn of the loop, and the rest waits in its socket.
-    if (next_.pending() && !closing_) return;
+    // One request at a time, and before more is read: of a client that sends many the rest waits in
+    // its socket, which is not looked at until then.
+    if (waits_ && !closing_) {
+      if (!waiting_) watch_.stop();
+      return;
+    }
     char buffer[4096];
     auto got = receive_plain(socket_.get(), buffer, sizeof buffer);
     if (!got && got.error().code == EAGAIN) return;
     if (!got || got->bytes == 0) return drop();
     if (closing_) return;  // nothing it says matters any more
     incoming_.append(buffer, got->bytes);
-    handle_next();
+    take_next();
   }
 
-  // The next line, and the one after it in a later turn of the loop.
-  void handle_next() {
-    auto self = shared_from_this();  // a request may end us
-    while (!gone_ && !closing_ && !next_.pending()) {
+  // Has the next line handled in a turn of its own.
+  void take_next() {
+    while (!gone_ && !closing_ && !waits_) {
       const size_t end = incoming_.find('\n', scanned_);
       scanned_ = end == std::string::npos ? incoming_.size() : 0;
       if (std::min(end, incoming_.size()) > limits::kMaxAdminRequestBytes) return too_long();
-      if (end == std::string::npos) return;
+      if (end == std::string::npos) break;
       std::string line = incoming_.substr(0, end);
       incoming_.erase(0, end + 1);
       if (!line.empty() && line.back() == '\r') line.pop_back();
       if (line.find_first_not_of(" \t") == std::string::npos) continue;
-      handle(line);
-      if (!gone_ && !next_.pending()) in_a_later_turn([this] { handle_next(); });
+      in_a_turn([this, line = std::move(line)] { handle(line); });
     }
+    if (!gone_ && !waits_ && !watch_) start();
   }
 
   void handle(const std::string& line) {
@@ -97,17 +96,18 @@ class AdminServer::Connection : public std::enable_shared_from_this<Connection> 
           c->send(std::move(answer));
         },
         // A batch: what follows it waits until all of it has begun.
-        [this](std::function<void()> step) {
-          in_a_later_turn([this, step = std::move(step)] {
-            step();
-            if (!gone_ && !next_.pending()) handle_next();
-          });
-        });
+        [this](std::function<void()> step) { in_a_turn(std::move(step)); });
   }
 
-  void in_a_later_turn(std::function<void()> what) {
-    next_.after_ms(0, [self = weak_from_this(), what = std::move(what)] {
-      if (const auto alive = self.lock(); alive && !alive->gone_) what();
+  // `what` may end us, or ask for another turn.
+  void in_a_turn(std::function<void()> what) {
+    waits_ = true;
+    server_.turns_.add([self = weak_from_this(), what = std::move(what)] {
+      const auto alive = self.lock();
+      if (!alive || alive->gone_) return;
+      alive->waits_ = false;
+      what();
+      alive->take_next();
     });
   }
 
@@ -125,6 +125,7 @@ class AdminServer::Connection : public std::enable_shared_from_this<Connection> 
       if (n < 0 && errno == EINTR) continue;
       if (n < 0 && errno == EAGAIN) {
         waiting_ = true;
+        if (!watch_) start();
         watch_.when_writable([this] {
           waiting_ = false;
           flush();
@@ -146,7 +147,6 @@ class AdminServer::Connection : public std::enable_shared_from_this<Connection> 
     if (gone_) return;
     gone_ = true;
     watch_.stop();
-    next_.cancel();
     server_.drop(id_);
   }
 
@@ -158,12 +158,12 @@ class AdminServer::Connection : public std::enable_shared_from_this<Connection> 
   std::string incoming_, outgoing_;
   size_t scanned_ = 0, sent_ = 0;
   size_t unanswered_ = 0;
-  io::Timer next_;  // what is to be done in a later turn of the loop
+  bool waits_ = false;  // for a turn
   bool waiting_ = false, closing_ = false, gone_ = false;
 };
 
 AdminServer::AdminServer(boost::asio::io_context& io, const RpcDispatcher& dispatcher)
-    : io_(io), dispatcher_(dispatcher), peers_(std::make_shared<io::PeerThread>(io)) {}
+    : io_(io), dispatcher_(dispatcher), peers_(std::make_shared<io::PeerThread>(io)), turns_(io) {}
 AdminServer::~AdminServer() = default;
 
 Result<std::unique_ptr<AdminServer>> AdminServer::open(boost::asio::io_context& io,

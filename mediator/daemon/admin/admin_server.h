@@ -14,6 +14,7 @@
 #include "mediator/base/result.h"
 #include "mediator/base/unix_socket.h"
 #include "mediator/daemon/admin/json_rpc.h"
+#include "mediator/daemon/admin/turns.h"
 #include "mediator/io/peers/listener.h"
 
 namespace sluice {
@@ -41,6 +42,7 @@ class AdminServer {
   const RpcDispatcher& dispatcher_;
   std::shared_ptr<io::PeerThread> peers_;  // closes what clients leave behind
   std::unique_ptr<io::Listener> listener_;
+  AdminTurns turns_;
   std::map<uint64_t, std::shared_ptr<Connection>> connections_;
   // Of those, the ones that only read why they are refused, the oldest first. They take no place
   // that others need: the oldest goes when there are too many.

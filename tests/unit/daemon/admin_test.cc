@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The admin socket: JSON-RPC as the specification has it, requests of every wrong kind, and that
 // one bad client never disturbs another.
+#include <sys/eventfd.h>
 #include <sys/un.h>
 
+#include <algorithm>
+#include <deque>
 #include <map>
 #include <regex>
 #include <sstream>
 
+#include "mediator/io/fd_watch.h"
 #include "tests/support/test_daemon.h"
 
 namespace sluice::test {
@@ -347,6 +351,34 @@ TEST_F(AdminTest, AClientThatAsksWithoutEndIsServedInTurn) {
     }));
     EXPECT_LE(before, kAnswersBefore);
   }
+}
+
+// What wakes the loop beside them, as a worker's ring, is served between any two of their requests.
+TEST_F(AdminTest, ManyClientsAtOnceAreServedOneByOne) {
+  constexpr size_t kClients = 30, kEach = 3;
+  const std::string question = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"metrics\"}\n";
+  std::deque<Client> clients;
+  for (size_t i = 0; i < kClients; ++i) {
+    clients.emplace_back(config_.admin_socket_path());
+    io_.poll();  // accepts it
+    io_.restart();
+  }
+  for (size_t i = 0; i < kEach; ++i)
+    for (Client& c : clients) ASSERT_TRUE(c.send(question));
+  Fd ring(::eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC));
+  size_t rings = 0, answers = 0, most = 0;
+  io::FdWatch watch(io_, ring.get(), [&] {
+    ++rings;
+    size_t now = 0;
+    for (Client& c : clients)
+      while (c.line()) ++now;
+    answers += now;
+    most = std::max(most, now);
+  });
+  ASSERT_TRUE(run_until([&] { return answers == kClients * kEach; }));
+  EXPECT_GE(rings, answers);
+  // One that was under way, and one more.
+  EXPECT_LE(most, 2u);
 }
 
 TEST_F(AdminTest, ABatchIsServedInTurn) {
