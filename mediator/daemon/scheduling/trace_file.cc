@@ -2,9 +2,8 @@
 #include "mediator/daemon/scheduling/trace_file.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
-#include <cerrno>
+#include <utility>
 
 #include "mediator/base/log.h"
 
@@ -26,7 +25,10 @@ Result<std::unique_ptr<TraceFile>> TraceFile::open(const std::string& path, uint
 }
 
 TraceFile::TraceFile(Fd fd, std::string path, uint64_t limit_bytes, uint64_t now_ns)
-    : fd_(std::move(fd)), path_(std::move(path)), limit_bytes_(limit_bytes), begin_ns_(now_ns) {
+    : file_(std::make_unique<BackgroundFile>(std::move(fd))),
+      path_(std::move(path)),
+      limit_bytes_(limit_bytes),
+      begin_ns_(now_ns) {
   buffer_.reserve(kBlockBytes + 1024);
 }
 TraceFile::~TraceFile() { flush(); }
@@ -83,7 +85,7 @@ void TraceFile::line_ns(uint64_t now_ns, const char* event, core::VgpuId vgpu, u
 
 void TraceFile::line(uint64_t now_ns, const char* event, core::VgpuId vgpu,
                      const std::string& rest) {
-  if (!fd_) return;
+  if (!file_) return;
   // Names are letters, digits, '.', '_' and '-' (core/names.h): nothing to escape.
   const std::string text = "{\"t\":" + std::to_string(now_ns - begin_ns_) + ",\"event\":\"" +
                            event + "\",\"vgpu\":\"" + vgpus_[vgpu].name + "\"" + rest + "}\n";
@@ -94,25 +96,17 @@ void TraceFile::line(uint64_t now_ns, const char* event, core::VgpuId vgpu,
 }
 
 void TraceFile::flush() {
-  size_t done = 0;
-  while (fd_ && done < buffer_.size()) {
-    const ssize_t n = ::write(fd_.get(), buffer_.data() + done, buffer_.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      const std::string why = Error::from_errno("write").message;
-      buffer_.clear();
-      return end(why);
-    }
-    done += static_cast<size_t>(n);
-  }
-  written_ += done;
+  if (!file_ || buffer_.empty()) return;
+  const auto taken = file_->append(buffer_);
+  written_ += buffer_.size();
   buffer_.clear();
+  if (!taken) end(taken.error().message);
 }
 
 void TraceFile::end(const std::string& why) {
   flush();
-  if (!fd_) return;  // that has failed, and said so
-  fd_.reset();
+  if (!file_) return;  // that has failed, and said so
+  ended_ = std::move(file_);
   log::warning("trace {} ends: {}", path_, why);
 }
 

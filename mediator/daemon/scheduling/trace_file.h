@@ -2,8 +2,9 @@
 // TraceFile: writes what the scheduler did as a trace that sluice-sim replays
 // (docs/operating/simulator.md, "Traces"). Owned by the GrantExecutor, fed with the scheduler's log
 // events in sluiced's one thread; decides nothing. Lines gather in memory and go to the file when a
-// block is full and at each heartbeat, so no decision waits for a disk. The file's path is the
-// operator's, by configuration or option; nothing of a guest is in it but when it had work.
+// block is full and at each heartbeat, by a thread, so no decision waits for a disk; the trace of
+// one that is too slow ends. The file's path is the operator's, by configuration or option; nothing
+// of a guest is in it but when it had work.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include "mediator/base/fd.h"
 #include "mediator/base/result.h"
 #include "mediator/core/scheduler.h"
+#include "mediator/daemon/scheduling/background_file.h"
 
 namespace sluice {
 
@@ -45,10 +47,11 @@ class TraceFile {
     std::string name;
     bool busy = false, holds = false;
   };
-  Fd fd_;  // closed: the trace has ended
+  std::unique_ptr<BackgroundFile> file_;   // null: the trace has ended
+  std::unique_ptr<BackgroundFile> ended_;  // it, then; what it has still to write is written
   const std::string path_;
   const uint64_t limit_bytes_, begin_ns_;
-  uint64_t written_ = 0;
+  uint64_t written_ = 0;  // or to be
   std::string buffer_;
   std::vector<TracedVgpu> vgpus_;
 };

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // A trace written by sluiced's own scheduler is one that sluice-sim replays, and says what
 // happened.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "mediator/daemon/scheduling/trace_file.h"
 #include "policies/sim/metrics.h"
@@ -141,6 +145,54 @@ TEST(TraceFile, EndsWithAWholeLineAtItsLimit) {
   EXPECT_GT(text.size(), 800u);
   EXPECT_EQ(text.back(), '\n');
   EXPECT_TRUE(policy::sim::parse_trace(text).ok());
+}
+
+// A disk that takes nothing for now, as a pipe that nobody reads: whoever writes the trace goes on.
+TEST(TraceFile, ASlowDiskIsNotWaitedFor) {
+  TempFile file;
+  ASSERT_EQ(::mkfifo(file.path.c_str(), 0600), 0);
+  Fd reader(::open(file.path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  ASSERT_TRUE(reader);
+  std::string text;
+  constexpr uint64_t kLines = 20'000;  // many times what a pipe takes
+  {
+    auto trace = std::move(*TraceFile::open(file.path, 4, 64 << 20, kBegin));
+    trace->share(kBegin, 0, "a", {.weight = 100, .priority = 0});
+    for (uint64_t i = 0; i < kLines; ++i) trace->used(kBegin + i, 0, i);
+    trace->flush();
+    const auto read_all = [&] {
+      char buffer[65536];
+      ssize_t n;
+      while ((n = ::read(reader.get(), buffer, sizeof buffer)) > 0)
+        text.append(buffer, static_cast<size_t>(n));
+    };
+    const std::string last = "\"ns\":" + std::to_string(kLines - 1) + "}\n";
+    while (!text.ends_with(last)) {
+      read_all();
+      std::this_thread::yield();
+    }
+  }
+  EXPECT_EQ(static_cast<uint64_t>(std::count(text.begin(), text.end(), '\n')), kLines + 2);
+}
+
+TEST(TraceFile, ADiskThatIsTooSlowEndsIt) {
+  TempFile file;
+  ASSERT_EQ(::mkfifo(file.path.c_str(), 0600), 0);
+  Fd reader(::open(file.path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  ASSERT_TRUE(reader);
+  Fd writer(::open(file.path.c_str(), O_WRONLY | O_CLOEXEC));
+  BackgroundFile slow(std::move(writer));
+  const std::string block(1 << 20, 'x');
+  Result<void> taken;
+  size_t blocks = 0;
+  for (; taken && blocks < 100; ++blocks) taken = slow.append(block);
+  ASSERT_FALSE(taken.ok());
+  EXPECT_NE(taken.error().message.find("too slow"), std::string::npos) << taken.error().message;
+  EXPECT_LE(blocks, 2 * BackgroundFile::kMostWaitingBytes / block.size() + 2);
+  reader.reset();  // what is under way fails, and the file says so from then on
+  do taken = slow.append("y");
+  while (taken || taken.error().code == EAGAIN);
+  EXPECT_EQ(taken.error().code, EPIPE);
 }
 
 TEST(TraceFile, IsNotWrittenThroughALink) {
