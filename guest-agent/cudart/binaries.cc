@@ -208,7 +208,12 @@ Function* find_function(const void* host) {
 Variable* find_variable(const void* host) {
   std::shared_lock lock(registry().mutex);
   const auto found = registry().variables.find(host);
-  return found == registry().variables.end() ? nullptr : found->second;
+  if (found != registry().variables.end()) return found->second;
+  // A program that names a managed variable gives the address that it has been told.
+  for (const auto& [pointer, variable] : registry().variables)
+    if (variable->managed != nullptr && host != nullptr && *variable->managed == host)
+      return variable;
+  return nullptr;
 }
 
 const void* host_of_kernel(CUkernel kernel) {
@@ -266,8 +271,11 @@ cudaError_t address_of(const void* symbol, CUdeviceptr* address, size_t* size) {
   const Variable* variable = find_variable(symbol);
   if (variable == nullptr) return cudaErrorInvalidSymbol;
   if (const cudaError_t error = load_binary(*variable->binary); error != cudaSuccess) return error;
-  const CUresult r =
-      driver().cuLibraryGetGlobal(address, size, variable->binary->library, variable->name.c_str());
+  const CUlibrary library = variable->binary->library;
+  const char* name = variable->name.c_str();
+  const CUresult r = variable->managed != nullptr
+                         ? managed_address(library, name, address, size)
+                         : driver().cuLibraryGetGlobal(address, size, library, name);
   return r == CUDA_ERROR_NOT_FOUND ? cudaErrorInvalidSymbol : to_runtime(r);
 }
 

@@ -241,6 +241,26 @@ CUresult refuse_for_context(uint64_t context) {
   return r;
 }
 
+CUstreamCaptureMode& thread_capture_mode() {
+  thread_local CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  return mode;
+}
+
+CUresult refuse_unsafe() {
+  const CUstreamCaptureMode here = thread_capture_mode();
+  if (!capturing() || here == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
+  std::lock_guard lock(registry().mutex);
+  CUresult r = CUDA_SUCCESS;
+  for (const auto& one : captures()) {
+    const bool own = one->owner == std::this_thread::get_id();
+    const bool forbids =
+        own ? one->mode != CU_STREAM_CAPTURE_MODE_RELAXED
+            : one->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && here == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    if (forbids) r = invalidate(*one, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  }
+  return r;
+}
+
 void end_captures_of_stream(CUstream stream) {
   drop([stream](const Capture& one) { return one.origin == stream; });
 }

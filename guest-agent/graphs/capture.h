@@ -35,6 +35,24 @@ std::optional<CUresult> capture_wait(CUstream stream, CUevent event, unsigned fl
 CUresult refuse_in_capture(CUstream stream);
 CUresult refuse_for_event(CUevent event);
 CUresult refuse_for_context(uint64_t context);
+// For calls that CUDA calls unsafe while anything is captured, whatever they are about: refused,
+// and the capture is invalidated, as far as the capture's mode and this thread's
+// (cuThreadExchangeStreamCaptureMode) forbid them.
+CUresult refuse_unsafe();
+CUstreamCaptureMode& thread_capture_mode();
+// Calls of our own within one of the program's: this thread may.
+class RelaxedHere {
+ public:
+  RelaxedHere() : before_(thread_capture_mode()) {
+    thread_capture_mode() = CU_STREAM_CAPTURE_MODE_RELAXED;
+  }
+  ~RelaxedHere() { thread_capture_mode() = before_; }
+  RelaxedHere(const RelaxedHere&) = delete;
+  RelaxedHere& operator=(const RelaxedHere&) = delete;
+
+ private:
+  const CUstreamCaptureMode before_;
+};
 
 // A stream, or a context with all of its streams, is destroyed: captures that began there are over,
 // and what they kept is gone.

@@ -31,8 +31,12 @@ CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int v
   const CUresult r =
       SLUICE_CALL(cuFuncSetAttribute, *f.link, f.context, as_function(f.info), attrib, value);
   const auto index = static_cast<size_t>(attrib);
-  // What the driver makes of a value, it says when asked next.
+  // What the driver makes of a value, it says when asked next. Launches go by what is known of
+  // clusters.
   if (r == CUDA_SUCCESS && index < f.info->attributes.size()) f.info->attributes[index] = INT_MIN;
+  int made = 0;
+  if (r == CUDA_SUCCESS && attrib >= CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET)
+    (void)cuFuncGetAttribute(&made, attrib, hfunc);
   if (r == CUDA_SUCCESS && attrib == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
     f.info->attributes[index] = value;
   return r;

@@ -80,6 +80,7 @@ std::vector<CUstream> streams_of_green(uint64_t green) {
 }
 
 CUresult synchronize_green(uint64_t green) {
+  const graphs::RelaxedHere here;
   for (const CUstream stream : streams_of_green(green))
     if (const CUresult r = cuStreamSynchronize(stream); r != CUDA_SUCCESS) return r;
   return CUDA_SUCCESS;

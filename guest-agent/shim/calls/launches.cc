@@ -64,6 +64,37 @@ CUresult check_shape(WorkerLink& link, const FunctionInfo& info, const uint32_t 
   return CUDA_SUCCESS;
 }
 
+bool asks_for_cluster(uint64_t flags) { return SLUICE_LAUNCHED_CLUSTER_DIM(flags, 0) != 0; }
+bool must_name_cluster(const FunctionInfo& info) {
+  return info.attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] > 0;
+}
+
+// The launch's clusters against what the kernel requires. What the driver alone knows, the kernel's
+// .maxclusterrank and what fits on the GPU, it refuses later.
+CUresult check_cluster(const FunctionInfo& info, const uint32_t grid[3], uint64_t flags) {
+  constexpr uint64_t kPortable = 8, kLargest = 16;  // blocks (an H100's)
+  uint64_t blocks = 1;
+  bool required = false;
+  uint32_t size[3];
+  for (int i = 0; i < 3; ++i) {
+    const int side = info.attributes[static_cast<size_t>(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH) +
+                                     static_cast<size_t>(i)];
+    size[i] = side > 0 ? static_cast<uint32_t>(side) : 0;
+    required = required || size[i] != 0;
+  }
+  if (!required && !asks_for_cluster(flags))
+    return must_name_cluster(info) ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
+  for (int i = 0; i < 3; ++i) {
+    const uint32_t asked = SLUICE_LAUNCHED_CLUSTER_DIM(flags, i);
+    if (!required) size[i] = asked;
+    if (size[i] == 0 || (asked != 0 && asked != size[i]) || grid[i] % size[i] != 0)
+      return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    blocks *= size[i];
+  }
+  const bool large = info.attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] > 0;
+  return blocks > (large ? kLargest : kPortable) ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
+}
+
 // Every block of a cooperative launch has to be on the GPU at once.
 CUresult check_cooperative(WorkerLink& link, CUfunction function, const uint32_t grid[3],
                            const uint32_t block[3], uint32_t shared_bytes, CUstream stream) {
@@ -139,6 +170,7 @@ CUresult check_launch(const InFunction& f, CUfunction function, const uint32_t g
   if (const CUresult r = check_shape(*f.link, *f.info, grid, block, shared_bytes);
       r != CUDA_SUCCESS)
     return r;
+  if (const CUresult r = check_cluster(*f.info, grid, flags); r != CUDA_SUCCESS) return r;
   if ((flags & SLUICE_LAUNCHED_COOPERATIVE) == 0) return CUDA_SUCCESS;
   return check_cooperative(*f.link, function, grid, block, shared_bytes, stream);
 }
@@ -146,6 +178,10 @@ CUresult check_launch(const InFunction& f, CUfunction function, const uint32_t g
 template <class Write>
 CUresult post_launch(const InFunction& f, const uint32_t grid[3], const uint32_t block[3],
                      uint32_t shared_bytes, CUstream stream, uint64_t flags, Write&& write) {
+  // A cluster of one block is no reason to run the original, unless the kernel asks to be told.
+  constexpr uint64_t kOne = SLUICE_LAUNCHED_CLUSTER(1, 1, 1);
+  if ((flags & ~uint64_t{SLUICE_LAUNCHED_COOPERATIVE}) == kOne && !must_name_cluster(*f.info))
+    flags &= SLUICE_LAUNCHED_COOPERATIVE;
   if (flags == 0) settle_clones(f, *f.info);  // others run the original
   sluice_launch body{};
   body.function = f.info->handle;
@@ -286,7 +322,7 @@ CUresult flags_of_attributes(const uint32_t grid[3], const CUlaunchAttribute* at
           return CUDA_ERROR_INVALID_CLUSTER_SIZE;
         if (grid[0] % c.x != 0 || grid[1] % c.y != 0 || grid[2] % c.z != 0)
           return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-        cluster = c.x == 1 && c.y == 1 && c.z == 1 ? 0 : SLUICE_LAUNCHED_CLUSTER(c.x, c.y, c.z);
+        cluster = SLUICE_LAUNCHED_CLUSTER(c.x, c.y, c.z);
         break;
       }
       default:

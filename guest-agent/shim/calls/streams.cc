@@ -91,6 +91,7 @@ CUresult event_call(uint16_t opcode, CUevent event) {
   const EventInfo* info = state().events.find(wire(event));
   if (info == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult r = graphs::refuse_for_event(event); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = graphs::refuse_unsafe(); r != CUDA_SUCCESS) return r;
   const KnownIdle::Mark mark = e.link->mark_of(info->mark);
   const CUresult r = sync_call(e, opcode, SLUICE_SYNC_EVENT, wire(event), info->context);
   if (r == CUDA_SUCCESS && opcode == SLUICE_CALL_SYNCHRONIZE) e.link->ended(info->mark, mark);
@@ -235,6 +236,7 @@ CUresult cuStreamSynchronize(CUstream stream) {
   if (!e) return e.status;
   if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
   if (const CUresult r = graphs::refuse_in_capture(stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = graphs::refuse_unsafe(); r != CUDA_SUCCESS) return r;
   return sync_call(e, SLUICE_CALL_SYNCHRONIZE, SLUICE_SYNC_STREAM, wire(stream),
                    context_of(e, stream));
 }
@@ -244,6 +246,7 @@ CUresult cuStreamQuery(CUstream stream) {
   if (!e) return e.status;
   if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
   if (const CUresult r = graphs::refuse_in_capture(stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = graphs::refuse_unsafe(); r != CUDA_SUCCESS) return r;
   return sync_call(e, SLUICE_CALL_QUERY, SLUICE_SYNC_STREAM, wire(stream), context_of(e, stream));
 }
 
@@ -262,13 +265,12 @@ CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t va
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  thread_local CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
   const Entered e = enter();
   if (!e) return e.status;
   if (mode == nullptr || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL ||
       *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
     return CUDA_ERROR_INVALID_VALUE;
-  std::swap(current, *mode);
+  std::swap(graphs::thread_capture_mode(), *mode);
   return CUDA_SUCCESS;
 }
 

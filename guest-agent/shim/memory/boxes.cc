@@ -351,6 +351,7 @@ CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* siz
   for (size_t i = 0; i < count; ++i)
     if (const CUresult r = run_copy(e, copy_at(i), End::kAny, End::kAny); r != CUDA_SUCCESS)
       return r;
+  const graphs::RelaxedHere here;
   return wait ? cuStreamSynchronize(stream) : CUDA_SUCCESS;
 }
 
@@ -373,5 +374,6 @@ CUresult cuMemcpy3DBatchAsync_v2(size_t count, CUDA_MEMCPY3D_BATCH_OP* ops,
     if (!batched_box(ops[i], &box)) return CUDA_ERROR_INVALID_VALUE;
     if (const CUresult r = run_box(e, box, how); r != CUDA_SUCCESS) return r;
   }
+  const graphs::RelaxedHere here;
   return wait ? cuStreamSynchronize(stream) : CUDA_SUCCESS;
 }

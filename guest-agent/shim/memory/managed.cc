@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "abi/cuda_graph.h"
+#include "guest-agent/graphs/capture.h"
 #include "guest-agent/shim/memory/pinned.h"
 #include "guest-agent/shim/state/api.h"
 
@@ -257,6 +258,7 @@ CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytes, unsigned int flags) 
   if (dptr == nullptr || bytes == 0 ||
       (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
     return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult r = graphs::refuse_unsafe(); r != CUDA_SUCCESS) return r;
   void* address = nullptr;
   const CUresult r = pinned_memory().allocate(*e.link, e.context, bytes, &address);
   if (r != CUDA_SUCCESS) return r;

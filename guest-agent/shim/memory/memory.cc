@@ -47,6 +47,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult r = graphs::refuse_unsafe(); r != CUDA_SUCCESS) return r;
   const CUresult r = SLUICE_CALL(cuMemAlloc_v2, *e.link, e.context, dptr, bytesize);
   if (r == CUDA_SUCCESS) remember(*dptr, bytesize, MemoryKind::kDevice, e.context);
   return r;
@@ -58,6 +59,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pitch, size_t width_in_by
   if (!e) return e.status;
   if (dptr == nullptr || pitch == nullptr || width_in_bytes == 0 || height == 0)
     return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult r = graphs::refuse_unsafe(); r != CUDA_SUCCESS) return r;
   const CUresult r = SLUICE_CALL(cuMemAllocPitch_v2, *e.link, e.context, dptr, pitch,
                                  width_in_bytes, height, element_size_bytes);
   if (r == CUDA_SUCCESS) remember(*dptr, *pitch * height, MemoryKind::kDevice, e.context);
@@ -68,6 +70,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (dptr == 0) return CUDA_SUCCESS;
+  if (const CUresult r = graphs::refuse_unsafe(); r != CUDA_SUCCESS) return r;
   if (const auto r = graphs::free_graph_memory(dptr)) return *r;
   if (const auto r = free_managed(dptr)) return *r;
   const auto range = state().pointers.take(dptr, MemoryKind::kDevice);
@@ -93,6 +96,7 @@ CUresult alloc_async(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool, CUst
     if (captured && *captured == CUDA_SUCCESS) *dptr = memory->address();
     if (captured) return *captured;
   }
+  if (const CUresult r = graphs::refuse_unsafe(); r != CUDA_SUCCESS) return r;
   if (const CUresult r = take_from_pool(pool, bytesize); r != CUDA_SUCCESS) return r;
   const CUresult r = SLUICE_CALL(cuMemAllocAsync, *e.link, e.context, dptr, bytesize, stream);
   if (r == CUDA_SUCCESS)
@@ -147,6 +151,7 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int flags) {
   constexpr unsigned kKnown =
       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   if (pp == nullptr || bytesize == 0 || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult r = graphs::refuse_unsafe(); r != CUDA_SUCCESS) return r;
   const CUresult r = pinned_memory().allocate(*e.link, e.context, bytesize, pp);
   if (r == CUDA_SUCCESS)
     remember(reinterpret_cast<uint64_t>(*pp), bytesize, MemoryKind::kPinned, e.context, flags);

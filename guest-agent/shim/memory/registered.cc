@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 
+#include "guest-agent/graphs/capture.h"
 #include "guest-agent/shim/memory/pinned.h"
 #include "guest-agent/shim/state/api.h"
 
@@ -188,6 +189,7 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int flags) {
   if (p == nullptr || bytesize == 0 || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0)
     return static_cast<CUresult>(not_supported("cuMemHostRegister", "memory of other devices"));
+  if (const CUresult r = graphs::refuse_unsafe(); r != CUDA_SUCCESS) return r;
   Range range;
   range.base = reinterpret_cast<uint64_t>(p);
   range.bytes = bytesize;

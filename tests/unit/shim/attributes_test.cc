@@ -74,6 +74,10 @@ TEST(Shim, LaunchAttributes) {
       attributes.back().value.clusterDim = {x, y, z};
       EXPECT_EQ(launch(), CUDA_ERROR_INVALID_CLUSTER_SIZE) << x << y << z;
     }
+    attributes.back().value.clusterDim = {16, 1, 1};
+    config.gridDimX = 32;
+    EXPECT_EQ(launch(), CUDA_ERROR_INVALID_CLUSTER_SIZE) << "more than 8 blocks";
+    config.gridDimX = 4;
     attributes.clear();
     add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).cooperative = 1;
     OK(launch());

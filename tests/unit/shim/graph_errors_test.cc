@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -141,6 +142,88 @@ TEST(ShimGraphErrors, ChangingTheWrongNode) {
     REFUSED(cuGraphExecEventRecordNodeSetEvent(s.exec, s.empty, s.event));
     REFUSED(cuGraphExecEventWaitNodeSetEvent(s.exec, s.empty, s.event));
     REFUSED(cuGraphExecNodeSetParams(s.exec, s.fill, &any));
+    expect_still_right(s);
+  });
+}
+
+// What is only unsafe while something is captured, as an H100's driver (580) has it: refused in the
+// modes GLOBAL and THREAD_LOCAL, and the capture is spoilt; let through where the capture or the
+// thread is RELAXED.
+TEST(ShimGraphErrors, UnsafeCallsInCaptures) {
+  in_process({}, [](FakeWorker&) {
+    const GraphSet s = make_graph_set();
+    CUstream other;
+    CUdeviceptr d = 0;
+    size_t pitch = 0, total = 0;
+    void* host = nullptr;
+    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    OK(cuEventRecord(s.event, other));
+    OK(cuStreamSynchronize(other));
+    struct Unsafe {
+      const char* name;
+      std::function<CUresult()> call, undo;
+    };
+    const Unsafe calls[] = {
+        {"alloc", [&] { return cuMemAlloc(&d, 64); }, [&] { return cuMemFree(d); }},
+        {"pitch", [&] { return cuMemAllocPitch(&d, &pitch, 64, 2, 4); },
+         [&] { return cuMemFree(d); }},
+        {"managed", [&] { return cuMemAllocManaged(&d, 64, CU_MEM_ATTACH_GLOBAL); },
+         [&] { return cuMemFree(d); }},
+        {"host", [&] { return cuMemHostAlloc(&host, 64, 0); }, [&] { return cuMemFreeHost(host); }},
+        {"query", [&] { return cuStreamQuery(other); }, [] { return CUDA_SUCCESS; }},
+        {"synchronize", [&] { return cuStreamSynchronize(other); }, [] { return CUDA_SUCCESS; }},
+        {"event", [&] { return cuEventQuery(s.event); }, [] { return CUDA_SUCCESS; }},
+        {"wait for event", [&] { return cuEventSynchronize(s.event); },
+         [] { return CUDA_SUCCESS; }},
+    };
+    const auto captured = [&](CUstreamCaptureMode mode, const auto& call) {
+      EXPECT_EQ(cuStreamBeginCapture(s.stream, mode), CUDA_SUCCESS);
+      const CUresult r = call();
+      CUgraph graph = nullptr;
+      const CUresult end = cuStreamEndCapture(s.stream, &graph);
+      EXPECT_EQ(end, r == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+      return r;
+    };
+    constexpr CUresult kRefused = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    for (const Unsafe& one : calls) {
+      SCOPED_TRACE(one.name);
+      const auto let_through = [&](CUstreamCaptureMode mode) {
+        EXPECT_EQ(captured(mode, one.call), CUDA_SUCCESS);
+        OK(one.undo());
+      };
+      EXPECT_EQ(captured(CU_STREAM_CAPTURE_MODE_GLOBAL, one.call), kRefused);
+      EXPECT_EQ(captured(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, one.call), kRefused);
+      let_through(CU_STREAM_CAPTURE_MODE_RELAXED);
+      CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+      OK(cuThreadExchangeStreamCaptureMode(&mode));
+      EXPECT_EQ(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+      let_through(CU_STREAM_CAPTURE_MODE_GLOBAL);
+      let_through(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+      OK(cuThreadExchangeStreamCaptureMode(&mode));
+    }
+    // Of another thread's captures only global ones count.
+    const auto elsewhere = [&](CUstreamCaptureMode of_thread) {
+      return [&, of_thread] {
+        CUresult r = CUDA_ERROR_UNKNOWN;
+        std::thread([&] {
+          CUstreamCaptureMode mode = of_thread;
+          OK(cuCtxSetCurrent(s.context));
+          OK(cuThreadExchangeStreamCaptureMode(&mode));
+          r = cuMemAlloc(&d, 64);
+        }).join();
+        return r;
+      };
+    };
+    EXPECT_EQ(captured(CU_STREAM_CAPTURE_MODE_GLOBAL, elsewhere(CU_STREAM_CAPTURE_MODE_GLOBAL)),
+              kRefused);
+    OK(captured(CU_STREAM_CAPTURE_MODE_GLOBAL, elsewhere(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)));
+    OK(captured(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, elsewhere(CU_STREAM_CAPTURE_MODE_GLOBAL)));
+    // These are not unsafe.
+    OK(captured(CU_STREAM_CAPTURE_MODE_GLOBAL, [&] { return cuMemGetInfo(&pitch, &total); }));
+    OK(captured(CU_STREAM_CAPTURE_MODE_GLOBAL, [&] {
+      const uint32_t value = 1;
+      return cuMemcpyHtoD(d, &value, 4);
+    }));
     expect_still_right(s);
   });
 }
