@@ -84,6 +84,12 @@ void run(const std::shared_ptr<const exec::Image>& image, World& world,
     shape.block.x = std::min(shape.block.x, entry.max_threads);
   if (std::uint64_t{shape.block.x} * shape.block.y * shape.block.z > 128) return;
   shape.dynamic_shared_bytes = 1024;
+  exec::Dim3 first{1, 0, 0};
+  const std::uint32_t* cluster = entry.required_cluster;
+  if (std::uint64_t{cluster[0]} * cluster[1] * cluster[2] != 0) {
+    shape.grid = shape.cluster = {cluster[0], cluster[1], cluster[2]};
+    first = {0, 0, 0};
+  }
   shape.heap = &world.heap;
   // What kernels usually take: two arrays, a texture and a surface, numbers of things.
   const std::uint64_t wide[] = {world.buffer, world.buffer + 4096, world.texture, world.surface,
@@ -100,7 +106,7 @@ void run(const std::shared_ptr<const exec::Image>& image, World& world,
   }
   auto made = exec::Block::make(image, entry.name, shape, params, world.map, environment);
   if (!made) return require(!made.error().message.empty(), "a refusal has a reason", entry.name);
-  (*made)->start({1, 0, 0}, {0, 1});
+  (*made)->start(first, {0, 1});
   for (std::uint64_t steps = 0; steps < kSteps;) {
     const exec::RunResult result = (*made)->run(kSlice);
     if (result.state == exec::RunState::kFault)

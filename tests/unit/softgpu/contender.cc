@@ -9,6 +9,7 @@
 //   S  launch so many blocks that spin until `r` that they fill the GPU (4 SMs of 4 blocks)
 //   c  launch 24 blocks that each work for some 10 ms, beside one another; answers at once
 //   C  launch 400 blocks that each work for some 1 ms; answers at once
+//   K  launch 8 clusters of 4 blocks that hand numbers round in shared memory; answers at once
 //   g  launch a cooperative grid that fills the GPU, whose blocks wait for one another; answers at
 //   once y  wait for all; answers with the CUresult w  wait for all; answers with a checksum of
 //   what `c` or `C` has made, or -CUresult m  run 64 short blocks; answers with the set of SMs on
@@ -48,6 +49,32 @@ AGAIN:
   ld.acquire.gpu.u32 %r5, [%d1+4];
   setp.lt.u32 %p1, %r5, %r3;
   @%p1 bra AGAIN;
+  ret;
+})";
+
+// Each block hands its numbers to the next one of the cluster, round after round.
+constexpr const char* kRing = R"(.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry ring(.param .u64 out, .param .u32 rounds) .reqnctapercluster 4, 1, 1 {
+  .reg .b32 %r<12>; .reg .b64 %d<3>; .reg .pred %p<2>; .shared .align 4 .b32 s[128];
+  ld.param.u64 %d0, [out]; ld.param.u32 %r9, [rounds];
+  mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x;
+  mad.lo.u32 %r3, %r1, %r2, %r0;
+  mov.u32 %r4, s; mad.lo.u32 %r4, %r0, 4, %r4;
+  mov.u32 %r5, %cluster_ctarank; add.u32 %r5, %r5, 1; and.b32 %r5, %r5, 3;
+  mapa.shared::cluster.u32 %r7, %r4, %r5;
+  st.shared.u32 [%r4], %r3;
+AGAIN:
+  barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+  ld.shared.u32 %r8, [%r4]; mad.lo.u32 %r8, %r8, 1664525, %r3;
+  barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+  st.shared::cluster.u32 [%r7], %r8;
+  sub.u32 %r9, %r9, 1; setp.ne.u32 %p1, %r9, 0;
+  @%p1 bra AGAIN;
+  barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+  ld.shared.u32 %r8, [%r4];
+  mul.wide.u32 %d1, %r3, 4; add.u64 %d1, %d0, %d1; st.global.u32 [%d1], %r8;
   ret;
 })";
 
@@ -139,6 +166,19 @@ int main(int argc, char** argv) {
         if (answer == 0)
           answer = api.cuLaunchKernel(churn, many ? 400 : 24, 1, 1, 128, 1, 1, 0, stream, arguments,
                                       nullptr);
+        break;
+      }
+      case 'K': {
+        if (out == 0 && api.cuMemAlloc(&out, kOutWords * 4) != CUDA_SUCCESS) return 6;
+        CUmodule clusters = nullptr;
+        CUfunction ring = nullptr;
+        uint32_t rounds = 3000;
+        void* arguments[] = {&out, &rounds};
+        answer = api.cuModuleLoadData(&clusters, kRing);
+        if (answer == 0) answer = api.cuModuleGetFunction(&ring, clusters, "ring");
+        if (answer == 0) answer = api.cuMemsetD32(out, 0, kOutWords);
+        if (answer == 0)
+          answer = api.cuLaunchKernel(ring, 32, 1, 1, 128, 1, 1, 0, stream, arguments, nullptr);
         break;
       }
       case 'w': {

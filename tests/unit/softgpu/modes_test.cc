@@ -160,6 +160,52 @@ TEST_F(Modes, BlocksThatAreMovedToOtherSmsGoOn) {
   EXPECT_GE(channel(ta).saved_blocks, 1u);
 }
 
+// A cluster leaves and comes back as a whole, whatever its blocks are doing.
+TEST_F(Modes, ClustersAreSavedAtAnyPoint) {
+  const long sum = undisturbed('K');
+  EXPECT_NE(sum, 0);
+  Contender a(path_, mode("fcfs"));
+  const auto ta = static_cast<uint32_t>(a.ask('i'));
+  std::mt19937 random(3);
+  ASSERT_EQ(a.ask('K'), 0);
+  await_running(ta);
+  for (uint64_t seen = 0; channel(ta).kernels == 0; ++seen) {
+    gpu().preempt(ta);
+    while (channel(ta).preempt_count == seen && channel(ta).kernels == 0) ::usleep(50);
+    ::usleep(random() % 2000);
+  }
+  EXPECT_EQ(a.ask('w'), sum);
+  EXPECT_GE(channel(ta).saved_blocks, 1u);
+}
+
+TEST_F(Modes, ClustersThatAreMovedToOtherSmsGoOn) {
+  const long sum = undisturbed('K');
+  Contender a(path_, mode("mps"));
+  const auto ta = static_cast<uint32_t>(a.ask('i'));
+  std::mt19937 random(4);
+  ASSERT_EQ(a.ask('K'), 0);
+  while (channel(ta).kernels == 0) {
+    uint64_t set[SLUICE_SOFT_MAX_SMS / 64] = {1 + random() % 15};  // one SM holds a cluster
+    gpu().set_sms(ta, set);
+    ::usleep(random() % 2000);
+  }
+  EXPECT_EQ(a.ask('w'), sum);
+  EXPECT_GE(channel(ta).saved_blocks, 1u);
+}
+
+TEST_F(Modes, InMpsClustersOfTwoGetAllTheirRoomAtOnce) {
+  const long sum = undisturbed('K');
+  Contender a(path_, mode("mps")), b(path_, mode("mps"));
+  ASSERT_GT(a.ask('i'), 0);
+  ASSERT_GT(b.ask('i'), 0);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(a.ask('K'), 0);
+    ASSERT_EQ(b.ask('K'), 0);
+    EXPECT_EQ(b.ask('w'), sum);
+    EXPECT_EQ(a.ask('w'), sum);
+  }
+}
+
 TEST_F(Modes, InMpsKernelsOfTwoRunSideBySide) {
   Contender a(path_, mode("mps")), b(path_, mode("mps"));
   const auto ta = static_cast<uint32_t>(a.ask('i')), tb = static_cast<uint32_t>(b.ask('i'));
