@@ -36,7 +36,8 @@ VgpuId TurnsHost::add(uint32_t weight, const TurnsProgram& program) {
   while (auto a = later.pop()) actions_.push(*a);
   drain();
   at(std::max(program.start_ns, now_ns_), [this, v] {
-    for (uint32_t i = 0; i < std::max(1u, all_[v].program.queued); ++i) queue_launch(v);
+    const TurnsProgram& p = all_[v].program;
+    for (uint32_t i = 0; i < std::max({1u, p.queued, p.chain}); ++i) queue_launch(v);
   });
   return v;
 }
@@ -203,12 +204,16 @@ void TurnsHost::launch_done(VgpuId v) {
   const uint64_t since = t.queued_at.front();
   t.queued_at.pop_front();
   if (--t.demand == 0 && t.grant & SLUICE_GRANT_CONTENDED) ring(v);
+  if (t.program.chain > 0 && t.demand > 0) return;
   at(now_ns_ + costs_.program_ns, [this, v, since] { program_knows(v, since); });
 }
 
 void TurnsHost::program_knows(VgpuId v, uint64_t queued_at) {
+  const TurnsProgram& p = all_[v].program;
   all_[v].took_ns.push_back(now_ns_ - queued_at);
-  at(now_ns_ + all_[v].program.pause_ns, [this, v] { queue_launch(v); });
+  at(now_ns_ + p.pause_ns, [this, v, n = std::max(1u, p.chain)] {
+    for (uint32_t i = 0; i < n; ++i) queue_launch(v);
+  });
 }
 
 // ---- GPU ----------------------------------------------------------------------------------------
@@ -216,7 +221,7 @@ void TurnsHost::program_knows(VgpuId v, uint64_t queued_at) {
 // What of v's stream is first.
 TurnsHost::Flight* TurnsHost::head(VgpuId v) {
   for (Flight& f : all_[v].flights)
-    if (!f.ended) return f.ready ? &f : nullptr;
+    if (!f.ended) return f.ready && f.at_ns <= now_ns_ ? &f : nullptr;
   return nullptr;
 }
 
@@ -266,7 +271,10 @@ void TurnsHost::reconsider() {
     if (epoch != gpu_epoch_) return;
     const VgpuId v = running_;
     head(v)->ended = true;
-    if (Flight* f = head(v)) f->at_ns = now_ns_;
+    if (Flight* f = head(v)) {
+      f->at_ns = now_ns_ + costs_.gap_ns;
+      at(f->at_ns, [this] { reconsider(); });
+    }
     at(now_ns_ + costs_.poll_ns, [this, v] { flight_ended(v); });
     running_ = next_ = policy::kNoVgpu;
     reconsider();

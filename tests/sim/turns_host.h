@@ -28,6 +28,7 @@ struct TurnsProgram {
   uint64_t launch_ns = 5'000'000;
   uint64_t block_ns = 50'000;
   uint32_t queued = 2;    // launches that it keeps queued; 0: it waits for each ...
+  uint32_t chain = 0;     // it queues so many at once and waits for the last; 0: it does not
   uint64_t pause_ns = 0;  // ... and does nothing for so long
   bool opaque = false;    // its kernels have no windows
   uint64_t start_ns = 0;
@@ -43,6 +44,8 @@ struct TurnsCosts {
   uint64_t window_ns = 250'000;
   uint64_t together_ns = 500'000;
   uint64_t lead_ns = 100'000;
+  uint64_t gap_ns = 0;  // between two launches of a stream, in which others' blocks begin;
+                        // 0: none, as where they are filled
 };
 
 class TurnsHost {
@@ -55,7 +58,7 @@ class TurnsHost {
   core::Scheduler& scheduler() { return *scheduler_; }
   core::VgpuStats stats(core::VgpuId v) const { return scheduler_->stats(now_ns_, v); }
   // Time for which the GPU ran its launches; time from queueing a launch until its program knows
-  // that it has ended, of each.
+  // that it has ended, of each; of a chain as a whole.
   uint64_t ran_ns(core::VgpuId v) const { return all_[v].ran_ns; }
   const std::vector<uint64_t>& took_ns(core::VgpuId v) const { return all_[v].took_ns; }
   uint64_t idle_ns() const { return idle_ns_; }
@@ -66,7 +69,7 @@ class TurnsHost {
   struct Flight {
     uint32_t generation = 0, level = 0;
     uint64_t rest_ns = 0;
-    uint64_t at_ns = 0;  // since then the first of its stream
+    uint64_t at_ns = 0;  // since then the first of its stream, where it may begin
     bool last = true;    // with it a launch of the program ends
     bool ready = false, ended = false;
   };

@@ -155,5 +155,33 @@ TEST(TurnsShares, ALightTenantBesideLongBlocksCostsNothingElse) {
   }
 }
 
+// Twenty kernels of 50 us, each after the other, every 12 ms, beside kernels of 5 ms. Where nothing
+// of the heavy one begins between them the chain waits as one launch does; at each gap half a
+// block.
+TEST(TurnsShares, AChainIsServedBesideAHeavyTenant) {
+  constexpr uint32_t kKernels = 20;
+  constexpr uint64_t kBlockNs = 50 * kUs;
+  for (const uint64_t gap_ns : {uint64_t{0}, 2 * kUs}) {
+    SCOPED_TRACE(gap_ns);
+    TurnsCosts costs;
+    costs.gap_ns = gap_ns;
+    TurnsHost h(shared(), costs);
+    const auto v = h.add(100, {.block_ns = kBlockNs});
+    const auto chain = h.add(100, {.launch_ns = 50 * kUs,
+                                   .block_ns = 10 * kUs,
+                                   .queued = 0,
+                                   .chain = kKernels,
+                                   .pause_ns = 12 * kMs});
+    h.run_until(4 * kSecond);
+    std::vector<uint64_t> took = h.took_ns(chain);
+    ASSERT_GT(took.size(), 250u);
+    std::sort(took.begin(), took.end());
+    const uint64_t of_gaps = gap_ns == 0 ? 0 : kKernels * (gap_ns + kBlockNs / 2);
+    EXPECT_LE(took[took.size() * 99 / 100], kKernels * 50 * kUs + 100 * kUs + of_gaps);
+    EXPECT_GE(took.front(), kKernels * 50 * kUs + of_gaps * 9 / 10);
+    EXPECT_GE(static_cast<double>(h.ran_ns(v)), 0.9 * 4 * kSecond);
+  }
+}
+
 }  // namespace
 }  // namespace sluice::sim

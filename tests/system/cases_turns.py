@@ -47,6 +47,19 @@ class Turns(WithVictim):
         self.assert_all_free("a")
 
 
+class TurnsWithGapsFilled(WithVictim):
+    """turn_fill: what fills the gaps is no launch of the program's, and changes no result."""
+    EXTRA = TURNS + "turn_fill = true\n"
+
+    def test_chains_of_two_vgpus_are_right(self):
+        running = [self.program(v, p, "--launches", 8, "--chain", 8, "--verify", "every", "--json")
+                   for v, p in (("a", "triad"), ("b", "reduction"), ("a", "md5"), ("b", "matmul"))]
+        for p in running:
+            self.assert_right(p.finish(), p.name)
+        self.assert_all_free("a")
+        self.assert_all_free("b")
+
+
 class TurnsBesideASpin(WithVictim):
     """Of a sluiced of its own: the spinning vGPU is kept waiting afterwards."""
     EXTRA = TURNS

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mediator/worker/launch/cuda_streams.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -20,14 +21,15 @@ LaunchWork::~LaunchWork() {
   if (queued_bytes) *queued_bytes -= request.params.size();
 }
 
-CudaStreams::CudaStreams(const gpu::DriverApi& api, bool proxy, LoopSettings settings,
-                         const sluice_signal_page* signal, sluice_launch_records* records,
-                         Callbacks callbacks)
+CudaStreams::CudaStreams(const gpu::DriverApi& api, bool proxy, bool fills_gaps,
+                         LoopSettings settings, const sluice_signal_page* signal,
+                         sluice_launch_records* records, Callbacks callbacks)
     : services_{api, proxy, settings, signal, RecordPool(records)},
       callbacks_(std::move(callbacks)),
       lanes_(api),
       launcher_(services_, lanes_),
-      markers_(api) {}
+      markers_(api),
+      filler_(api, fills_gaps) {}
 
 void CudaStreams::add(StreamId id, std::shared_ptr<StreamObject> stream) {
   streams_[id] = std::move(stream);
@@ -60,7 +62,17 @@ bool CudaStreams::wait_for_hardware(StreamId stream, const Grant& grant, uint64_
 
 CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, const Work* pred,
                              bool again, uint64_t now_ns) {
-  return launcher_.launch(*streams_.at(stream), launch_of(work), grant, pred, again, now_ns);
+  StreamObject& s = *streams_.at(stream);
+  LaunchWork& w = launch_of(work);
+  return submitted(s, w, launcher_.launch(s, w, grant, pred, again, now_ns));
+}
+
+// A launch has been queued, or not.
+CUresult CudaStreams::submitted(StreamObject& s, const LaunchWork& w, CUresult status) {
+  const Lane& lane = *w.submission.lane;
+  if (status == CUDA_SUCCESS && !lane.green && lane.priority < s.priority)
+    filler_.launched_above(*s.context, lane.priority);
+  return status;
 }
 
 bool CudaStreams::comes_in_pieces(const Work& work) const {
@@ -99,8 +111,35 @@ uint64_t CudaStreams::expected_ns(const Work& work) const {
 uint64_t CudaStreams::issued_ns(const Work& work) const {
   return launch_of(work).submission.issued_ns;
 }
-void CudaStreams::opaque_ended(Work& work, bool contended, uint64_t now_ns) {
-  launcher_.planner.original_ended(launch_of(work), contended, now_ns);
+void CudaStreams::opaque_ended(StreamId stream, std::span<Work* const> works, bool contended,
+                               uint64_t now_ns) {
+  StreamObject& s = *streams_.at(stream);
+  const uint64_t before_ns = std::exchange(s.ended_ns, now_ns);
+  if (filler_.wanted()) return take_apart(works, before_ns, contended, now_ns);
+  for (Work* work : works) {
+    const uint64_t from_ns = std::min(now_ns, issued_ns(*work));
+    launcher_.planner.original_ended(launch_of(*work), contended, from_ns, now_ns - from_ns);
+  }
+}
+
+// The first of a chain's began when it was issued, or when what was before it in the stream had
+// ended. How they share the time until now is known only from what was expected.
+void CudaStreams::take_apart(std::span<Work* const> works, uint64_t before_ns, bool contended,
+                             uint64_t now_ns) {
+  uint64_t expected = 0;
+  for (const Work* work : works) {
+    if (expected_ns(*work) == 0) return;
+    expected += expected_ns(*work);
+  }
+  uint64_t from_ns = std::min(now_ns, std::max(issued_ns(*works.front()), before_ns));
+  const double pace = static_cast<double>(now_ns - from_ns) / static_cast<double>(expected);
+  for (Work* work : works) {
+    LaunchWork& w = launch_of(*work);
+    const auto took_ns = static_cast<uint64_t>(pace * static_cast<double>(w.plan.expected_ns));
+    launcher_.planner.original_ended(w, contended, from_ns, took_ns);
+    launcher_.planner.learn_shorter(w, took_ns);
+    from_ns += took_ns;
+  }
 }
 
 // ---- everything else ---------------------------------------------------------------------------
@@ -110,7 +149,7 @@ CUresult CudaStreams::issue(StreamId stream, OpKind kind, Work& work, uint64_t n
   if (CUresult r = make_current(services_.api, s.context->cu); r != CUDA_SUCCESS) return r;
   switch (kind) {
     case OpKind::kOpaque:
-      return launcher_.launch_whole(s, launch_of(work), now_ns);
+      return submitted(s, launch_of(work), launcher_.launch_whole(s, launch_of(work), now_ns));
     case OpKind::kRecord: {
       EventObject& e = *static_cast<RecordWork&>(work).event;
       // Where it only orders, the engine's own marker behind it is all that is needed.

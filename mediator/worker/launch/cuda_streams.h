@@ -12,6 +12,7 @@
 
 #include "mediator/gpu/driver_api.h"
 #include "mediator/worker/launch/driver_calls.h"
+#include "mediator/worker/launch/filler.h"
 #include "mediator/worker/launch/launcher.h"
 #include "mediator/worker/launch/markers.h"
 #include "mediator/worker/launch/objects.h"
@@ -27,7 +28,8 @@ class CudaStreams : public EngineDriver {
     std::function<void(CUresult)> async_error;
   };
   // `proxy`: block 0 of a clone polls the signal page for the others (worker_protocol::Signal).
-  CudaStreams(const gpu::DriverApi& api, bool proxy, LoopSettings settings,
+  // `fills_gaps`: of chains, by Filler.
+  CudaStreams(const gpu::DriverApi& api, bool proxy, bool fills_gaps, LoopSettings settings,
               const sluice_signal_page* signal, sluice_launch_records* records,
               Callbacks callbacks);
 
@@ -39,7 +41,12 @@ class CudaStreams : public EngineDriver {
   // The engine's stream `id` is this stream object from now on, until drained().
   void add(StreamId id, std::shared_ptr<StreamObject> stream);
   // The context goes, and all that was made in it. No stream of it is left.
-  void forget(const ContextObject& context) { markers_.forget(context); }
+  void forget(const ContextObject& context) {
+    markers_.forget(context);
+    filler_.forget(context);
+  }
+  // After each poll of the engine: `queued` launches are not done; `open`: the gate is.
+  void follow_chain(uint32_t queued, bool open) { filler_.follow(queued, open); }
 
   // EngineDriver
   Confinement confine(StreamId stream, OpKind kind, Work& work, const Grant& grant,
@@ -61,13 +68,17 @@ class CudaStreams : public EngineDriver {
   bool stays_on_sms(const Work& work) const override;
   uint64_t expected_ns(const Work& work) const override;
   uint64_t issued_ns(const Work& work) const override;
-  void opaque_ended(Work& work, bool contended, uint64_t now_ns) override;
+  void opaque_ended(StreamId stream, std::span<Work* const> works, bool contended,
+                    uint64_t now_ns) override;
   void reached_host_func(uint64_t token) override { callbacks_.reached_host_func(token); }
   void async_error(CUresult status) override { callbacks_.async_error(status); }
   void drained(StreamId stream) override;
 
  private:
   CUresult issue_here(StreamObject& s, Work& work);
+  CUresult submitted(StreamObject& s, const LaunchWork& w, CUresult status);
+  void take_apart(std::span<Work* const> works, uint64_t before_ns, bool contended,
+                  uint64_t now_ns);
 
   LaunchServices services_;
   Callbacks callbacks_;
@@ -76,6 +87,7 @@ class CudaStreams : public EngineDriver {
   Launcher launcher_;
   bool end_words_ = true;  // the driver has not refused one
   Markers markers_;
+  Filler filler_;
 };
 
 }  // namespace sluice::worker

@@ -8,6 +8,7 @@
 //   BlockConfinement    ... its own blocks                                  sms/block_confinement.h
 //   WindowedLaunches    launches that are queued a window at a time         windows.h
 //   Launcher            physical launches, and what became of them          launcher.h
+//   Filler              what keeps others out of the gaps of a chain        filler.h
 //   CudaStreams         the stream engine's driver, in front of them        cuda_streams.h
 //
 // Owned by CudaStreams; all of them are used under the session's lock.

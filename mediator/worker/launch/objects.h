@@ -188,6 +188,7 @@ struct StreamObject : HandleObject, Lane {
   CUdeviceptr left = 0;  // the stream's left-over list; 0: no clone launched yet; session lock
   SmSet barred;          // SMs that are barred in it, once the stream has come so far; session lock
   Lane* tail = this;     // session lock
+  uint64_t ended_ns = 0;  // when the newest original that has ended was known to; session lock
   CUevent passed_on =
       nullptr;  // behind what was the tail; null: it has always been this one; session lock
 };

@@ -140,16 +140,27 @@ WindowPlan LaunchPlanner::take_turn_form(LaunchWork& w, const LaunchVariant& v) 
 // An original that took much longer than its kernel did before: the next one is timed again. While
 // others have turns that says little. sluiced hears how long one took, unless it may have waited
 // for others' blocks.
-void LaunchPlanner::original_ended(LaunchWork& w, bool contended, uint64_t now_ns) {
+void LaunchPlanner::original_ended(LaunchWork& w, bool contended, uint64_t from_ns,
+                                   uint64_t took_ns) {
   if (w.plan.expected_ns == 0 || w.plan.variant >= w.request.function->variants.size()) return;
-  const uint64_t took_ns = now_ns - std::min(now_ns, w.submission.issued_ns);
   if (w.record >= 0 && (!contended || took_ns < w.plan.expected_ns))
-    all_.records.set_ran(w.record, w.submission.issued_ns, now_ns);
+    all_.records.set_ran(w.record, from_ns, from_ns + took_ns);
   if (took_ns < (contended ? kForgetContendedNs : kForgetAfterNs) ||
       took_ns < kForgetFactor * w.plan.expected_ns)
     return;
   LaunchVariant& v = w.request.function->variants[w.plan.variant];
   if (++v.long_launches % kForgetEach == 1) v.chunks = ChunkModel(all_.settings.target_us);
+}
+
+// What is known of its kernel may come from a first launch, which took long. A block that has an SM
+// for itself is quicker, and says less of the others.
+void LaunchPlanner::learn_shorter(LaunchWork& w, uint64_t took_ns) {
+  if (w.plan.expected_ns == 0 || w.plan.variant >= w.request.function->variants.size()) return;
+  LaunchVariant& v = w.request.function->variants[w.plan.variant];
+  const uint32_t resident = v.window ? v.window_resident : v.resident;
+  const uint64_t much_less = w.plan.expected_ns / (w.plan.tasks < resident ? 4 : 1) * 3 / 4;
+  if (took_ns < much_less)
+    v.chunks.observe(w.plan.tasks, std::min(w.plan.tasks, resident), took_ns);
 }
 
 // What its form comes to on so many SMs. Of a launch in windows: what it is where these cannot be

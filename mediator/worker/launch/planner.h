@@ -7,6 +7,7 @@
 //   fit_to()          when it is first issued on a green context: for that many SMs
 //   observe()         when it is done: its time, for the next plans
 //   original_ended()  its time for sluiced; one that took much longer than expected is timed again
+//   learn_shorter()   ... and one that took much less is known by that from then on
 //
 // A launch whose plan is not evictable runs as the original.
 //
@@ -38,7 +39,8 @@ class LaunchPlanner {
   bool may_confine_original(LaunchWork& w, uint32_t sms);
 
   void observe(LaunchWork& w, uint64_t ns);
-  void original_ended(LaunchWork& w, bool contended, uint64_t now_ns);
+  void original_ended(LaunchWork& w, bool contended, uint64_t from_ns, uint64_t took_ns);
+  void learn_shorter(LaunchWork& w, uint64_t took_ns);
 
   // Launches of kernels that have clones for which the original was planned, whole.
   uint64_t whole() const { return whole_; }

@@ -76,6 +76,7 @@ void WorkerSession::after_engine() {
           "a kernel of it failed (" + gpu::describe(engine.error()) + "); it had several contexts");
   }
   publish_counters();
+  streams.follow_chain(gate.demand(), gate.open(monotonic_ns()));
 
   const bool in_flight = engine.in_flight();
   in_flight_.store(in_flight, std::memory_order_relaxed);

@@ -140,6 +140,7 @@ bool StreamEngine::collect(Stream& s, uint64_t now_ns) {
     progress = true;
   }
   if (!progress) return false;
+  originals_.clear();
   for (; s.ended < s.next; ++s.ended) {
     Op& op = s.ops[s.ended];
     if (!op.in_flight()) continue;
@@ -149,7 +150,7 @@ bool StreamEngine::collect(Stream& s, uint64_t now_ns) {
     flight.pred.reset();
     if (op.kind == OpKind::kOpaque) {
       opaque_.remove(driver_.expected_ns(*op.work));
-      driver_.opaque_ended(*op.work, gate_.contended(), now_ns);
+      originals_.push_back(op.work.get());
     }
     if (op.kind == OpKind::kBulk) bulk_.remove(0);
     if (op.needs_grant())
@@ -159,6 +160,7 @@ bool StreamEngine::collect(Stream& s, uint64_t now_ns) {
       flight.second = {};
     }
   }
+  if (!originals_.empty()) driver_.opaque_ended(s.id, originals_, gate_.contended(), now_ns);
   return true;
 }
 

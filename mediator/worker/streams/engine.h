@@ -178,6 +178,7 @@ class StreamEngine {
   StreamId next_stream_ = 1;
   uint64_t next_seq_ = 1;
   size_t queued_ = 0;
+  std::vector<Work*> originals_;  // collect()'s own
   uint64_t physical_ = 0;
   uint32_t pacing_ = 0;  // streams that are open
   uint32_t lingering_ = 0;

@@ -61,7 +61,8 @@ class EngineDriver {
   // What `work`, a kOpaque, takes on the GPU; 0: not known. And since when the driver has it.
   virtual uint64_t expected_ns(const Work&) const { return 0; }
   virtual uint64_t issued_ns(const Work&) const { return 0; }
-  virtual void opaque_ended(Work&, bool contended, uint64_t now_ns) {
+  // These, of one stream and in its order, are known to have ended, all at once.
+  virtual void opaque_ended(StreamId, std::span<Work* const>, bool contended, uint64_t now_ns) {
     (void)contended, (void)now_ns;
   }
   // Queues what may follow of such a launch. `stop`: nothing does, it ends with what is queued;

@@ -13,7 +13,8 @@ OTHERS = ("b", "c", "d")
 
 
 def ways(bench):
-    return bench.those("slices", "mps", "mps-priority", "sluice-slices", "sluice-shared")
+    return bench.those("slices", "mps", "mps-priority", "sluice-slices", "sluice-shared",
+                       "sluice-shared-fill")
 
 
 def sizes(bench, length):

@@ -15,7 +15,8 @@ QUEUED_US, MOST_QUEUED = 10000, 64
 
 
 def ways(bench):
-    return bench.those("slices", "mps", "sluice-slices", "sluice-shared")
+    return bench.those("slices", "mps", "sluice-slices", "sluice-shared",
+                       "sluice-shared-fill")
 
 
 def run(host, bench):

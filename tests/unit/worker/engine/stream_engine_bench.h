@@ -117,6 +117,11 @@ class FakeDriver : public EngineDriver {
     bool evicted = static_cast<uint32_t>(signal->evict) >= w.generation;
     return evicted || w.ran_any ? LaunchEnd::kLeft : LaunchEnd::kStuck;
   }
+  void opaque_ended(StreamId stream, std::span<Work* const> works, bool, uint64_t) override {
+    ended.emplace_back(stream, std::vector<int>{});
+    for (const Work* work : works)
+      ended.back().second.push_back(static_cast<const FakeWork*>(work)->id);
+  }
   void complete(uint64_t token, CUresult status) override {
     EXPECT_TRUE(completed.emplace(token, status).second) << "token completed twice";
     completed_at[token] = effects.size();
@@ -208,6 +213,7 @@ class FakeDriver : public EngineDriver {
   std::map<uint64_t, CUresult> completed;
   std::map<uint64_t, size_t> completed_at;
   std::vector<uint64_t> host_funcs;
+  std::vector<std::pair<StreamId, std::vector<int>>> ended;  // opaque_ended()
   std::vector<std::pair<StreamId, uint32_t>> words;
   std::vector<CUresult> async_errors;
   std::set<StreamId> drained_streams;

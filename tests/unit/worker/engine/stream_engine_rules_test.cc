@@ -363,5 +363,23 @@ TEST(StreamEngine, ALaunchThatNeverGetsAnywhereFails) {
   EXPECT_EQ(b.engine.error(), CUDA_ERROR_LAUNCH_FAILED);
 }
 
+TEST(StreamEngineRules, OriginalsThatAreKnownToHaveEndedTogetherAreToldTogether) {
+  Runner r({{kNonBlocking}, {{P::kOpaque, 0, 1}, {P::kOpaque, 0, 1}, {P::kOpaque, 0, 1}}});
+  r.submit_all();
+  r.b.poll();
+  std::vector<std::vector<int>> told;
+  for (int round = 0; round < 10; ++round) {
+    while (r.b.driver.step(r.streams[0])) {
+    }
+    r.b.poll();
+    for (const auto& [stream, ids] : std::exchange(r.b.driver.ended, {})) {
+      EXPECT_EQ(stream, r.streams[0]);
+      told.push_back(ids);
+    }
+  }
+  // One marker is behind the first two, the next behind the third.
+  EXPECT_EQ(told, (std::vector<std::vector<int>>{{0, 1}, {2}}));
+}
+
 }  // namespace
 }  // namespace sluice::worker
