@@ -58,7 +58,7 @@ Result<std::unique_ptr<VgpuServer>> VgpuServer::make(SessionServices& services, 
   auto local = io::LocalServer::open(io, s.local_socket, local_options, s.join_ms, v->peers_, *v);
   if (!local) return local.error();
   v->local_ = std::move(*local);
-  auto id = v->executor_.add_vgpu(s.name, s.share);
+  auto id = v->executor_.add_vgpu(s.name, s.owner, s.share);
   if (!id) return id.error();
   v->id_ = *id;
   v->has_id_ = true;

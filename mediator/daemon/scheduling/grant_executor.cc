@@ -72,14 +72,16 @@ GrantExecutor::GrantExecutor(boost::asio::io_context& io)
     : io_(io), wake_timer_(io), beat_timer_(io) {}
 GrantExecutor::~GrantExecutor() = default;
 
-Result<core::VgpuId> GrantExecutor::add_vgpu(const std::string& name,
+Result<core::VgpuId> GrantExecutor::add_vgpu(const std::string& name, const std::string& owner,
                                              const policy::VgpuShare& share) {
   auto id = scheduler_->add_vgpu(monotonic_ns(), share, actions_);
   if (!id) return Error{ENOSPC, "the scheduler has no place for another vGPU"};
   if (vgpus_.size() <= *id) vgpus_.resize(*id + 1);
-  vgpus_[*id] = {.name = name, .loop_time = loop_budgets_.make()};
+  vgpus_[*id] = {.name = name,
+                 .learnt_as = LearntFiles::name_of(name, owner),
+                 .loop_time = loop_budgets_.make()};
   if (learnt_files_)
-    learnt_files_->load(name, [this, v = *id](core::Progress known) {
+    learnt_files_->load(vgpus_[*id].learnt_as, [this, v = *id](core::Progress known) {
       vgpus_[v].progress.take_knowledge(std::move(known));
     });
   accounting_->add_vgpu(*id, name);
@@ -107,7 +109,7 @@ void GrantExecutor::set_group(policy::GroupId group, const policy::GroupShare& s
 void GrantExecutor::remove_vgpu(core::VgpuId vgpu) {
   scheduler_->remove_vgpu(monotonic_ns(), vgpu, actions_);
   accounting_->remove_vgpu(vgpu);
-  if (learnt_files_) learnt_files_->save(vgpus_[vgpu].name, vgpus_[vgpu].progress);
+  if (learnt_files_) learnt_files_->save(vgpus_[vgpu].learnt_as, vgpus_[vgpu].progress);
   vgpus_[vgpu] = {};
   // The id will be another vGPU's: its past must not look like that one's.
   for (Sample& s : samples_)

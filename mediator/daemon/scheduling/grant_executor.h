@@ -51,7 +51,9 @@ class GrantExecutor {
   // The GPU's time slices, where the policy sets them. Before any session.
   void set_time_slices(std::unique_ptr<TimeSlices> slices) { slices_ = std::move(slices); }
 
-  Result<core::VgpuId> add_vgpu(const std::string& name, const policy::VgpuShare& share);
+  // `owner`: empty, or whose it is. What was learnt of another owner's kernels is not its.
+  Result<core::VgpuId> add_vgpu(const std::string& name, const std::string& owner,
+                                const policy::VgpuShare& share);
   void set_share(core::VgpuId vgpu, const policy::VgpuShare& share);
   void set_paused(core::VgpuId vgpu, bool paused);
   void set_group(policy::GroupId group, const policy::GroupShare& share);
@@ -146,6 +148,7 @@ class GrantExecutor {
   std::vector<std::unique_ptr<SessionEntry>> sessions_;  // by SessionId
   struct VgpuEntry {
     std::string name;               // empty: none
+    std::string learnt_as;          // LearntFiles::name_of()
     uint64_t ended_relaunches = 0;  // of sessions that are over
     core::Progress progress;
     std::shared_ptr<io::LoopBudget> loop_time;

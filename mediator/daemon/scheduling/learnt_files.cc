@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mediator/daemon/scheduling/learnt_files.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
+#include <filesystem>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -18,6 +22,7 @@ namespace {
 
 // kMaxKernelsLearnt lines of some 700 bytes, and room.
 constexpr size_t kMaxFileBytes = 4u << 20;
+constexpr const char* kSuffix = ".kernels";
 
 // On the thread.
 Result<core::Progress> read_learnt(const std::string& file) {
@@ -28,7 +33,36 @@ Result<core::Progress> read_learnt(const std::string& file) {
   return known;
 }
 
+// On the thread. Removes the oldest of too many; what cannot be removed stays.
+void keep_newest(const std::string& dir) {
+  namespace fs = std::filesystem;
+  std::vector<std::pair<fs::file_time_type, fs::path>> files;
+  std::error_code error;
+  for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().extension() != kSuffix) continue;
+    std::error_code of_file;
+    const auto written = it->last_write_time(of_file);
+    if (!of_file) files.emplace_back(written, it->path());
+  }
+  if (files.size() <= LearntFiles::kMostFiles) return;
+  const auto newest =
+      files.begin() + static_cast<ptrdiff_t>(files.size() - LearntFiles::kMostFiles);
+  std::nth_element(files.begin(), newest, files.end());
+  for (auto f = files.begin(); f != newest; ++f) fs::remove(f->second, error);
+}
+
 }  // namespace
+
+std::string LearntFiles::name_of(const std::string& vgpu, const std::string& owner) {
+  if (owner.empty()) return vgpu;
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const char c : owner) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return vgpu + "@" + text;
+}
+
+std::string LearntFiles::path(const std::string& vgpu) const { return dir_ + "/" + vgpu + kSuffix; }
 
 // What will be written, by file.
 struct LearntFiles::Writes {
@@ -53,6 +87,7 @@ struct LearntFiles::Writes {
       const std::string text = file.text;
       lock.unlock();
       auto written = replace_state_file(dir, path, text);
+      if (written) keep_newest(dir);
       lock.lock();
       if (!written) errors.push_back(path + ": " + written.error().message);
     }

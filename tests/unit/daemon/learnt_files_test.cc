@@ -226,6 +226,39 @@ TEST_F(LearntFilesTest, WhatOneLifeLearntTheNextPredicts) {
   EXPECT_FALSE(fs::exists(dir + "/vm1.kernels.new"));
 }
 
+// Whoever gets a name after somebody else is predicted nothing by what that one's kernels did.
+TEST_F(LearntFilesTest, AnotherOwnersVgpuOfTheNameLearnsAnew) {
+  const std::string first = LearntFiles::name_of("vm1", "libvirt:1"),
+                    second = LearntFiles::name_of("vm1", "libvirt:2");
+  files().save(first, taught());
+  EXPECT_EQ(loaded(second).learnt(), 0u);
+  EXPECT_EQ(loaded(LearntFiles::name_of("vm1", "")).learnt(), 0u);
+  EXPECT_EQ(loaded(first).learnt(), 1u);
+  // No name of a vGPU is another's with an owner, and no owner says where the file is.
+  EXPECT_NE(first.find('@'), std::string::npos);
+  EXPECT_EQ(LearntFiles::name_of("a", "../../x/y").find('/'), std::string::npos);
+}
+
+TEST_F(LearntFilesTest, NamesWithoutEndDoNotFillTheDisk) {
+  fs::create_directory(dir);
+  put(dir + "/groups", "another's");
+  const auto now = fs::file_time_type::clock::now();
+  constexpr size_t kMore = 10;
+  for (size_t i = 0; i < LearntFiles::kMostFiles + kMore; ++i) {
+    const std::string file = dir + "/pod-" + std::to_string(i) + ".kernels";
+    put(file, "");
+    fs::last_write_time(file, now - std::chrono::hours(1000 - i));
+  }
+  files().save("vm1", taught());
+  size_t left = 0;
+  for (const auto& f : fs::directory_iterator(dir)) left += f.path().extension() == ".kernels";
+  EXPECT_EQ(left, LearntFiles::kMostFiles);
+  EXPECT_TRUE(fs::exists(dir + "/vm1.kernels"));
+  EXPECT_TRUE(fs::exists(dir + "/groups"));
+  EXPECT_FALSE(fs::exists(dir + "/pod-10.kernels")) << "the oldest go";
+  EXPECT_TRUE(fs::exists(dir + "/pod-11.kernels"));
+}
+
 TEST_F(LearntFilesTest, AStopOfTheMachineLeavesTheOldOrTheNew) {
   disk_calls.clear();
   files().save("vm1", taught());
