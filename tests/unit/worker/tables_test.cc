@@ -77,9 +77,10 @@ TEST(HandleTable, IsBounded) {
 
 TEST(HandleTable, APlaceIsGivenUpWhenItsGenerationsAreUsed) {
   HandleTable t;
+  const std::shared_ptr<Object> object = std::make_shared<Object>(0);
   uint64_t last = 0;
   for (uint32_t i = 0; i < HandleTable::kMaxGeneration; ++i) {
-    last = t.add(SLUICE_HANDLE_EVENT, std::make_shared<Object>(0));
+    last = t.add(SLUICE_HANDLE_EVENT, object);
     t.remove(SLUICE_HANDLE_EVENT, last);
   }
   EXPECT_EQ(SLUICE_HANDLE_GENERATION(last), HandleTable::kMaxGeneration);
