@@ -259,7 +259,7 @@ void GridRunner::park(Resident* r) {
     client.saving_bytes += bytes;
     client.parked_bytes += bytes;
     sluice_soft_channel& channel = gpu_.channel(grid->slot);
-    SharedGpu::word(channel.saved_blocks).fetch_add(1);
+    SharedGpu::word(channel.saved_blocks).fetch_add(grid->cluster());
     SharedGpu::word(channel.saved_bytes).fetch_add(bytes);
   }
   if (!r->begun) r->block = nullptr;
