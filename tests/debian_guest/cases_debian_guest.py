@@ -25,6 +25,7 @@ BOOT_TIMEOUT_S = 900
 TIMEOUT_S = 600
 NAME = "debian"
 OLD, NEW = "0.1.0", "0.1.1"
+EPOCH = "1:"  # not in the names of files
 HOST_PACKAGES = ("sluice", "sluice-softgpu")
 # C++ with kernels that are registered as nvcc registers them.
 CASES = "sluice-cudart-cases --gtest_filter='MemoryCases.BytesInAllDirections:MemoryCases.Symbols'"
@@ -44,7 +45,8 @@ def packages(work):
         tree = work / "tree"
         subprocess.run(["dpkg-deb", "-R", deb, tree], check=True)
         control = tree / "DEBIAN/control"
-        control.write_text(control.read_text().replace(f"Version: {OLD}", f"Version: {NEW}"))
+        version = f"Version: {EPOCH}"
+        control.write_text(control.read_text().replace(version + OLD, version + NEW))
         subprocess.run(["dpkg-deb", "--root-owner-group", "-Zgzip", "-z1", "-b", tree,
                         work / NEW / deb.name.replace(OLD, NEW)], check=True,
                        stdout=subprocess.DEVNULL)
@@ -199,7 +201,8 @@ class DebianGuest(unittest.TestCase):
     def install(self, version):
         deb = f"/media/programs/sluice-guest-agent_{version}_amd64.deb"
         text = self.right(f"DEBIAN_FRONTEND=noninteractive apt-get install -y -q {deb}")
-        self.assertEqual(self.right("dpkg-query -W -f '${Version}\\n' sluice-guest-agent"), version)
+        self.assertEqual(self.right("dpkg-query -W -f '${Version}\\n' sluice-guest-agent"),
+                         EPOCH + version)
         return text
 
     def results_are_right(self):

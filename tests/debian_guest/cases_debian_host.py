@@ -20,6 +20,7 @@ import virt
 BOOT_TIMEOUT_S = 900
 TIMEOUT_S = 900
 OLD, NEW = "0.1.0", "0.1.1"
+EPOCH = "1:"  # not in the names of files
 PACKAGES = ("sluice", "sluice-softgpu")
 KERNEL_ARGUMENTS = "console=ttyS0 root=/dev/vda rw"
 DOMAIN = """<domain type='qemu'>
@@ -42,7 +43,8 @@ def packages(folder):
         tree = folder / "tree"
         subprocess.run(["dpkg-deb", "-R", deb, tree], check=True)
         control = tree / "DEBIAN/control"
-        control.write_text(control.read_text().replace(f"Version: {OLD}", f"Version: {NEW}"))
+        version = f"Version: {EPOCH}"
+        control.write_text(control.read_text().replace(version + OLD, version + NEW))
         subprocess.run(["dpkg-deb", "--root-owner-group", "-Zgzip", "-z1", "-b", tree,
                         folder / deb.name.replace(OLD, NEW)], check=True,
                        stdout=subprocess.DEVNULL)
@@ -176,7 +178,7 @@ class DebianHost(unittest.TestCase):
     def test_05_and_upgrades(self):
         self.install(NEW)
         self.eventually(lambda: self.state() == "connected", "the vGPU is there")
-        self.assertEqual(self.right("dpkg-query -W -f '${Version}\\n' sluice"), NEW)
+        self.assertEqual(self.right("dpkg-query -W -f '${Version}\\n' sluice"), EPOCH + NEW)
         self.assertEqual(self.vgpus()["vm1"]["weight"], 120)
 
     def test_06_live_under_apparmor(self):
