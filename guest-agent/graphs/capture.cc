@@ -9,7 +9,6 @@ namespace sluice::graphs {
 
 namespace {
 
-using Edge = CUgraphNode_st::Edge;
 // What the next node of a stream comes behind, and what an event stands for.
 using Edges = std::vector<Edge>;
 

@@ -7,8 +7,6 @@
 #include <queue>
 #include <set>
 
-using Edge = CUgraphNode_st::Edge;
-
 CUgraph_st::~CUgraph_st() {
   for (const auto& item : nodes) sluice::graphs::registry().nodes.erase(item.second.get());
   sluice::graphs::registry().graphs.erase(this);

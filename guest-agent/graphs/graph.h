@@ -113,6 +113,8 @@ struct CUgraph_st {
 
 namespace sluice::graphs {
 
+using Edge = CUgraphNode_st::Edge;
+
 struct ExecNode {
   cuuint64_t id = 0;  // of the node that it was made of
   WorkPtr work;

@@ -11,8 +11,6 @@ using namespace sluice::graphs;
 
 namespace {
 
-using Edge = CUgraphNode_st::Edge;
-
 CUresult add_child(CUgraphNode* node, CUgraph graph, const std::vector<Edge>& edges,
                    const CUDA_CHILD_GRAPH_NODE_PARAMS& p) {
   const CUgraph child = p.graph;

@@ -43,7 +43,6 @@ std::optional<Xid> parse_xid(std::string_view record) {
   const size_t end = record.find("): ");
   if (end == std::string_view::npos || end > 32) return std::nullopt;
   record.remove_prefix(end + 3);
-  Xid xid;
   const auto n = number(record);
   if (!n || !skip(record, ", pid=")) return std::nullopt;
   skip(record, "'");

@@ -59,8 +59,8 @@ TEST_F(ExecForms, WhatIsNotThereIsRefusedByNameAndLine) {
       "st.const.foo.u32 [%rd0], %r1;", "st.release.u32 [%rd0], %r1;", "st.ca.u32 [%rd0], %r1;",
       "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r0], %r1, [%r2];",
       "st.bulk.weak.shared::cta [%r0], 64, 0;",
-      "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r0], %r1, "
-      "[%r2];",
+      ("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r0], %r1, "
+       "[%r2];"),
       "atom.add.s64 %rd1, [%rd0], %rd2;", "atom.add.f16 %rs1, [%rd0], %rs2;",
       "atom.min.f32 %f1, [%rd0], %f2;", "atom.inc.u64 %rd1, [%rd0], %rd2;",
       "atom.cas.b32 %r1, [%rd0], %r2;", "atom.add.v2.f64 {%fd1, %fd2}, [%rd0], {%fd3, %fd4};",
@@ -239,8 +239,8 @@ TEST_F(ExecForms, WhatIsThereLoads) {
       "atom.relaxed.cta.shared::cta.cas.b128 %q1, [%r0], %q2, %q3;",
       "atom.global.add.L2::cache_hint.u32 %r1, [%rd0], %r2, %rd1;",
       "red.relaxed.gpu.global.add.v4.f32 [%rd0], {%f1, %f2, %f3, %f4};",
-      "atom.global.max.noftz.v8.bf16 {%rs1, %rs2, %rs3, %rs4, %rs5, %rs6, %rs7, %rs8}, [%rd0], "
-      "{%rs1, %rs2, %rs3, %rs4, %rs5, %rs6, %rs7, %rs8};",
+      ("atom.global.max.noftz.v8.bf16 {%rs1, %rs2, %rs3, %rs4, %rs5, %rs6, %rs7, %rs8}, [%rd0], "
+       "{%rs1, %rs2, %rs3, %rs4, %rs5, %rs6, %rs7, %rs8};"),
       "fence.mbarrier_init.release.cluster;",
       "fence.proxy.async.shared::cta;",
       "fence.acquire.cluster;",

@@ -80,9 +80,9 @@ TEST_F(ArrayCases, WrongOnes) {
   REFUSED(cudaMallocArray(&array, &format, size_t{1} << 40, 8, 0));
   REFUSED(cudaMallocArray(&array, &three, 8, 8, 0));
   REFUSED((cudaCreateChannelDesc(7, 0, 0, 0, kSigned), cudaMallocArray(&array, nullptr, 8, 8, 0)));
-  REFUSED(cudaMalloc3DArray(&array, &format, cudaExtent(8, 0, 8), 0));
-  REFUSED(cudaMalloc3DArray(&array, &three, cudaExtent(8, 8, 8), 0));
-  REFUSED(cudaMalloc3DArray(&array, &format, cudaExtent(8, 4, 6), kCubemap));  // not square
+  REFUSED(cudaMalloc3DArray(&array, &format, cudaExtent{8, 0, 8}, 0));
+  REFUSED(cudaMalloc3DArray(&array, &three, cudaExtent{8, 8, 8}, 0));
+  REFUSED(cudaMalloc3DArray(&array, &format, cudaExtent{8, 4, 6}, kCubemap));  // not square
   EXPECT_EQ(array, nullptr);
   OK(cudaFreeArray(nullptr));
   cudaArray_t gone = nullptr;
@@ -150,7 +150,7 @@ TEST_F(ArrayCases, CopiesOfRuns) {
 TEST_F(ArrayCases, Boxes) {
   cudaArray_t box = nullptr;
   const cudaChannelFormatDesc format = one_int();
-  OK(cudaMalloc3DArray(&box, &format, cudaExtent(4, 3, 2), 0));
+  OK(cudaMalloc3DArray(&box, &format, cudaExtent{4, 3, 2}, 0));
   std::vector<int> from(24), to(24);
   std::iota(from.begin(), from.end(), 1);
   cudaMemcpy3DParms copy = {};
@@ -172,7 +172,7 @@ TEST_F(ArrayCases, Boxes) {
   REFUSED(cudaMemcpy3D(&copy));
   OK(cudaFreeArray(box));
   cudaArray_t layers = nullptr;
-  if (OFFERED(cudaMalloc3DArray(&layers, &format, cudaExtent(4, 4, 3), kLayered)))
+  if (OFFERED(cudaMalloc3DArray(&layers, &format, cudaExtent{4, 4, 3}, kLayered)))
     OK(cudaFreeArray(layers));
 }
 
@@ -315,7 +315,7 @@ TEST_F(ArrayCases, MipmappedArrays) {
   cudaMipmappedArray_t mipmap = nullptr;
   cudaArray_t level = nullptr;
   char answer[128];
-  if (OFFERED(cudaMallocMipmappedArray(&mipmap, &format, cudaExtent(16, 8, 0), 3, 0))) {
+  if (OFFERED(cudaMallocMipmappedArray(&mipmap, &format, cudaExtent{16, 8, 0}, 3, 0))) {
     OK(cudaGetMipmappedArrayLevel(&level, mipmap, 2));
     cudaExtent extent = {};
     OK(cudaArrayGetInfo(nullptr, &extent, nullptr, level));
@@ -325,8 +325,8 @@ TEST_F(ArrayCases, MipmappedArrays) {
     OK(cudaFreeMipmappedArray(mipmap));
   }
   mipmap = nullptr;
-  REFUSED(cudaMallocMipmappedArray(&mipmap, nullptr, cudaExtent(16, 8, 0), 3, 0));
-  REFUSED(cudaMallocMipmappedArray(nullptr, &format, cudaExtent(16, 8, 0), 3, 0));
+  REFUSED(cudaMallocMipmappedArray(&mipmap, nullptr, cudaExtent{16, 8, 0}, 3, 0));
+  REFUSED(cudaMallocMipmappedArray(nullptr, &format, cudaExtent{16, 8, 0}, 3, 0));
   OK(cudaFreeMipmappedArray(nullptr));
   REFUSED(cudaGetMipmappedArrayLevel(&level, nullptr, 0));
   REFUSED(cudaMipmappedArrayGetMemoryRequirements(nullptr, nullptr, 0));

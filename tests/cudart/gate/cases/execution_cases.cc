@@ -42,7 +42,7 @@ class ExecutionCases : public Cases {
 
 TEST_F(ExecutionCases, LaunchesInAllForms) {
   Stream stream;
-  const dim3 one(1, 1, 1), block(64, 1, 1);
+  const dim3 one{1, 1, 1}, block{64, 1, 1};
   expect_reversed(cudaLaunchKernel(&host_reverse, one, block, args_, 256, stream));
   expect_reversed(cudaLaunchKernel_ptsz(&host_reverse, one, block, args_, 256, nullptr));
   expect_reversed(cudaLaunchCooperativeKernel(&host_reverse, one, block, args_, 256, stream));
@@ -56,13 +56,13 @@ TEST_F(ExecutionCases, LaunchesInAllForms) {
 }
 
 TEST_F(ExecutionCases, WrongLaunches) {
-  const dim3 none(0, 1, 1), one(1, 1, 1), many(4096, 1, 1), block(64, 1, 1);
+  const dim3 none{0, 1, 1}, one{1, 1, 1}, many{4096, 1, 1}, block{64, 1, 1};
   ANSWERS(cudaErrorInvalidValue, cudaLaunchKernel(&host_reverse, none, block, args_, 0, nullptr));
   ANSWERS(cudaErrorInvalidValue, cudaLaunchKernel(&host_reverse, one, many, args_, 0, nullptr));
   ANSWERS(cudaErrorInvalidResourceHandle, cudaLaunchKernel(&here_, one, block, args_, 0, nullptr));
   REFUSED(cudaLaunchCooperativeKernel(&here_, one, block, args_, 0, nullptr));
   REFUSED(
-      cudaLaunchCooperativeKernel(&host_reverse, dim3(1 << 20, 1, 1), block, args_, 0, nullptr));
+      cudaLaunchCooperativeKernel(&host_reverse, dim3{1 << 20, 1, 1}, block, args_, 0, nullptr));
   ANSWERS(cudaErrorInvalidValue, cudaLaunchKernelExC(nullptr, &host_reverse, args_));
   cudaKernel_t kernel = nullptr;
   REFUSED(__cudaGetKernel(&kernel, nullptr));
@@ -126,7 +126,7 @@ TEST_F(ExecutionCases, Occupancy) {
   cudaLaunchAttribute cluster = {};
   cluster.id = kClusterDimension;
   cluster.val.cluster[0] = cluster.val.cluster[1] = cluster.val.cluster[2] = 1;
-  const cudaLaunchConfig_t config{dim3(4, 1, 1), dim3(64, 1, 1), 0, nullptr, &cluster, 1};
+  const cudaLaunchConfig_t config{dim3{4, 1, 1}, dim3{64, 1, 1}, 0, nullptr, &cluster, 1};
   int clusters = 0;
   OK(cudaOccupancyMaxActiveClusters(&clusters, &host_add, &config));
   EXPECT_GT(clusters, 0);
@@ -158,7 +158,7 @@ void use_library(cudaLibrary_t library) {
   Memory<int> out(1);
   int* at = out.at();
   void* args[] = {&at};
-  OK(cudaLaunchKernel(kernel, dim3(1, 1, 1), dim3(1, 1, 1), args, 0, nullptr));
+  OK(cudaLaunchKernel(kernel, dim3{1, 1, 1}, dim3{1, 1, 1}, args, 0, nullptr));
   EXPECT_EQ(out[0], 20);
   int value = 0;
   OK(cudaMemcpy(&value, total, 4, cudaMemcpyDeviceToHost));
@@ -242,7 +242,7 @@ TEST_F(ExecutionCases, Registration) {
   EXPECT_NE(__cudaInitModule(handle), 0);
   ASSERT_NE(managed_there, nullptr);
   EXPECT_EQ(*static_cast<int*>(managed_there), 6);
-  OK(cudaLaunchKernel(&host_there, dim3(1, 1, 1), dim3(1, 1, 1), nullptr, 0, nullptr));
+  OK(cudaLaunchKernel(&host_there, dim3{1, 1, 1}, dim3{1, 1, 1}, nullptr, 0, nullptr));
   OK(cudaDeviceSynchronize());
 
   cudaFuncAttributes attributes;

@@ -46,7 +46,7 @@ TEST_F(MemoryCases, WrongAllocations) {
   ANSWERS(cudaErrorInvalidValue, cudaHostAlloc(&p, 64, 0xFF00));
   ANSWERS(cudaErrorInvalidValue, cudaMallocPitch(nullptr, &pitch, 10, 10));
   ANSWERS(cudaErrorInvalidValue, cudaMallocPitch(&p, nullptr, 10, 10));
-  ANSWERS(cudaErrorInvalidValue, cudaMalloc3D(nullptr, cudaExtent(8, 8, 8)));
+  ANSWERS(cudaErrorInvalidValue, cudaMalloc3D(nullptr, cudaExtent{8, 8, 8}));
   ANSWERS(cudaErrorInvalidValue, cudaFree(&here));
   ANSWERS(cudaErrorInvalidValue, cudaFreeHost(&here));
   EXPECT_EQ(p, nullptr);
@@ -116,8 +116,8 @@ TEST_F(MemoryCases, Fills) {
   OK(cudaMemset2DAsync(rows.at(), kPitch, 1, 3, 6, stream));
   OK(cudaMemset2D_ptds(rows.at() + 8, kPitch, 2, 3, 6));
   const cudaPitchedPtr box{rows.at() + 16, kPitch, 16, 3};
-  OK(cudaMemset3D(box, 3, cudaExtent(2, 2, 2)));
-  OK(cudaMemset3DAsync(box, 4, cudaExtent(1, 1, 1), stream));
+  OK(cudaMemset3D(box, 3, cudaExtent{2, 2, 2}));
+  OK(cudaMemset3DAsync(box, 4, cudaExtent{1, 1, 1}, stream));
   OK(cudaStreamSynchronize(stream));
   OK(cudaDeviceSynchronize());
   EXPECT_EQ(rows[2 + 5 * kPitch], 1);
@@ -133,8 +133,8 @@ TEST_F(MemoryCases, Fills) {
   REFUSED(cudaMemset2D(nullptr, kPitch, 0, 8, 2));
   REFUSED(cudaMemset2D(rows.at(), 4, 9, 8, 2));
   REFUSED(cudaMemset2DAsync(rows.at(), 4, 9, 8, 2, stream));
-  REFUSED(cudaMemset3D(cudaPitchedPtr(rows.at(), 8, 16, 2), 9, cudaExtent(16, 2, 1)));
-  REFUSED(cudaMemset3DAsync(cudaPitchedPtr(rows.at(), 8, 16, 2), 9, cudaExtent(16, 2, 1), stream));
+  REFUSED(cudaMemset3D(cudaPitchedPtr{rows.at(), 8, 16, 2}, 9, cudaExtent{16, 2, 1}));
+  REFUSED(cudaMemset3DAsync(cudaPitchedPtr{rows.at(), 8, 16, 2}, 9, cudaExtent{16, 2, 1}, stream));
   EXPECT_EQ(rows[0], 1);
 }
 
@@ -156,7 +156,7 @@ TEST_F(MemoryCases, RowsAndBoxes) {
   OK(cudaFree(p));
 
   cudaPitchedPtr box = {};
-  OK(cudaMalloc3D(&box, cudaExtent(8, 5, 3)));
+  OK(cudaMalloc3D(&box, cudaExtent{8, 5, 3}));
   EXPECT_GE(box.pitch, 8u);
   cudaMemcpy3DParms copy = {};
   copy.srcPtr = {from.data(), 8, 8, 5};

@@ -34,7 +34,7 @@ float fetched(const void* kernel, cudaTextureObject_t texture, Coordinates... at
   Memory<float> out(1);
   float* to = out.at();
   void* arguments[] = {&texture, &at..., &to};
-  OK(cudaLaunchKernel(kernel, dim3(1, 1, 1), dim3(1, 1, 1), arguments, 0, nullptr));
+  OK(cudaLaunchKernel(kernel, dim3{1, 1, 1}, dim3{1, 1, 1}, arguments, 0, nullptr));
   return out[0];
 }
 
@@ -58,7 +58,7 @@ class MipmapCases : public Cases {
   void SetUp() override {
     Cases::SetUp();
     const cudaChannelFormatDesc format = one_float();
-    OK(cudaMallocMipmappedArray(&mipmap_, &format, cudaExtent(16, 8, 0), 3, 0));
+    OK(cudaMallocMipmappedArray(&mipmap_, &format, cudaExtent{16, 8, 0}, 3, 0));
     for (unsigned k = 0; k < 3; ++k) fill(level(k), 16 >> k, 8 >> k, 10.0f * (k + 1));
   }
   void TearDown() override {
@@ -227,7 +227,7 @@ TEST_F(MipmapCases, AViewOfAnotherFormat) {
   cudaTextureObject_t object = texture;
   float x = 0.5f, y = 0.5f;
   void* arguments[] = {&object, &x, &y, &to};
-  OK(cudaLaunchKernel(&host_fetch_bits, dim3(1, 1, 1), dim3(1, 1, 1), arguments, 0, nullptr));
+  OK(cudaLaunchKernel(&host_fetch_bits, dim3{1, 1, 1}, dim3{1, 1, 1}, arguments, 0, nullptr));
   EXPECT_EQ(out[0], 0x41a00000u);  // 20 as a number behind the point
 }
 TEST_F(MipmapCases, WrongViews) {
@@ -255,13 +255,13 @@ TEST_F(MipmapCases, AnArrayThatATextureNamesMayGoFirst) {
   OK(cudaFreeMipmappedArray(mipmap_));
   OK(cudaDestroyTextureObject(texture));
   const cudaChannelFormatDesc format = one_float();
-  OK(cudaMallocMipmappedArray(&mipmap_, &format, cudaExtent(4, 4, 0), 2, 0));
+  OK(cudaMallocMipmappedArray(&mipmap_, &format, cudaExtent{4, 4, 0}, 2, 0));
 }
 // As many levels as there can be, whatever is asked for.
 TEST_F(MipmapCases, MoreLevelsThanThereAre) {
   const cudaChannelFormatDesc format = one_float();
   cudaMipmappedArray_t many = nullptr;
-  OK(cudaMallocMipmappedArray(&many, &format, cudaExtent(16, 4, 0), 100, 0));
+  OK(cudaMallocMipmappedArray(&many, &format, cudaExtent{16, 4, 0}, 100, 0));
   cudaArray_t last = nullptr;
   OK(cudaGetMipmappedArrayLevel(&last, many, 4));
   cudaExtent extent = {};
@@ -277,10 +277,10 @@ TEST_F(MipmapCases, LinesAndVolumesAndLayers) {
     cudaExtent extent;
     unsigned flags;
     cudaExtent second;
-  } const shapes[] = {{cudaExtent(32, 0, 0), 0, cudaExtent(16, 0, 0)},
-                      {cudaExtent(8, 8, 8), 0, cudaExtent(4, 4, 4)},
-                      {cudaExtent(8, 8, 3), kLayered, cudaExtent(4, 4, 3)},
-                      {cudaExtent(8, 8, 6), kCubemap, cudaExtent(4, 4, 6)}};
+  } const shapes[] = {{cudaExtent{32, 0, 0}, 0, cudaExtent{16, 0, 0}},
+                      {cudaExtent{8, 8, 8}, 0, cudaExtent{4, 4, 4}},
+                      {cudaExtent{8, 8, 3}, kLayered, cudaExtent{4, 4, 3}},
+                      {cudaExtent{8, 8, 6}, kCubemap, cudaExtent{4, 4, 6}}};
   for (const auto& shape : shapes) {
     cudaMipmappedArray_t mipmap = nullptr;
     OK(cudaMallocMipmappedArray(&mipmap, &format, shape.extent, 2, shape.flags));
@@ -303,7 +303,7 @@ class CubeCases : public Cases {
   static cudaArray_t cube(size_t layers, unsigned flags) {
     const cudaChannelFormatDesc format = one_float();
     cudaArray_t array = nullptr;
-    OK(cudaMalloc3DArray(&array, &format, cudaExtent(kSide, kSide, 6 * layers), kCubemap | flags));
+    OK(cudaMalloc3DArray(&array, &format, cudaExtent{kSide, kSide, 6 * layers}, kCubemap | flags));
     std::vector<float> texels(6 * layers * kSide * kSide);
     for (size_t i = 0; i < texels.size(); ++i)
       texels[i] = static_cast<float>(100 * (i / (6 * 16)) + i % (6 * 16));
@@ -315,7 +315,7 @@ class CubeCases : public Cases {
     const cudaPitchedPtr memory = {texels, kSide * 4, kSide, kSide};
     (to_array ? box.dstArray : box.srcArray) = array;
     (to_array ? box.srcPtr : box.dstPtr) = memory;
-    box.extent = cudaExtent(kSide, kSide, 6 * layers);
+    box.extent = cudaExtent{kSide, kSide, 6 * layers};
     box.kind = to_array ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
     OK(cudaMemcpy3D(&box));
   }
@@ -411,7 +411,7 @@ TEST_F(CubeCases, KernelsStoreIntoFaces) {
   OK(cudaCreateSurfaceObject(&surface, &of));
   float value = 50;
   void* arguments[] = {&surface, &value};
-  OK(cudaLaunchKernel(&host_store_faces, dim3(6, 1, 1), dim3(4, 4, 1), arguments, 0, nullptr));
+  OK(cudaLaunchKernel(&host_store_faces, dim3{6, 1, 1}, dim3{4, 4, 1}, arguments, 0, nullptr));
   std::vector<float> back(96);
   copy(array, back.data(), 1, false);
   for (size_t i = 0; i < 96; ++i) EXPECT_EQ(back[i], static_cast<float>(50 + i / 16));
@@ -421,10 +421,10 @@ TEST_F(CubeCases, KernelsStoreIntoFaces) {
 TEST_F(CubeCases, WrongOnes) {
   const cudaChannelFormatDesc format = one_float();
   cudaArray_t array = nullptr;
-  REFUSED(cudaMalloc3DArray(&array, &format, cudaExtent(4, 8, 6), kCubemap));
-  REFUSED(cudaMalloc3DArray(&array, &format, cudaExtent(4, 4, 5), kCubemap));
-  REFUSED(cudaMalloc3DArray(&array, &format, cudaExtent(4, 4, 12), kCubemap));
-  REFUSED(cudaMalloc3DArray(&array, &format, cudaExtent(4, 4, 7), kCubemap | kLayered));
+  REFUSED(cudaMalloc3DArray(&array, &format, cudaExtent{4, 8, 6}, kCubemap));
+  REFUSED(cudaMalloc3DArray(&array, &format, cudaExtent{4, 4, 5}, kCubemap));
+  REFUSED(cudaMalloc3DArray(&array, &format, cudaExtent{4, 4, 12}, kCubemap));
+  REFUSED(cudaMalloc3DArray(&array, &format, cudaExtent{4, 4, 7}, kCubemap | kLayered));
   EXPECT_EQ(array, nullptr);
 }
 

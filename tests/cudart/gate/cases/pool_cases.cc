@@ -198,7 +198,7 @@ TEST_F(ManagedCases, AdviceIsReported) {
   REFUSED(cudaMemRangeGetAttribute(&value, 3, kReadMostly, memory_, kBytes));
   REFUSED(cudaMemRangeGetAttribute(&value, sizeof value, 99, memory_, kBytes));
   REFUSED(cudaMemRangeGetAttributes(data, sizes, nullptr, 3, memory_, kBytes));
-  REFUSED(cudaMemPrefetchAsync(memory_, kBytes, cudaMemLocation(kOnDevice, 1000), 0, stream));
+  REFUSED(cudaMemPrefetchAsync(memory_, kBytes, cudaMemLocation{kOnDevice, 1000}, 0, stream));
   REFUSED(cudaMemPrefetchAsync(memory_, 0, kDevice0, 0, stream));
 }
 

@@ -43,7 +43,7 @@ class RegisteredCases : public Cases {
   // to = from + from, by a kernel.
   static void doubled(float* to, float* from) {
     AddArguments add{from, from, to, kCount};
-    OK(cudaLaunchKernel(&host_add, dim3(1, 1, 1), dim3(1000, 1, 1), add.list, 0, nullptr));
+    OK(cudaLaunchKernel(&host_add, dim3{1, 1, 1}, dim3{1000, 1, 1}, add.list, 0, nullptr));
     OK(cudaDeviceSynchronize());
   }
 };
