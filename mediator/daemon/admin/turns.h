@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // AdminTurns: what admin clients have asked for, one request after another, whoever asked. After
-// each the loop does other work, of vGPUs first of all, for as long as the request took: many
-// clients at once wait for each other, and nobody else waits for more than one of them. Owned by
-// the AdminServer, used from sluiced's one thread. A client has at most one turn waiting.
+// each the loop does other work, of vGPUs first of all, for as long as the request took of the
+// processor: many clients at once wait for each other, and nobody else for more than one of them.
+// Owned by the AdminServer, used from sluiced's one thread. A client has at most one turn waiting.
 #pragma once
 
 #include <deque>
