@@ -88,8 +88,8 @@ double share_beside(uint64_t lag_ns, uint32_t weight, uint64_t kernel_ns, uint64
   const auto a = d.add(weight, kernel_ns, wait_a), b = d.add(1, kernel_ns, wait_b);
   d.run(kSecond);
   const uint64_t a_ns = d.tenants[a].used_ns, b_ns = d.tenants[b].used_ns, lost_ns = d.lost_ns;
-  d.run(5 * kSecond);
-  lost = static_cast<double>(d.lost_ns - lost_ns) / 5e9;
+  d.run(2 * kSecond);
+  lost = static_cast<double>(d.lost_ns - lost_ns) / 2e9;
   const auto used_a = static_cast<double>(d.tenants[a].used_ns - a_ns),
              used_b = static_cast<double>(d.tenants[b].used_ns - b_ns);
   return used_a / (used_a + used_b);
