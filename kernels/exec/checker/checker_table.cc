@@ -21,8 +21,8 @@ MemoryOp describe(std::string_view name) {
     op.kind = MemoryOp::kFence;
     return op;
   }
-  if (name == "mbarrier" || name == "cpbulk") {
-    op.kind = name == "cpbulk" ? MemoryOp::kBulk : MemoryOp::kMbarrier;
+  if (name == "mbarrier" || name == "cpbulk" || name == "stasync") {
+    op.kind = name == "mbarrier" ? MemoryOp::kMbarrier : MemoryOp::kBulk;
     return op;
   }
   if (name == "ldmatrix" || name == "stmatrix" || name == "wmmaload" || name == "wmmastore") {

@@ -13,6 +13,7 @@
 #include "kernels/exec/block/block.h"
 #include "kernels/exec/decode/register_slots.h"
 #include "kernels/exec/program/inst.h"
+#include "kernels/exec/program/ops_async.h"
 #include "kernels/exec/program/ops_texture.h"
 #include "kernels/ptx/module.h"
 
@@ -295,6 +296,8 @@ class Decoder {
   bool do_mbarrier();
   bool do_cp_mbarrier();
   bool do_cp_bulk();
+  bool do_store_async(bool reduction);
+  BulkReduction take_reduction();
   bool do_createpolicy();
   bool half_any(std::string_view name, Type type, uint16_t mod = 0);
   Operand flushed_half(Operand value, Type type);

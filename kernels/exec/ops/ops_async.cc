@@ -289,6 +289,44 @@ Flow bulk_copy(Warp& w, const Inst& in) {
   return Flow::kNext;
 }
 
+// a = destination, b = mbarrier, both of a block of the cluster. aux: their offsets, bits: which of
+// the address registers are 32 bits wide, bytes of an element, elements, the elements. imm:
+// reduction | type << 4.
+Flow store_async(Warp& w, const Inst& in) {
+  const u32* aux = w.block->aux + in.aux;
+  const auto op = static_cast<BulkReduction>(in.imm & 15);
+  const auto type = static_cast<BulkType>(in.imm >> 4 & 15);
+  const u32 size = aux[3], bytes = size * aux[4];
+  const auto resolve = [&](u32 operand, u32 which, u32 length, u32 lane) {
+    const bool narrow = (aux[2] >> which & 1) != 0;
+    const u64 address =
+        lane_address(w, operand, narrow, lane) + static_cast<u64>(signed_offset(aux[which]));
+    return resolve_lane_access(w, {kSpaceCluster, length, length, true},
+                               narrow ? static_cast<u32>(address) : address, lane);
+  };
+  for (u32 m = w.exec; m != 0; m &= m - 1) {
+    const u32 lane = static_cast<u32>(__builtin_ctz(m));
+    const u64 to = resolve(in.a, 0, bytes, lane);
+    if (to == 0) return Flow::kFault;
+    const u64 host = resolve(in.b, 1, 8, lane);
+    if (host == 0) return Flow::kFault;
+    u8 values[32];
+    for (u32 k = 0; k < aux[4]; ++k) {
+      const u64 value = size == 8 ? lane_u64(w, aux[5 + k], lane) : lane_u32(w, aux[5 + k], lane);
+      std::memcpy(values + k * size, &value, size);
+    }
+    if (op == BulkReduction::kNone)
+      std::memcpy(reinterpret_cast<void*>(to), values, bytes);
+    else
+      reduce_bytes(op, type, to, values, bytes);
+    MemoryBarrier b = load_barrier(host);
+    b.bytes -= bytes;
+    b.complete_if_done();
+    store_barrier(host, b);
+  }
+  return Flow::kNext;
+}
+
 }  // namespace
 
 void fill_async(Handler* table) { SLUICE_EXEC_ASYNC_OPS(SLUICE_EXEC_FILL_PLAIN) }

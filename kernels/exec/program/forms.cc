@@ -145,6 +145,13 @@ const Row kRows[] = {
     {"st", "volatile <space>? v2|v4? <any>|b128"},
     {"st", "relaxed|release <scope> <space>? <l1>? <l2e>? <hint>? v2|v4? <any>|b128"},
     {"st", "mmio relaxed sys global? v2|v4? <any>"},
+    {"st",
+     "async weak? shared::cluster mbarrier::complete_tx::bytes v2|v4? "
+     "b32|u32|s32|f32|b64|u64|s64|f64"},
+    {"red", "async relaxed cluster shared::cluster mbarrier::complete_tx::bytes inc|dec u32"},
+    {"red", "async relaxed cluster shared::cluster mbarrier::complete_tx::bytes min|max u32|s32"},
+    {"red", "async relaxed cluster shared::cluster mbarrier::complete_tx::bytes add u32|s32|u64"},
+    {"red", "async relaxed cluster shared::cluster mbarrier::complete_tx::bytes and|or|xor b32"},
     {"prefetch", "global|local? L1|L2"},
     {"prefetch", "global L2::evict_last|L2::evict_normal"},
     {"prefetchu", "L1"},

@@ -4,8 +4,9 @@
 
 #include <cstdint>
 
-#define SLUICE_EXEC_ASYNC_OPS(X) \
-  X(mbarrier, (barrier_operation)) X(mbarpending, (pending_count)) X(cpbulk, (bulk_copy))
+#define SLUICE_EXEC_ASYNC_OPS(X)   \
+  X(mbarrier, (barrier_operation)) \
+  X(mbarpending, (pending_count)) X(cpbulk, (bulk_copy)) X(stasync, (store_async))
 
 namespace sluice::exec::detail {
 

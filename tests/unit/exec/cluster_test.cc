@@ -336,6 +336,43 @@ TEST_F(ExecCluster, BulkCopiesGoToOtherBlocks) {
   }
 }
 
+// Each thread stores a pair to the next block and adds to a sum there; the mbarrier there counts
+// the bytes of both.
+TEST_F(ExecCluster, AsynchronousStoresAndReductionsCountAtTheMbarrier) {
+  const std::string text = kernel(
+      ".shared .align 16 .b64 pairs[64];\n.shared .align 8 .b64 bar;\n.shared .align 8 .b64 "
+      "sum;\n" +
+      kWords +
+      "mov.u32 %r8, bar;\nmov.u32 %r9, pairs;\nmov.u32 %r10, sum;\nsetp.eq.u32 %p0, %r0, 0;\n"
+      "@%p0 mbarrier.init.shared::cta.b64 [%r8], 1;\n@%p0 st.shared.u64 [%r10], 5;\n"
+      "@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r8], 512;\n" +  // 32 * (8 + 8)
+      kSync +
+      "mad.lo.u32 %r9, %r0, 8, %r9;\nmapa.shared::cluster.u32 %r11, %r9, %r6;\n"
+      "mapa.shared::cluster.u32 %r12, %r8, %r6;\nmapa.shared::cluster.u32 %r13, %r10, %r6;\n"
+      "add.u32 %r14, %r3, 1000;\ncvt.u64.u32 %rd1, %r3;\n"
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%r11], {%r3, %r14}, "
+      "[%r12];\n"
+      "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u64 [%r13], "
+      "%rd1, "
+      "[%r12];\n"
+      "wait:\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [%r8], 0;\n@!%p2 bra wait;\n"
+      "ld.shared.v2.u32 {%r15, %r16}, [%r9];\nld.shared.u32 %r17, [%r10];\n"
+      "mul.wide.u32 %rd9, %r3, 12;\nadd.u64 %rd9, %rd9, %rd0;\n"
+      "st.global.u32 [%rd9], %r15;\nst.global.u32 [%rd9+4], %r16;\nst.global.u32 [%rd9+8], "
+      "%r17;\n" +
+      kSync);
+  for (const uint64_t slice : {3, 1000}) {
+    slice_ = slice;
+    ASSERT_EQ(run(text, {3, 1, 1}, {32, 1, 1}, {3, 1, 1}), RunState::kDone) << fault_.describe();
+    for (uint32_t i = 0; i < 96; ++i) {
+      const uint32_t before = (i + 64) % 96, first = before / 32 * 32;
+      EXPECT_EQ(memory_[3 * i], before) << i;
+      EXPECT_EQ(memory_[3 * i + 1], before + 1000) << i;
+      EXPECT_EQ(memory_[3 * i + 2], 5 + 32 * first + 496) << i;
+    }
+  }
+}
+
 TEST_F(ExecCluster, TheLaunchMustSuitTheKernel) {
   ASSERT_TRUE(
       load(".version 8.0\n.target sm_90\n.address_size 64\n"

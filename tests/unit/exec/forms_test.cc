@@ -57,10 +57,10 @@ TEST_F(ExecForms, WhatIsNotThereIsRefusedByNameAndLine) {
       "ld.shared.nc.u32 %r1, [%r0];", "ld.global.L3::128B.u32 %r1, [%rd0];",
       "ld.global.L2::cache_hint.u32 %r1, [%rd0];", "ld.global.u32 %r1, [%rd0], %rd1;",
       "st.const.foo.u32 [%rd0], %r1;", "st.release.u32 [%rd0], %r1;", "st.ca.u32 [%rd0], %r1;",
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r0], %r1, [%r2];",
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u16 [%r0], %rs1, [%r2];",
       "st.bulk.weak.shared::cta [%r0], 64, 0;",
-      ("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r0], %r1, "
-       "[%r2];"),
+      ("red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.min.u64 [%r0], "
+       "%rd1, [%r2];"),
       "atom.add.s64 %rd1, [%rd0], %rd2;", "atom.add.f16 %rs1, [%rd0], %rs2;",
       "atom.min.f32 %f1, [%rd0], %f2;", "atom.inc.u64 %rd1, [%rd0], %rd2;",
       "atom.cas.b32 %r1, [%rd0], %r2;", "atom.add.v2.f64 {%fd1, %fd2}, [%rd0], {%fd3, %fd4};",

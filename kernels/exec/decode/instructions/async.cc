@@ -139,6 +139,16 @@ std::optional<BulkType> bulk_type(BulkReduction op, Type type) {
 
 }  // namespace
 
+BulkReduction Decoder::take_reduction() {
+  static constexpr std::pair<std::string_view, BulkReduction> kOperations[] = {
+      {"add", BulkReduction::kAdd}, {"min", BulkReduction::kMin}, {"max", BulkReduction::kMax},
+      {"inc", BulkReduction::kInc}, {"dec", BulkReduction::kDec}, {"and", BulkReduction::kAnd},
+      {"or", BulkReduction::kOr},   {"xor", BulkReduction::kXor}};
+  for (const auto& [name, operation] : kOperations)
+    if (take(name)) return operation;
+  return BulkReduction::kNone;
+}
+
 // cp.async.bulk.DST.SRC.COMPLETION and cp.reduce.async.bulk.DST.SRC.COMPLETION.OP.TYPE.
 bool Decoder::do_cp_bulk() {
   const bool reduce = take("reduce");
@@ -173,12 +183,7 @@ bool Decoder::do_cp_bulk() {
   BulkReduction op = BulkReduction::kNone;
   BulkType type = BulkType::kU32;
   if (reduce) {
-    static constexpr std::pair<std::string_view, BulkReduction> kOperations[] = {
-        {"add", BulkReduction::kAdd}, {"min", BulkReduction::kMin}, {"max", BulkReduction::kMax},
-        {"inc", BulkReduction::kInc}, {"dec", BulkReduction::kDec}, {"and", BulkReduction::kAnd},
-        {"or", BulkReduction::kOr},   {"xor", BulkReduction::kXor}};
-    for (const auto& [name, operation] : kOperations)
-      if (op == BulkReduction::kNone && take(name)) op = operation;
+    op = take_reduction();
     take("noftz");
     const auto reduced = bulk_type(op, take_type());
     if (op == BulkReduction::kNone || !reduced) return unsupported();
@@ -203,6 +208,49 @@ bool Decoder::do_cp_bulk() {
             raw((to.narrow ? 1u : 0u) | (from.narrow ? 2u : 0u) | (bar.narrow ? 4u : 0u)),
             multicast ? blocks : raw(kNoOperand)},
            false);
+  return true;
+}
+
+// st.async and red.async: to another block's shared memory; what arrives counts at an mbarrier
+// there.
+bool Decoder::do_store_async(bool reduction) {
+  take("async");
+  take_any({"weak", "relaxed", "cluster"});
+  if (!take("shared::cluster") || !take("mbarrier::complete_tx::bytes")) return unsupported();
+  BulkReduction op = BulkReduction::kNone;
+  if (reduction) op = take_reduction();
+  const size_t vector = reduction ? 1 : take("v2") ? 2 : take("v4") ? 4 : 1;
+  const Type type = take_type();
+  const uint32_t bits = bits_of(type);
+  if (!all_taken() || (bits != 32 && bits != 64) || (reduction && op == BulkReduction::kNone))
+    return unsupported();
+  BulkType elements = BulkType::kU32;
+  if (reduction) {
+    const auto reduced = bulk_type(op, type);
+    // 64 bits only of sums.
+    if (!reduced || is_float(type) || (bits == 64 && op != BulkReduction::kAdd))
+      return unsupported();
+    elements = *reduced;
+  }
+  Address to, bar;
+  if (operand_count() != 3 || !address(text(0), to) || !address(text(2), bar) || !fits(to.offset) ||
+      !fits(bar.offset))
+    return false;
+  std::vector<std::string_view> names = braces(text(1));
+  if (names.empty()) names.push_back(text(1));
+  if (names.size() != vector) return false;
+  std::vector<Operand> aux = {raw(static_cast<uint32_t>(to.offset)),
+                              raw(static_cast<uint32_t>(bar.offset)),
+                              raw((to.narrow ? 1u : 0u) | (bar.narrow ? 2u : 0u)), raw(bits / 8),
+                              raw(static_cast<uint32_t>(vector))};
+  for (const std::string_view name : names) {
+    Operand value;
+    if (!source(name, type, value)) return false;
+    aux.push_back(value);
+  }
+  emit("stasync", 0, static_cast<int64_t>(op) | static_cast<int64_t>(elements) << 4, {}, to.base,
+       bar.base);
+  emit_aux(aux, false);
   return true;
 }
 

@@ -25,6 +25,7 @@ bool Decoder::memory_space(Space& space) {
 // ld, ldu and st; which words each may have is in forms.cc.
 bool Decoder::do_ld_st() {
   const bool store = words_[0] == "st";
+  if (store && has_word("async")) return do_store_async(false);
   const bool hint = take("L2::cache_hint");
   Space space;
   memory_space(space);
@@ -32,7 +33,6 @@ bool Decoder::do_ld_st() {
   if (take_any({"volatile", "relaxed", "mmio"})) mod |= kModStrong;
   if (take("acquire")) mod |= kModStrong | kModAcquire;
   if (take("release")) mod |= kModStrong | kModRelease;
-  if (take("async")) return unsupported();
   take_any({"cta", "cluster", "gpu", "sys", "weak", "ca", "cg", "cs", "lu", "cv", "nc", "unified",
             "wb", "wt"});
   take_any({"L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last",
@@ -89,7 +89,7 @@ bool Decoder::do_ld_st() {
 
 bool Decoder::do_atom() {
   const bool reduction = words_[0] == "red";
-  if (take("async")) return unsupported();
+  if (reduction && has_word("async")) return do_store_async(true);
   Space space;
   memory_space(space);
   if (has_word("b128")) return do_atom128(space);
