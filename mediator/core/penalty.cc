@@ -110,4 +110,16 @@ bool Neighbours::others(uint32_t vgpu, uint64_t now_ns) const {
   return false;
 }
 
+void Neighbours::did_not_leave(uint32_t vgpu, uint64_t now_ns) {
+  Row& r = of(vgpu);
+  r.stayed = true;
+  r.stayed_ns = now_ns;
+}
+
+bool Neighbours::may_be_hit(uint32_t vgpu, uint64_t now_ns) const {
+  for (size_t v = 0; v < rows_.size(); ++v)
+    if (v != vgpu && rows_[v].stayed && now_ns - rows_[v].stayed_ns < kAftermath) return true;
+  return false;
+}
+
 }  // namespace sluice::core

@@ -102,21 +102,31 @@ class Penalty {
 };
 std::string_view to_string(Penalty::State state);
 
-// Neighbours: which vGPUs have sessions, or had some a moment ago. One for all; owned by the
-// daemon.
+// Neighbours: which vGPUs have sessions, or had some a moment ago, and whose work was ended because
+// it did not leave the GPU. One for all; owned by the daemon.
 class Neighbours {
  public:
+  // Ending one MPS client whose kernel runs faults the others within some 0.2 s (an H100). More:
+  // two vGPUs that work together have so much longer for a fault of one after the end of the other.
+  static constexpr uint64_t kAftermath = 1'000'000'000;
+
   void opened(uint32_t vgpu) { ++of(vgpu).open; }
   void closed(uint32_t vgpu, uint64_t now_ns);
   void forget(uint32_t vgpu) { of(vgpu) = {}; }
   // Whether one but `vgpu` has a session, or had one within Penalty::kAlone.
   bool others(uint32_t vgpu, uint64_t now_ns) const;
+  // `vgpu`'s work was ended: it did not leave.
+  void did_not_leave(uint32_t vgpu, uint64_t now_ns);
+  // Whether a fault of `vgpu` may be what that did, to another, within kAftermath.
+  bool may_be_hit(uint32_t vgpu, uint64_t now_ns) const;
 
  private:
   struct Row {
     uint32_t open = 0;
     bool ever = false;
     uint64_t closed_ns = 0;  // when the last one was
+    bool stayed = false;
+    uint64_t stayed_ns = 0;  // when it was ended for that last
   };
   Row& of(uint32_t vgpu);
   std::vector<Row> rows_;  // by vGPU

@@ -293,6 +293,14 @@ void GuestSession::on_error(uint64_t guest_error) {
 // It cannot hide that. Its error, if it reports one, counts for no more than this does.
 void GuestSession::on_worker_xid(int number) {
   const auto usual = settings_.stalls.of_xid(number);
+  if (usual && settings_.faults_are_shared() &&
+      services_.neighbours.may_be_hit(request_.vgpu_id, monotonic_ns())) {
+    log::warning(
+        "vgpu {}: slot {}: '{}' has faulted (Xid {}) as another client of the MPS server was ended "
+        "whose work did not leave the GPU; it is not charged for that",
+        request_.vgpu, slot_, request_.program, number);
+    return;
+  }
   if (usual) note_fault(executor_.fault_stall_ns(worker_->pid(), started_ns_).value_or(*usual));
 }
 

@@ -282,6 +282,7 @@ void VgpuServer::on_session_offence(GuestSession& session, core::Offence offence
   const bool harmed = services_.neighbours.others(id_, now);
   const auto state = more ? penalty_.add_cost(now, cost_ns, harmed)
                           : penalty_.on_offence(now, offence, cost_ns, harmed);
+  if (offence == core::Offence::kDidNotLeave) services_.neighbours.did_not_leave(id_, now);
   set_deadline();
   rest_timer_.after_ms(0, [this] { rest(); });  // the scheduler may be in mid-action
   log::warning("vgpu {}: {} ('{}', slot {}): the GPU stood still for {} ms{}", spec_.name,

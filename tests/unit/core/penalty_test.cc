@@ -222,6 +222,21 @@ TEST(Penalty, ForcedEndsWithoutAStallAreSlowedOnlyWhenTheyAreMany) {
 }
 
 // A neighbour whose programs come and go counts in the gaps, too.
+TEST(Neighbours, AFaultMayBeAnothersForASecondAfterThatOneWasEnded) {
+  constexpr uint64_t kAt = 5 * Neighbours::kAftermath;
+  Neighbours n;
+  EXPECT_FALSE(n.may_be_hit(1, 0));
+  n.did_not_leave(0, kAt);
+  EXPECT_FALSE(n.may_be_hit(0, kAt)) << "its own";
+  EXPECT_TRUE(n.may_be_hit(1, kAt));
+  EXPECT_TRUE(n.may_be_hit(7, kAt + Neighbours::kAftermath - 1));
+  EXPECT_FALSE(n.may_be_hit(1, kAt + Neighbours::kAftermath));
+  n.did_not_leave(3, kAt);
+  n.forget(3);
+  n.forget(0);
+  EXPECT_FALSE(n.may_be_hit(1, kAt));
+}
+
 TEST(Neighbours, CountForAMinuteAfterTheirLastSession) {
   Neighbours n;
   EXPECT_FALSE(n.others(0, kS));
