@@ -2,13 +2,13 @@
 #include "mediator/io/loop_meter.h"
 
 #include <cxxabi.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
 
 #include "mediator/base/clock.h"
+#include "mediator/base/processor_time.h"
 
 namespace sluice::io {
 namespace {
@@ -17,12 +17,6 @@ thread_local LoopMeter::Figures loop_figures;
 thread_local uint64_t last_call_ended_cpu_ns = 0;
 // What lies between two calls and is more than this was not for the second of them alone.
 constexpr uint64_t kMostBetweenNs = 100'000;
-
-uint64_t cpu_time_ns() {
-  timespec ts;
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-  return static_cast<uint64_t>(ts.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(ts.tv_nsec);
-}
 
 }  // namespace
 
@@ -38,10 +32,10 @@ const LoopMeter::Figures& LoopMeter::figures() { return loop_figures; }
 void LoopMeter::forget() { loop_figures = {}; }
 
 LoopMeter::Call::Call(const std::type_info& callback, uint64_t* cost_ns)
-    : callback_(callback), wall_ns_(monotonic_ns()), cpu_ns_(cpu_time_ns()), cost_ns_(cost_ns) {}
+    : callback_(callback), wall_ns_(monotonic_ns()), cpu_ns_(thread_cpu_ns()), cost_ns_(cost_ns) {}
 
 LoopMeter::Call::~Call() {
-  const uint64_t end_cpu_ns = cpu_time_ns();
+  const uint64_t end_cpu_ns = thread_cpu_ns();
   const Stall stall{monotonic_ns() - wall_ns_, end_cpu_ns - cpu_ns_, &callback_};
   if (cost_ns_)
     *cost_ns_ = stall.cpu_ns + std::min(cpu_ns_ - last_call_ended_cpu_ns, kMostBetweenNs);

@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -14,6 +13,7 @@
 
 #include "mediator/base/clock.h"
 #include "mediator/base/fd.h"
+#include "mediator/base/processor_time.h"
 
 namespace sluice::io {
 namespace {
@@ -25,12 +25,6 @@ std::atomic<State> state_now{State::kOrdinary};
 std::atomic<uint64_t> spent_times{0};
 std::atomic<pid_t> thread{0};
 uint64_t beat_ns, beat_busy_ns;  // of the last beat
-
-uint64_t busy_ns() {
-  timespec ts;
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-  return static_cast<uint64_t>(ts.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(ts.tv_nsec);
-}
 
 bool set_real_time(bool on) {
   sched_param p{};
@@ -87,7 +81,7 @@ Result<void> LoopPriority::raise(int nice, bool real_time) {
   if (!limit_real_time() || !set_real_time(true)) return Error::from_errno("real-time scheduling");
   state_now = State::kRealTime;
   beat_ns = monotonic_ns();
-  beat_busy_ns = busy_ns();
+  beat_busy_ns = thread_cpu_ns();
   return {};
 }
 
@@ -99,7 +93,7 @@ State LoopPriority::after(State now, uint64_t busy, uint64_t elapsed) {
 
 void LoopPriority::on_beat() {
   if (thread != ::gettid()) return;
-  const uint64_t now = monotonic_ns(), busy = busy_ns();
+  const uint64_t now = monotonic_ns(), busy = thread_cpu_ns();
   const State next = after(state_now, busy - beat_busy_ns, now - beat_ns);
   beat_ns = now;
   beat_busy_ns = busy;

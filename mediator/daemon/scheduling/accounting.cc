@@ -10,6 +10,7 @@
 
 #include "mediator/base/clock.h"
 #include "mediator/base/log.h"
+#include "mediator/base/processor_time.h"
 
 namespace sluice {
 
@@ -46,13 +47,6 @@ UsageMeter::Config meter_config() {
 }
 // A wake-up's cost is measured over at least so many, and taken for a value between these.
 constexpr uint64_t kWakesToMeasure = 50, kLeastWakeNs = 3'000, kMostWakeNs = 100'000;
-
-// Processor time of sluiced's one thread.
-uint64_t thread_cpu_ns() {
-  timespec ts;
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-  return static_cast<uint64_t>(ts.tv_sec) * 1'000'000'000ull + static_cast<uint64_t>(ts.tv_nsec);
-}
 
 accounting::AdaptivePoller::Config poller_config(const AccountingSettings& s) {
   accounting::AdaptivePoller::Config c;

@@ -7,7 +7,6 @@
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
-#include <time.h>
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
@@ -16,6 +15,7 @@
 
 #include "mediator/base/clock.h"
 #include "mediator/base/fd.h"
+#include "mediator/base/processor_time.h"
 #include "mediator/io/fd_watch.h"
 
 namespace sluice::io {
@@ -159,12 +159,7 @@ TEST_F(Floods, OneAloneThatUsesLittleMoreRestsForThatOnly) {
 }
 
 void burn(uint64_t cpu_ns) {
-  const auto used = [] {
-    timespec t;
-    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return static_cast<uint64_t>(t.tv_sec) * kOneSecond + static_cast<uint64_t>(t.tv_nsec);
-  };
-  for (const uint64_t began_ns = used(); used() - began_ns < cpu_ns;) continue;
+  for (const uint64_t began_ns = thread_cpu_ns(); thread_cpu_ns() - began_ns < cpu_ns;) continue;
 }
 
 // Of workers that never stop ringing.
