@@ -16,8 +16,8 @@
 //   any      the driver refuses something                                  kNever
 //
 // The stop word is where kernels of the guest can write. One that keeps it from being seen has the
-// grids that are queued run to their ends: kDepth * kWaves blocks of kBlockNs on each SM, at a
-// priority and in a time that are charged to it. Nothing rests on what the guest writes there.
+// grids that are queued run to their ends after the turn: kDepth * kWaves blocks of kBlockNs in
+// each place on an SM, 0.2 ms, which nobody is charged for. Nothing else rests on what it writes.
 //
 // Owned by CudaStreams, used under the session's lock. Follows the context whose launch came last.
 #pragma once
