@@ -132,7 +132,7 @@ CUresult clusters(int* to, CUfunction func, const CUlaunchConfig* config,
   body.dynamic_shared_bytes = config->sharedMemBytes;
   body.what = what;
   std::vector<CUevent> events;
-  CUresult r = flags_of_attributes(grid, config->attrs, config->numAttrs, &body.flags, &events);
+  CUresult r = flags_of_attributes(config->attrs, config->numAttrs, &body.flags, &events);
   if (r != CUDA_SUCCESS) return r;
   body.flags &= ~SLUICE_LAUNCHED_COOPERATIVE;
   // A launch in clusters of one block is one without; a driver finds no clusters in that.

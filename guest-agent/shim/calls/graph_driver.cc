@@ -80,8 +80,8 @@ class GraphDriver : public graphs::Driver {
     return keep_launch(launch, params, extra);
   }
   CUresult read_attributes(KernelLaunch* launch) override {
-    return flags_of_attributes(launch->grid, launch->attributes.data(), launch->attributes.size(),
-                               &launch->flags, nullptr);
+    return flags_of_attributes(launch->attributes.data(), launch->attributes.size(), &launch->flags,
+                               nullptr);
   }
   CUresult check(const KernelLaunch& launch) override { return check_kept(launch); }
   std::vector<void*> parameter_pointers(const KernelLaunch& launch) override {

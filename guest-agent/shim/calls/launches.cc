@@ -19,7 +19,7 @@ namespace graphs = sluice::graphs;
 namespace {
 
 struct Limits {
-  int grid[3], block[3], threads;
+  int grid[3], block[3], threads, registers;
 };
 
 CUresult device_limits(WorkerLink& link, Limits* limits) {
@@ -33,7 +33,8 @@ CUresult device_limits(WorkerLink& link, Limits* limits) {
                 {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, &limits->block[0]},
                 {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, &limits->block[1]},
                 {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, &limits->block[2]},
-                {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &limits->threads}};
+                {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &limits->threads},
+                {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, &limits->registers}};
   for (const auto& one : wanted) {
     const CUresult r = device_attribute(link, device, one.attribute, one.to);
     if (r != CUDA_SUCCESS) return r;
@@ -56,8 +57,13 @@ CUresult check_shape(WorkerLink& link, const FunctionInfo& info, const uint32_t 
   }
   if (threads > static_cast<uint64_t>(limits.threads)) return CUDA_ERROR_INVALID_VALUE;
   const int most = info.attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
-  if (most != INT_MIN && threads > static_cast<uint64_t>(most))
-    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  if (most != INT_MIN && threads > static_cast<uint64_t>(most)) {
+    // More than the kernel says (.maxntid, __launch_bounds__), or than there are registers for.
+    const auto registers = static_cast<uint64_t>(info.attributes[CU_FUNC_ATTRIBUTE_NUM_REGS]);
+    return registers * threads > static_cast<uint64_t>(limits.registers)
+               ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
+               : CUDA_ERROR_INVALID_VALUE;
+  }
   const int most_shared = info.attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
   if (most_shared != INT_MIN && shared_bytes > static_cast<uint32_t>(std::max(most_shared, 0)))
     return CUDA_ERROR_INVALID_VALUE;
@@ -69,13 +75,45 @@ bool must_name_cluster(const FunctionInfo& info) {
   return info.attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] > 0;
 }
 
-// The launch's clusters against what the kernel requires. What the driver alone knows, the kernel's
-// .maxclusterrank and what fits on the GPU, it refuses later.
-CUresult check_cluster(const FunctionInfo& info, const uint32_t grid[3], uint64_t flags) {
+// Whether the driver takes a launch in clusters: it knows the kernel's .maxclusterrank and
+// .blocksareclusters, and what fits on the GPU. A kernel is launched alike again and again, so the
+// answer is kept.
+CUresult ask_driver(CUfunction function, FunctionInfo& info, const uint32_t grid[3],
+                    const ClusterLaunch& launch, bool named) {
+  {
+    std::lock_guard lock(info.mutex);
+    if (info.taken == launch) return CUDA_SUCCESS;
+  }
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  attribute.value.clusterDim = {launch.cluster[0], launch.cluster[1], launch.cluster[2]};
+  CUlaunchConfig config{};
+  config.gridDimX = grid[0];
+  config.gridDimY = grid[1];
+  config.gridDimZ = grid[2];
+  config.blockDimX = launch.block[0];
+  config.blockDimY = launch.block[1];
+  config.blockDimZ = launch.block[2];
+  config.sharedMemBytes = launch.shared_bytes;
+  config.attrs = &attribute;
+  config.numAttrs = named ? 1 : 0;
+  int fit = 0;
+  const CUresult r = cuOccupancyMaxActiveClusters(&fit, function, &config);
+  if (r != CUDA_SUCCESS) return r;
+  if (fit == 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  std::lock_guard lock(info.mutex);
+  info.taken = launch;
+  return CUDA_SUCCESS;
+}
+
+// The launch's clusters against what the kernel requires and the GPU holds.
+CUresult check_cluster(CUfunction function, FunctionInfo& info, const uint32_t grid[3],
+                       const uint32_t block[3], uint32_t shared_bytes, uint64_t flags) {
   constexpr uint64_t kPortable = 8, kLargest = 16;  // blocks (an H100's)
+  ClusterLaunch launch{{}, {block[0], block[1], block[2]}, shared_bytes, true};
+  uint32_t* size = launch.cluster;
   uint64_t blocks = 1;
   bool required = false;
-  uint32_t size[3];
   for (int i = 0; i < 3; ++i) {
     const int side = info.attributes[static_cast<size_t>(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH) +
                                      static_cast<size_t>(i)];
@@ -87,12 +125,16 @@ CUresult check_cluster(const FunctionInfo& info, const uint32_t grid[3], uint64_
   for (int i = 0; i < 3; ++i) {
     const uint32_t asked = SLUICE_LAUNCHED_CLUSTER_DIM(flags, i);
     if (!required) size[i] = asked;
-    if (size[i] == 0 || (asked != 0 && asked != size[i]) || grid[i] % size[i] != 0)
-      return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    if (size[i] == 0 || (asked != 0 && asked != size[i])) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    launch.whole = launch.whole && grid[i] % size[i] == 0;
     blocks *= size[i];
   }
+  // Only of a kernel that says so itself can the grid count clusters (.blocksareclusters).
+  if (!launch.whole && !required) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   const bool large = info.attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] > 0;
-  return blocks > (large ? kLargest : kPortable) ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
+  if (blocks > (large ? kLargest : kPortable)) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  return blocks == 1 ? CUDA_SUCCESS
+                     : ask_driver(function, info, grid, launch, asks_for_cluster(flags));
 }
 
 // Every block of a cooperative launch has to be on the GPU at once.
@@ -170,7 +212,9 @@ CUresult check_launch(const InFunction& f, CUfunction function, const uint32_t g
   if (const CUresult r = check_shape(*f.link, *f.info, grid, block, shared_bytes);
       r != CUDA_SUCCESS)
     return r;
-  if (const CUresult r = check_cluster(*f.info, grid, flags); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = check_cluster(function, *f.info, grid, block, shared_bytes, flags);
+      r != CUDA_SUCCESS)
+    return r;
   if ((flags & SLUICE_LAUNCHED_COOPERATIVE) == 0) return CUDA_SUCCESS;
   return check_cooperative(*f.link, function, grid, block, shared_bytes, stream);
 }
@@ -285,8 +329,8 @@ CUresult run_launch(const graphs::KernelLaunch& kept, CUstream stream) {
 }
 
 // What becomes of each attribute: docs/internals/life-of-a-launch.md.
-CUresult flags_of_attributes(const uint32_t grid[3], const CUlaunchAttribute* attributes,
-                             size_t count, uint64_t* flags, std::vector<CUevent>* events) {
+CUresult flags_of_attributes(const CUlaunchAttribute* attributes, size_t count, uint64_t* flags,
+                             std::vector<CUevent>* events) {
   uint64_t cluster = 0, cooperative = 0;
   for (size_t i = 0; i < count; ++i) {
     const CUlaunchAttribute& attribute = attributes[i];
@@ -319,8 +363,6 @@ CUresult flags_of_attributes(const uint32_t grid[3], const CUlaunchAttribute* at
         const auto& c = attribute.value.clusterDim;
         if (c.x == 0 || c.y == 0 || c.z == 0 || c.x > UINT16_MAX || c.y > UINT16_MAX ||
             c.z > UINT16_MAX)
-          return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-        if (grid[0] % c.x != 0 || grid[1] % c.y != 0 || grid[2] % c.z != 0)
           return CUDA_ERROR_INVALID_CLUSTER_SIZE;
         cluster = SLUICE_LAUNCHED_CLUSTER(c.x, c.y, c.z);
         break;
@@ -365,7 +407,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** ker
   const uint32_t block[3] = {config->blockDimX, config->blockDimY, config->blockDimZ};
   uint64_t flags = 0;
   std::vector<CUevent> events;  // to be recorded behind the launch
-  CUresult r = flags_of_attributes(grid, config->attrs, config->numAttrs, &flags, &events);
+  CUresult r = flags_of_attributes(config->attrs, config->numAttrs, &flags, &events);
   if (r != CUDA_SUCCESS) return r;
   r = launch(f, grid, block, config->sharedMemBytes, config->hStream, kernel_params, extra, flags,
              config);

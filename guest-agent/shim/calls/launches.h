@@ -16,8 +16,8 @@ using graphs::KernelLaunch;
 CUresult keep_launch(KernelLaunch* to, void** params, void** extra);
 // The bits of sluice_launch that attributes ask for. `events` (null: such attributes are refused)
 // gets the events recorded behind the launch.
-CUresult flags_of_attributes(const uint32_t grid[3], const CUlaunchAttribute* attributes,
-                             size_t count, uint64_t* flags, std::vector<CUevent>* events);
+CUresult flags_of_attributes(const CUlaunchAttribute* attributes, size_t count, uint64_t* flags,
+                             std::vector<CUevent>* events);
 // Pointers to each parameter within the packed ones.
 std::vector<void*> parameter_pointers(const KernelLaunch& launch);
 // The same refusals once more, after a launch's attributes have changed.

@@ -121,6 +121,14 @@ struct EventInfo {
 //   kSettled  the worker has them, or the kernel has none
 enum class ClonesState : uint8_t { kAbsent, kAsked, kLate, kSettled };
 
+// A launch in clusters, as far as whether the GPU takes it hangs on it.
+struct ClusterLaunch {
+  uint32_t cluster[3]{}, block[3]{};
+  uint32_t shared_bytes = 0;
+  bool whole = true;  // the grid is a multiple of the cluster
+  bool operator==(const ClusterLaunch&) const = default;
+};
+
 struct FunctionInfo {
   uint64_t handle = 0;
   uint64_t module = 0;
@@ -130,6 +138,8 @@ struct FunctionInfo {
   uint32_t param_bytes = 0;
   std::vector<std::pair<uint32_t, uint32_t>> params;  // offset, bytes
   std::array<std::atomic<int>, 16> attributes{};      // CUfunction_attribute; INT32_MIN: not known
+  std::mutex mutex;
+  std::optional<ClusterLaunch> taken;  // the last that the driver said it takes; under `mutex`
 };
 
 struct ArrayInfo {

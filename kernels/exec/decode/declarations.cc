@@ -68,11 +68,4 @@ Result<void> check_declarations(const ptx::Module& module) {
   return types(module);
 }
 
-std::string refusal(const ptx::Function& entry) {
-  for (const ptx::HeaderDirective& d : entry.directives)
-    if (d.name == ".blocksareclusters")  // its launches count clusters, not blocks
-      return std::string(d.name) + " is not supported (line " + std::to_string(entry.line) + ")";
-  return {};
-}
-
 }  // namespace sluice::exec::detail

@@ -17,8 +17,5 @@ Error at_line(uint32_t line, const std::string& what);
 // Names the first directive, or variable's type, that is not known, with its line: it could change
 // what the code means.
 Result<void> check_declarations(const ptx::Module& module);
-// Why this kernel cannot be launched here, by its header; empty: it can. Modules of many kernels
-// often have a few that need what is not here, and the others are of use without them.
-std::string refusal(const ptx::Function& entry);
 
 }  // namespace sluice::exec::detail

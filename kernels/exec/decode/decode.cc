@@ -422,6 +422,7 @@ Result<void> cluster_directives(const ptx::Function& f, EntryInfo& info) {
   for (const ptx::HeaderDirective& d : f.directives) {
     const bool required = d.name == ".reqnctapercluster", most = d.name == ".maxclusterrank";
     if (d.name == ".explicitcluster") info.explicit_cluster = true;
+    if (d.name == ".blocksareclusters") info.blocks_are_clusters = true;
     if (!required && !most) continue;
     if (d.arguments.empty() || d.arguments.size() > (required ? 3u : 1u))
       return at_line(f.line, std::string(d.name) + " has the wrong number of values");
@@ -439,6 +440,8 @@ Result<void> cluster_directives(const ptx::Function& f, EntryInfo& info) {
     else
       std::copy(std::begin(values), std::end(values), info.required_cluster);
   }
+  if (info.blocks_are_clusters && (info.required_cluster[0] == 0 || info.required_block[0] == 0))
+    return at_line(f.line, ".blocksareclusters needs .reqntid and .reqnctapercluster");
   return {};
 }
 
@@ -509,7 +512,7 @@ Result<void> ModuleDecoder::check_size(const ptx::Function& f, const FunctionFra
 
 // A kernel that cannot be launched here is known by its header, without code.
 Result<void> ModuleDecoder::entry_or_refusal(const ptx::Function& f) {
-  std::string refused = f.not_understood.empty() ? refusal(f) : f.not_understood;
+  std::string refused = f.not_understood;
   ptx::Function without_body = f;
   without_body.statements.clear();
   if (refused.empty()) {

@@ -26,6 +26,9 @@ bool is_known_to_ptx(std::string_view opcode) {
                                                      "mbarrier",
                                                      "mma",
                                                      "multimem",
+                                                     "prefetch.const.tensormap",
+                                                     "prefetch.param.tensormap",
+                                                     "prefetch.tensormap",
                                                      "red.async",
                                                      "st.async",
                                                      "st.bulk",
@@ -63,7 +66,9 @@ bool Decoder::fail(const std::string& what) {
 bool Decoder::unsupported() {
   if (!error_.message.empty()) return false;
   fail(std::string(statement_->opcode) + " is not supported");
-  if (is_known_to_ptx(statement_->opcode)) error_.code = ENOTSUP;
+  // A form of the table that its decoder does not take is PTX's, too.
+  if (is_known_to_ptx(statement_->opcode) || check_form(statement_->opcode) == Form::kKnown)
+    error_.code = ENOTSUP;
   return false;
 }
 bool Decoder::bad_operands() {

@@ -53,6 +53,7 @@ struct EntryInfo {
   uint32_t required_cluster[3] = {0, 0, 0};  // .reqnctapercluster; zeros: not given
   uint32_t max_cluster_blocks = 0;           // .maxclusterrank; 0: not given
   bool explicit_cluster = false;             // .explicitcluster: the launch has to name a size
+  bool blocks_are_clusters = false;          // .blocksareclusters: a launch's grid counts clusters
   uint32_t line = 0;                         // of the entry in the PTX text
   std::string refused;                       // why it cannot be launched, for people; empty: it can
 };

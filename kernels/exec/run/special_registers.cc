@@ -130,7 +130,7 @@ uint64_t place_special(const Warp& w, Special which) {
     case Special::kDynamicSmem:
       return b.shape.dynamic_shared_bytes;
     case Special::kTotalSmem:
-      return b.shared_bytes;
+      return (b.shared_bytes + 127) & ~127u;  // the hardware's unit
     case Special::kDynamicBase:
       return (b.static_shared_bytes + 15) & ~15u;
     case Special::kGridWorkspaceHi:

@@ -91,8 +91,8 @@ uint32_t largest_cluster(const Function& function) {
   return function.large_clusters ? exec::kMaxClusterBlocks : kPortableCluster;
 }
 
-// The launch's clusters, by what it asks for and what the kernel requires; each answer as an
-// H100's. That of a launch without clusters is one of one block.
+// The launch's clusters, by what it asks for and what the kernel requires, and its grid in blocks;
+// each answer as an H100's. The cluster of a launch without clusters is one of one block.
 CUresult choose_cluster(const State& s, const Function& function,
                         const std::optional<exec::Dim3>& asked, exec::LaunchShape& shape) {
   const exec::EntryInfo& entry = *function.entry;
@@ -110,9 +110,17 @@ CUresult choose_cluster(const State& s, const Function& function,
                             ? largest_cluster(function)
                             : std::min(largest_cluster(function), entry.max_cluster_blocks);
   if (cluster.x == 0 || cluster.y == 0 || cluster.z == 0 || cluster.x > most || cluster.y > most ||
-      cluster.z > most || cluster.count() > most || shape.grid.x % cluster.x != 0 ||
-      shape.grid.y % cluster.y != 0 || shape.grid.z % cluster.z != 0)
+      cluster.z > most || cluster.count() > most)
     return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  exec::Dim3& grid = shape.grid;
+  if (entry.blocks_are_clusters) {
+    if (grid.x > kMaxGridX / cluster.x || grid.y > kMaxGridY / cluster.y ||
+        grid.z > kMaxGridZ / cluster.z)
+      return CUDA_ERROR_INVALID_VALUE;
+    grid = {grid.x * cluster.x, grid.y * cluster.y, grid.z * cluster.z};
+  } else if (grid.x % cluster.x != 0 || grid.y % cluster.y != 0 || grid.z % cluster.z != 0) {
+    return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  }
   if (cluster.count() > 1 && s.gpu->model().major < 9) return CUDA_ERROR_NOT_SUPPORTED;
   shape.explicit_cluster = true;
   return CUDA_SUCCESS;
@@ -152,6 +160,10 @@ CUresult launch(CUfunction handle, const exec::LaunchShape& wanted, CUstream str
     if (!function->entry->refused.empty())
       s.log(function->entry->name + " cannot run here: " + function->entry->refused);
     exec::LaunchShape shape = wanted;
+    // <<<clusters>>> alone: such a kernel knows how large its blocks are (seen on an H100).
+    const uint32_t* required = function->entry->required_block;
+    if (function->entry->blocks_are_clusters && shape.block.count() == 1)
+      shape.block = {required[0], required[1], required[2]};
     if (const CUresult r = check_shape(s.runner.limits(), *function, shape); r != CUDA_SUCCESS)
       return r;
     if (const CUresult r = choose_cluster(s, *function, options.cluster, shape); r != CUDA_SUCCESS)

@@ -141,24 +141,20 @@ TEST_F(ExecForms, DirectivesThatChangeTheMeaningAreRefused) {
   EXPECT_FALSE(load(".version 9.0\n.target sm_90, map_f64_to_f32\n.address_size 64\n"));
 }
 
-// One kernel that needs what is not there does not cost the module's others.
-TEST_F(ExecForms, AKernelWhoseBlocksAreClustersIsRefusedAlone) {
-  {
-    const char* header = ".reqnctapercluster 2, 1, 1 .blocksareclusters";
-    ASSERT_TRUE(load(std::string(".version 9.0\n.target sm_90\n.address_size 64\n") +
-                     ".visible .entry e() " + header +
-                     " { barrier.cluster.arrive; barrier.cluster.wait; ret; }\n"
-                     ".visible .entry one() .reqnctapercluster 1, 1, 1 { ret; }\n"
-                     ".visible .entry other() { ret; }\n"))
-        << error_;
-    EXPECT_NE(program_->find_entry("e")->refused.find("blocksareclusters"), std::string::npos);
-    EXPECT_EQ(program_->find_entry("one")->refused, "");
-    EXPECT_EQ(program_->find_entry("other")->refused, "");
-    const LaunchShape shape{{1, 1, 1}, {32, 1, 1}, 0};
-    auto made = Block::make(image_, "e", shape, {}, map_, environment_);
-    ASSERT_FALSE(made);
-    EXPECT_NE(made.error().message.find("cluster"), std::string::npos) << made.error().message;
-    EXPECT_TRUE(Block::make(image_, "other", shape, {}, map_, environment_));
+// A grid that counts clusters has to know how large they and their blocks are.
+TEST_F(ExecForms, BlocksAreClustersOnlyWhereBothSizesAreGiven) {
+  const auto entry = [](const char* header) {
+    return std::string(".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry e() ") +
+           header + " { ret; }\n";
+  };
+  ASSERT_TRUE(load(entry(".reqntid 32, 1, 1 .reqnctapercluster 2, 1, 1 .blocksareclusters")))
+      << error_;
+  EXPECT_TRUE(program_->find_entry("e")->blocks_are_clusters);
+  EXPECT_EQ(program_->find_entry("e")->refused, "");
+  for (const char* header : {".blocksareclusters", ".reqntid 32, 1, 1 .blocksareclusters",
+                             ".maxntid 32, 1, 1 .reqnctapercluster 2, 1, 1 .blocksareclusters"}) {
+    EXPECT_FALSE(load(entry(header))) << header;
+    EXPECT_NE(error_.find(".blocksareclusters needs .reqntid"), std::string::npos) << error_;
   }
 }
 
@@ -177,6 +173,8 @@ TEST_F(ExecForms, AnAbsentInstructionCostsOnlyTheKernelsThatReachIt) {
       "  tex.grad.cube.v4.f32.f32 {%f0, %f1, %f2, %f3}, [%rd, {%f4, %f5, %f6, %f7}],\n"
       "    {%f0, %f0, %f0, %f0}, {%f0, %f0, %f0, %f0}; ret; }\n"
       ".visible .entry vector() { .reg .v4 .f32 %v; mov.v4.f32 %v, %v; ret; }\n"
+      ".visible .entry video() { .reg .u32 %u; vadd.u32.u32.s32.sat %u, %u, %u; ret; }\n"
+      ".visible .entry tensor() { .reg .u64 %u; prefetch.tensormap [%u]; ret; }\n"
       ".visible .entry callers_caller() { call.uni calls_it; ret; }\n"
       ".visible .entry pointer() { .reg .u64 %rd<2>; ld.global.u64 %rd0, [table];\n"
       "  call %rd0, p; ret; p: .callprototype _ (); }\n"
@@ -188,7 +186,7 @@ TEST_F(ExecForms, AnAbsentInstructionCostsOnlyTheKernelsThatReachIt) {
   DecodeOptions options;
   options.refuse_kernels_alone = true;
   ASSERT_TRUE(load(head + functions + entries, options)) << error_;
-  for (const char* name : {"itself", "callers_caller", "cube", "vector"}) {
+  for (const char* name : {"itself", "callers_caller", "cube", "vector", "video", "tensor"}) {
     SCOPED_TRACE(name);
     EXPECT_NE(program_->find_entry(name)->refused.find("not supported"), std::string::npos);
     EXPECT_FALSE(Block::make(image_, name, {{1, 1, 1}, {1, 1, 1}, 0}, {}, map_, environment_));

@@ -74,6 +74,20 @@ TEST(Shim, LaunchAttributes) {
       attributes.back().value.clusterDim = {x, y, z};
       EXPECT_EQ(launch(), CUDA_ERROR_INVALID_CLUSTER_SIZE) << x << y << z;
     }
+    // What only the driver knows is asked of it, once for launches that are alike.
+    attributes.back().value.clusterDim = {4, 1, 1};
+    worker.set_clusters_that_fit(0);
+    EXPECT_EQ(launch(), CUDA_ERROR_INVALID_CLUSTER_SIZE) << "does not fit on the GPU";
+    worker.set_clusters_that_fit(1);
+    OK(launch());
+    const uint64_t known = worker.records();
+    OK(launch());
+    EXPECT_EQ(worker.records() - known, plain);
+    config.blockDimX = 32;
+    worker.set_clusters_that_fit(0);
+    EXPECT_EQ(launch(), CUDA_ERROR_INVALID_CLUSTER_SIZE) << "another shape is asked about anew";
+    config.blockDimX = 64;
+    worker.set_clusters_that_fit(1);
     attributes.back().value.clusterDim = {16, 1, 1};
     config.gridDimX = 32;
     EXPECT_EQ(launch(), CUDA_ERROR_INVALID_CLUSTER_SIZE) << "more than 8 blocks";

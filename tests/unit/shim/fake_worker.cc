@@ -204,6 +204,9 @@ CUresult FakeWorker::cuDeviceGetAttribute(int* value, CUdevice_attribute attribu
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
       *value = 1024;
       break;
+    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
+      *value = 65536;
+      break;
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:
       *value = 1024;
@@ -304,6 +307,10 @@ void FakeWorker::serve(const RecordBuffer& buffer) {
       return function_get(record, body);
     case SLUICE_CALL_LAUNCH:
       return launch(record, body);
+    case SLUICE_CALL_CLUSTERS: {
+      const int32_t reply[2] = {clusters_that_fit_, 0};
+      return answer(record, CUDA_SUCCESS, std::as_bytes(std::span(reply)));
+    }
     case SLUICE_CALL_COPY:
       return copy(record, body);
     case SLUICE_CALL_MEMSET:
@@ -409,6 +416,7 @@ void FakeWorker::function_get(const sluice_record& record, std::span<const std::
   reply.param_bytes = params.empty() ? 0 : params.back().first + params.back().second;
   for (int& attribute : reply.attributes) attribute = INT32_MIN;
   reply.attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 512;
+  reply.attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] = 96;
   reply.attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = 48 << 10;
   std::vector<std::byte> bytes(sizeof reply + params.size() * 8);
   std::memcpy(bytes.data(), &reply, sizeof reply);

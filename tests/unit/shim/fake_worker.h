@@ -46,6 +46,7 @@ class FakeWorker {
   // Synchronisations: the GPU's word comes at once; what the answers say.
   void set_writes_end_words(bool writes) { writes_end_words_ = writes; }
   void set_sync_status(CUresult status) { sync_status_ = status; }
+  void set_clusters_that_fit(int32_t n) { clusters_that_fit_ = n; }
   uint64_t answered_syncs() const { return answered_syncs_; }
   void put_end_word(uint32_t value);
 
@@ -109,6 +110,7 @@ class FakeWorker {
   std::atomic<bool> writes_end_words_{false};
   std::atomic<CUresult> sync_status_{CUDA_SUCCESS};
   std::atomic<uint64_t> answered_syncs_{0};
+  std::atomic<int32_t> clusters_that_fit_{1};
   std::atomic<uint64_t> records_{0}, live_allocations_{0}, live_extents_{0},
       modules_with_clones_{0}, last_launch_flags_{0};
 

@@ -63,7 +63,9 @@ TEST(Shim, LaunchesPackTheirParameters) {
     EXPECT_EQ(shape(1, 70000, 1, 1, 0), CUDA_ERROR_INVALID_VALUE);
     EXPECT_EQ(shape(1, 1, 2048, 1, 0), CUDA_ERROR_INVALID_VALUE);
     EXPECT_EQ(shape(1, 1, 1024, 2, 0), CUDA_ERROR_INVALID_VALUE);
+    // Of 65,536 registers, at 96 a thread; and more threads than the kernel says.
     EXPECT_EQ(shape(1, 1, 1024, 1, 0), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    EXPECT_EQ(shape(1, 1, 640, 1, 0), CUDA_ERROR_INVALID_VALUE);
     EXPECT_EQ(shape(1, 1, 32, 1, 1 << 20), CUDA_ERROR_INVALID_VALUE);
     EXPECT_EQ(cuLaunchKernel(reinterpret_cast<CUfunction>(uint64_t{0x0300000100000099}), 1, 1, 1, 1,
                              1, 1, 0, nullptr, params, nullptr),

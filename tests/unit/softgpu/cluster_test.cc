@@ -39,7 +39,10 @@ class SoftGpuCluster : public SoftGpuTest {
     const std::string text = ".version 8.0\n.target sm_90\n.address_size 64\n" + ring("plain", "") +
                              ring("pair", ".reqnctapercluster 2, 1, 1") +
                              ring("any", ".explicitcluster") + ring("four", ".maxclusterrank 4") +
-                             ring("one", ".reqnctapercluster 1, 1, 1");
+                             ring("one", ".reqnctapercluster 1, 1, 1") +
+                             ring("counted",
+                                  ".reqntid 32, 1, 1 .reqnctapercluster 2, 1, 1 "
+                                  ".blocksareclusters");
     OK(api.cuModuleLoadData(&clusters_, text.c_str()));
   }
   CUfunction function(const char* name) {
@@ -148,6 +151,27 @@ TEST_F(SoftGpuCluster, SizesThatCannotBeAreRefusedAtTheCall) {
   expect_ring(32, 16);
   EXPECT_EQ(run(f, 16, Size({16, 1, 1}), 1024), kBad);
   EXPECT_EQ(run(f, 64, Size({32, 1, 1})), kBad);
+}
+
+// .blocksareclusters: the launch counts clusters, the kernel sees blocks.
+TEST_F(SoftGpuCluster, AGridOfClusters) {
+  CUfunction f = function("counted");
+  OK(run(f, 3, std::nullopt));
+  expect_ring(6, 2);
+  OK(api.cuMemsetD8(out_, 0, 1 << 16));
+  OK(run(f, 3, Size({2, 1, 1})));
+  expect_ring(6, 2);
+  OK(api.cuMemsetD8(out_, 0, 1 << 16));
+  OK(run(f, 3, std::nullopt, 1));  // the kernel knows its blocks
+  expect_ring(6, 2);
+  FAILS(CUDA_ERROR_INVALID_CLUSTER_SIZE, run(f, 4, Size({4, 1, 1})));
+  FAILS(CUDA_ERROR_INVALID_VALUE, run(f, 3, std::nullopt, 64));
+  FAILS(CUDA_ERROR_INVALID_VALUE, run(f, 0x7fffffff, std::nullopt));
+  EXPECT_EQ(attributes(f), (std::array<int, 6>{0, 2, 1, 1, 0, 0}));
+  const CUlaunchConfig c = config(1, std::nullopt);
+  int clusters = 0;
+  OK(api.cuOccupancyMaxActiveClusters(&clusters, f, &c));
+  EXPECT_EQ(clusters, 8);
 }
 
 TEST_F(SoftGpuCluster, AttributesOfFunctions) {
