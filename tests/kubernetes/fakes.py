@@ -103,9 +103,10 @@ class Kubelet:
         self._servers = []
 
     def start(self):
-        # As the real one: whatever was registered before is gone.
+        # As the real one: whatever was registered before is gone. The plugin, which sees that its
+        # kubelet has gone, may take its own away meanwhile.
         for left in self.folder.glob("*.sock"):
-            left.unlink()
+            left.unlink(missing_ok=True)
         self._servers = [self._serve(self.folder / "kubelet.sock",
                                      {"/v1beta1.Registration/Register": self._register}),
                          self._serve(self.pods_socket,
