@@ -16,6 +16,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 
 import fakes
 import grpc
@@ -415,6 +416,17 @@ class Restarts(WithPlugin):
         self.plugin.kill()
         self.start_plugin(3)
         self.pod("c", ["kube-1"])
+
+    def test_the_plugin_is_stopped_and_continued(self):
+        """As by a debugger, or where the node sleeps: for longer than it waits for signals."""
+        for again in (2, 3):
+            self.plugin.process.send_signal(signal.SIGSTOP)
+            time.sleep(0.3)
+            self.plugin.process.send_signal(signal.SIGCONT)
+            (self.kubelet.folder / "sluice.example_vgpu.sock").unlink()
+            self.registered(again)
+        self.pod("a", ["kube-0"])
+        self.assertEqual(self.plugin.stop(), 0, self.plugin.log())
 
     def test_the_plugin_offers_less(self):
         self.pod("a", ["kube-3", "kube-2"], weight="7")

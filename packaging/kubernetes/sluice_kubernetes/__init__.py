@@ -18,11 +18,17 @@ POD_FOLDER = "/run/sluice-vgpu"
 QEMU_SOCKET = "vgpu.sock"
 LOCAL_SOCKET = "vgpu.local"
 
-# What ends a program. It waits for these signals (sigwait) and handles none: a handler runs between
-# any two steps of the main thread, which may hold the lock that the handler needs.
+# What ends a program. It waits for these signals and handles none: a handler runs between any two
+# steps of the main thread, which may hold the lock that the handler needs.
 ENDS = (signal.SIGTERM, signal.SIGINT)
 
 
 def block_ends():
     """Before any other thread is there: each has the mask of the one that started it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
+
+
+def end_is_asked():
+    """Whether one of ENDS has come. (Not by sigtimedwait: Python's returns nonsense instead of None
+    where the process was stopped and continued and the time is over meanwhile.)"""
+    return not signal.sigpending().isdisjoint(ENDS)

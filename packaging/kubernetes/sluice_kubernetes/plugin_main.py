@@ -4,11 +4,10 @@ import argparse
 import logging
 import os
 import re
-import signal
 import threading
 import time
 
-from . import ENDS, RESOURCE, admin, block_ends, plugin, pods, settings, vgpus
+from . import RESOURCE, admin, block_ends, end_is_asked, plugin, pods, settings, vgpus
 
 KUBELET_FOLDER = "/var/lib/kubelet/device-plugins"
 FOLDER = "/run/sluice/pods"
@@ -118,9 +117,9 @@ def main():
     following.start()
     pause = min(LOOK_AT_KUBELET_S, a.interval)
     try:
-        server.keep()
-        while signal.sigtimedwait(ENDS, pause) is None:
+        while not end_is_asked():
             server.keep()
+            time.sleep(pause)
     except (RuntimeError, OSError) as e:
         plugin.log.error("%s", e)
         return 1
