@@ -171,12 +171,15 @@ Result<Cfg> Cfg::build(const Function& function) {
 }
 
 std::vector<const Statement*> instructions_of(const Cfg& cfg,
-                                              const std::vector<std::uint32_t>& blocks) {
+                                              const std::vector<std::uint32_t>& blocks,
+                                              std::size_t most) {
   const auto& statements = cfg.function().statements;
   std::vector<const Statement*> out;
   for (std::uint32_t b : blocks)
-    for (std::uint32_t i = cfg.blocks()[b].begin; i < cfg.blocks()[b].end; ++i)
+    for (std::uint32_t i = cfg.blocks()[b].begin; i < cfg.blocks()[b].end; ++i) {
+      if (out.size() > most) return out;
       if (statements[i].kind == StatementKind::kInstruction) out.push_back(&statements[i]);
+    }
   return out;
 }
 

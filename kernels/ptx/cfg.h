@@ -6,8 +6,10 @@
 // straight-line code. No recursion; linear in the function's size.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include "kernels/ptx/module.h"
@@ -48,9 +50,11 @@ class Cfg {
   bool endless_ = false;
 };
 
-// The instructions of these blocks, block by block.
-std::vector<const Statement*> instructions_of(const Cfg& cfg,
-                                              const std::vector<std::uint32_t>& blocks);
+// The instructions of these blocks, block by block. Of more than `most` the first `most` + 1: who
+// only wants short loops does not pay for long ones.
+std::vector<const Statement*> instructions_of(
+    const Cfg& cfg, const std::vector<std::uint32_t>& blocks,
+    std::size_t most = std::numeric_limits<std::size_t>::max());
 
 // Strongly connected components. Returns for each block the number of its component; blocks that
 // lie on no cycle are alone in theirs. Tarjan (1972), without recursion. With `edge` only of the

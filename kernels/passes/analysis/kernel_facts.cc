@@ -148,20 +148,23 @@ void ModuleFacts::add_index_functions(const Function& entry, KernelFacts& out) {
       if (callee->has_body && seen.insert(callee).second) reached.push_back(callee);
     }
   }
+  std::unordered_map<const Function*, std::vector<const Function*>> callers;
   std::unordered_set<const Function*> need;
+  std::vector<const Function*> work;
   const auto any = [](const std::array<bool, 3>& a) { return a[0] || a[1] || a[2]; };
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (const Function* f : reached) {
-      if (f == &entry || need.count(f) != 0) continue;
-      const FunctionFacts& facts = of(*f);
-      bool needs = any(facts.reads_ctaid) || any(facts.reads_nctaid);
-      if (needs)
-        for (std::size_t d = 0; d < 3; ++d) out.reads_ctaid[d] = true;
-      for (const FunctionFacts::Call& call : facts.calls)
-        needs |= !call.callee.empty() && need.count(by_name_.at(call.callee)) != 0;
-      if (needs) changed = need.insert(f).second;
-    }
+  for (const Function* f : reached) {
+    if (f == &entry) continue;
+    const FunctionFacts& facts = of(*f);
+    for (const FunctionFacts::Call& call : facts.calls)
+      if (!call.callee.empty()) callers[by_name_.at(call.callee)].push_back(f);
+    if (any(facts.reads_ctaid) || any(facts.reads_nctaid)) work.push_back(f);
+  }
+  if (!work.empty()) out.reads_ctaid = {true, true, true};
+  while (!work.empty()) {
+    const Function* f = work.back();
+    work.pop_back();
+    if (!need.insert(f).second) continue;
+    for (const Function* caller : callers[f]) work.push_back(caller);
   }
   if (need.empty()) return;
   for (const Function& f : module_.functions())

@@ -280,6 +280,36 @@ TEST(PtxWaits, LoopsThatBeginAtOnePlace) {
             "plain");
 }
 
+// What is looked at is bounded, however many swaps stand in however many loops around one another:
+// 172 KiB of this kept the rewriter for 40 s.
+TEST(PtxWaits, SwapsInDeeplyNestedLoops) {
+  constexpr int kLoops = 2000;
+  std::string body;
+  for (int i = 0; i < kLoops; ++i)
+    body += "S" + std::to_string(i) + ": atom.global.cas.b32 %r4, [%rd0+" + std::to_string(4 * i) +
+            "], 0, 1;\n";
+  for (int i = kLoops; i-- > 0;)
+    body +=
+        "setp.ne.u32 %p1, %r4, " + std::to_string(i) + "; @%p1 bra S" + std::to_string(i) + ";\n";
+  const KernelReport r = report_of(body);
+  EXPECT_EQ(r.tier, Tier::kOpaque);
+  EXPECT_NE(r.reason.find("too many reads and swaps"), r.reason.npos) << r.reason;
+}
+
+// Each function calls the one before it in the text: that the last one needs its block's index
+// was found in as many rounds as there are functions.
+TEST(PtxWaits, AChainOfCallsThatEndsInTheBlocksIndex) {
+  constexpr int kFunctions = 4000;
+  const auto function = [](int i, const std::string& body) {
+    return ".func f" + std::to_string(i) + "() { .reg .b32 %r<4>; " + body + " ret; }\n";
+  };
+  std::string before = function(0, "mov.u32 %r1, %ctaid.x; bar.sync 0;");
+  for (int i = 1; i < kFunctions; ++i)
+    before += function(i, "call f" + std::to_string(i - 1) + ";");
+  const KernelReport r = report_of("call f" + std::to_string(kFunctions - 1) + ";", before);
+  EXPECT_TRUE(r.evictable) << r.reason;
+}
+
 // How long to sleep, in a variable: data. Not where somebody may write it.
 TEST(PtxWaits, ConstantsInVariables) {
   const std::string loop =

@@ -46,7 +46,7 @@ class Chase {
 
   bool holds() {
     if (base_opcode(read_.opcode) != "ld" || read_.operands.size() != 2 || !read_.guard.empty() ||
-        ptx::instructions_of(cfg_, loop_).size() > kLongest)
+        ptx::instructions_of(cfg_, loop_, kLongest).size() > kLongest)
       return false;
     ptx::for_each_register(registers_, read_.operands[1], read_,
                            [&](std::uint32_t r) { address_ = r; });

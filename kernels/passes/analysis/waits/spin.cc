@@ -26,6 +26,9 @@ namespace {
 constexpr std::size_t kMostPolls = 16;
 // Blocks that are visited to tell loops apart that begin at one place.
 constexpr std::uint64_t kMostVisits = 1'000'000;
+// Instructions that are looked at for reads and swaps in loops: each costs the length of its loop,
+// at each depth of nesting. Kernels of CUTLASS need some hundred thousand.
+constexpr std::uint64_t kMostExamined = 50'000'000;
 // Instructions of a loop around a counter in which its values are followed, each perhaps as often.
 constexpr std::size_t kLongestCounting = 1000;
 
@@ -191,6 +194,7 @@ class Finder {
 
   void find_polls();
   bool polls(std::uint32_t i, bool ordered_loop);
+  bool may_examine(std::uint32_t i, std::uint64_t loop_length, bool ordered_loop);
   bool polls_lock(std::uint32_t i) const;
   bool reads_constant(std::uint32_t i) const;
   Result<ptx::Divergence> depending(std::vector<std::uint32_t> from) const;
@@ -222,6 +226,7 @@ class Finder {
   std::vector<std::uint32_t> sources_;
   std::vector<std::vector<std::uint32_t>> polls_;  // by loop
   std::vector<bool> counting_;                     // by loop
+  std::uint64_t examinable_ = kMostExamined;
   Waiting out_;
 };
 
@@ -279,15 +284,31 @@ bool Finder::polls(std::uint32_t i, bool ordered_loop) {
   return calls_what_polls(s, callees_, ordered_loop);
 }
 
+// False: it would take too long, and what the kernel waits for is not known.
+bool Finder::may_examine(std::uint32_t i, std::uint64_t loop_length, bool ordered_loop) {
+  const Statement& s = statements_[i];
+  const bool swap = base_opcode(s.opcode) == "atom" && !block_internal(s);
+  if (!swap && !copies_in(s) && !reads_others(s, ordered_loop)) return true;
+  if (examinable_ >= loop_length) {
+    examinable_ -= loop_length;
+    return true;
+  }
+  out_.spins = SpinLoops::kUnknown;
+  out_.why = "has too many reads and swaps in nested loops to be analysed";
+  return false;
+}
+
 void Finder::find_polls() {
   members_.assign(blocks_.size(), {});
   polls_.assign(blocks_.size(), {});
   counting_.assign(blocks_.size(), false);
   sources_.clear();
   std::vector<bool> ordered(blocks_.size());  // by loop
+  std::vector<std::uint64_t> length(blocks_.size());
   for (std::uint32_t b = 0; b < blocks_.size(); ++b) {
     if (!in_loop(b) || !cfg_.reachable(b)) continue;
     members_[loop_of(b)].push_back(b);
+    length[loop_of(b)] += blocks_[b].end - blocks_[b].begin;
     for (std::uint32_t i = blocks_[b].begin; i < blocks_[b].end; ++i)
       if (statements_[i].kind == StatementKind::kInstruction &&
           (orders_memory(statements_[i]) || calls(statements_[i], callees_.orders)))
@@ -299,6 +320,7 @@ void Finder::find_polls() {
       const Statement& s = statements_[i];
       if (s.kind != StatementKind::kInstruction) continue;
       if (advances_counter(s) && !only_reads(s, lower_)) counting_[loop_of(b)] = true;
+      if (!may_examine(i, length[loop_of(b)], ordered[loop_of(b)])) return;
       if (polls(i, ordered[loop_of(b)])) polls_[loop_of(b)].push_back(i);
     }
   }
@@ -520,6 +542,7 @@ void Finder::look(const ptx::LoopLevel& level, bool past) {
   if (out_.spins == SpinLoops::kUnknown) return;
   level_ = &level;
   find_polls();
+  if (out_.spins == SpinLoops::kUnknown) return;
   if (level_ == outermost_) look_for_work();
 
   std::vector<std::uint32_t> exits;

@@ -31,7 +31,7 @@ class Turns {
   // With `through_memory` also what is loaded from where nothing in the loop writes.
   Turns(const ptx::Cfg& cfg, ptx::RegisterTable& registers,
         const std::vector<std::uint32_t>& blocks, bool through_memory)
-      : registers_(registers), loop_(ptx::instructions_of(cfg, blocks)) {
+      : registers_(registers), loop_(ptx::instructions_of(cfg, blocks, kLongest)) {
     if (loop_.size() > kLongest) return;
     understood_ = true;
     std::vector<const Statement*> writers, stores;

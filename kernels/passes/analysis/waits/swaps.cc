@@ -109,6 +109,8 @@ Places Swaps::compare(const Statement& a, std::string_view address_of_a, const S
 bool Swaps::changed_beside(std::uint32_t atom, const std::vector<std::uint32_t>& blocks) const {
   const Statement& counter = cfg_.function().statements[atom];
   for (const Statement* s : ptx::instructions_of(cfg_, blocks)) {
+    if (left_ == 0) return true;
+    --left_;
     const std::string_view base = base_opcode(s->opcode);
     if (s == &counter || (base != "atom" && base != "red" && base != "st") || in_own_memory(*s) ||
         s->operands.size() <= address_operand(*s) || counter.operands.size() < 2)
