@@ -106,19 +106,25 @@ inline constexpr uint64_t kPeerLateMs = 100;
 inline constexpr uint64_t kPeerWorkLateMs = 2000;
 
 // How often one peer may wake the loop, per second and at once (io/fd_watch.h): an agent's bell,
-// what a worker says (kWorkerBurst messages a time) and its rings, and connections on which nothing
-// is expected. Higher: a flood takes more of sluiced's one core (some 10 us a time). Lower: honest
-// ones wait.
+// what a worker says (kWorkerBurst messages a time) and its rings, connections on which nothing
+// is expected, and new connections to one socket of a vGPU. Higher: a flood takes more of sluiced's
+// one core (some 10 us a time). Lower: honest ones wait.
 inline constexpr double kAgentBellsPerSecond = 1000, kAgentBellBurst = 200;
 inline constexpr double kWorkerWakesPerSecond = 1000, kWorkerWakeBurst = 500;
 inline constexpr double kRingsPerSecond = 10000, kRingBurst = 2000;
-// Of the loop's time, what the workers of one vGPU may take by their messages and rings together,
-// beyond so much at once, and those of all vGPUs (io/loop_budget.h): their own paces add up to
-// several cores. Higher: floods take more of sluiced's core. Lower: honest programs of a vGPU with
+// Of the loop's time, what the workers, agent and connections of one vGPU may take together, beyond
+// so much at once, and those of all vGPUs (io/loop_budget.h): their own paces add up to several
+// cores. Higher: floods take more of sluiced's core. Lower: honest programs of a vGPU with
 // many short launches are heard later.
 inline constexpr double kVgpuLoopShare = 0.1, kAllVgpusLoopShare = 0.3;
 inline constexpr uint64_t kVgpuLoopBurstMs = 20, kAllVgpusLoopBurstMs = 50;
+// The same of workers that are over their share, as long as others wait for what they will report:
+// holders of the GPU. Higher: floods of theirs take more of sluiced's core. Lower: a holder that
+// has become idle keeps the GPU for longer.
+inline constexpr double kAwaitedLoopShare = 0.05;
+inline constexpr uint64_t kAwaitedLoopBurstMs = 5;
 inline constexpr double kIdleWakesPerSecond = 20, kIdleWakeBurst = 10;
+inline constexpr double kConnectionsPerSecond = 1000, kConnectionBurst = 200;
 // New agents of one vGPU: each ends the sessions of the one before.
 inline constexpr uint64_t kAgentStartMs = 100;
 

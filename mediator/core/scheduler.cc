@@ -234,6 +234,13 @@ bool Scheduler::wants_hints(SessionId s) const {
   return impl_->launches.in_use() && x && x->drain == Drain::kNone;
 }
 
+bool Scheduler::awaits(SessionId s) const {
+  const SessionState* x = impl_->session(s);
+  if (!x) return false;
+  return x->drain != Drain::kNone ||
+         (impl_->has_open_gate(s) && impl_->vgpus[x->vgpu].hold == HoldState::kContended);
+}
+
 void Scheduler::on_timer(uint64_t now_ns, ActionQueue& out) {
   impl_->on_timer(now_ns, out);
   impl_->finish(now_ns, out);

@@ -283,6 +283,9 @@ class Scheduler {
   // Whether the next report of `session` should bring hints: the policy goes by launches, and they
   // would be in time.
   bool wants_hints(SessionId session) const;
+  // Whether another vGPU waits for the next report of `session`: that it has left, or has no more
+  // work.
+  bool awaits(SessionId session) const;
   // What the GPU's own sources (policies/accounting/usage_meter.h) say about time that has been
   // charged by the clock already, in SM-ns. `refund`: the vGPU held, and the GPU was not its to
   // use; it is taken off its next charges, never more in sum than it was charged, nor more at once

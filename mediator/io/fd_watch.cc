@@ -42,6 +42,8 @@ class PaceCredit {
 }  // namespace
 
 struct FdWatch::State : std::enable_shared_from_this<State> {
+  using Descriptor = LoopBudget::Descriptor;
+
   State(asio::io_context& io, int fd, std::optional<PaceCredit> own,
         std::shared_ptr<LoopBudget> shared, Callback cb)
       : descriptor(io, fd),
@@ -55,7 +57,8 @@ struct FdWatch::State : std::enable_shared_from_this<State> {
     if (!own_credit) return 0;
     const uint64_t now = monotonic_ns();
     const uint64_t own_ns = own_credit->take(now);
-    return std::max(own_ns, shared_budget ? shared_budget->take(now, cost_ns) : 0);
+    const auto kind = awaited ? Descriptor::kAwaited : Descriptor::kOrdinary;
+    return std::max(own_ns, shared_budget ? shared_budget->take(now, cost_ns, kind) : 0);
   }
   void wait_later(uint64_t ns) {
     rests = true;
@@ -68,12 +71,10 @@ struct FdWatch::State : std::enable_shared_from_this<State> {
     rests = false;
     if (!stopped) wait();
   }
-  void hurry() {
-    if (shared_budget && shared_budget->deep_in_debt()) return;
-    hurried = true;
-    if (!rests) return;
-    rest.cancel();
-    end_rest();
+  void set_awaited(bool yes) {
+    const bool was = std::exchange(awaited, yes);
+    if (was || !yes || !rests || !shared_budget) return;
+    wait_later(shared_budget->awaited_rest_ns(monotonic_ns()));
   }
 
   void wait() {
@@ -88,9 +89,9 @@ struct FdWatch::State : std::enable_shared_from_this<State> {
       LoopMeter::Call call(on_readable.target_type(), &cost_ns);
       on_readable();
     }
+    const uint64_t ns = rest_ns(cost_ns);  // also of a call that stopped it
     if (stopped) return;
-    const uint64_t ns = rest_ns(cost_ns);
-    if (ns == 0 || std::exchange(hurried, false)) return wait();
+    if (ns == 0) return wait();
     wait_later(ns);
   }
   void stop() {
@@ -106,8 +107,8 @@ struct FdWatch::State : std::enable_shared_from_this<State> {
   std::optional<PaceCredit> own_credit;  // nothing: as often as it likes
   std::shared_ptr<LoopBudget> shared_budget;
   asio::steady_timer rest;
-  bool rests = false;    // until `rest` is over
-  bool hurried = false;  // the next rest is left out
+  bool rests = false;  // until `rest` is over
+  bool awaited = false;
 };
 
 FdWatch::FdWatch(asio::io_context& io, int fd, Callback on_readable)
@@ -137,8 +138,8 @@ void FdWatch::stop() {
   state_.reset();
 }
 
-void FdWatch::hurry() {
-  if (state_) state_->hurry();
+void FdWatch::set_awaited(bool yes) {
+  if (state_) state_->set_awaited(yes);
 }
 
 void FdWatch::when_writable(Callback on_writable) {

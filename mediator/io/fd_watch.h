@@ -46,9 +46,9 @@ class FdWatch {
 
   // Calls `on_writable` once, when `fd` is writable. One at a time.
   void when_writable(Callback on_writable);
-  // Others wait for what this descriptor will say: a rest ends now, and the next one is left out.
-  // What that takes is counted, and a vGPU that is deep in debt by it rests all the same.
-  void hurry();
+  // Whether other vGPUs wait for what this descriptor will say. As long as they do, it rests for
+  // its own pace, and no longer than awaited descriptors have to, whatever its vGPU owes.
+  void set_awaited(bool yes);
   void stop();
   explicit operator bool() const { return static_cast<bool>(state_); }
 

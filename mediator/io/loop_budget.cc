@@ -8,19 +8,32 @@
 namespace sluice::io {
 
 struct LoopBudgets::Common {
-  explicit Common(const LoopShares& s)
-      : shares(s), credit_ns(static_cast<double>(s.all_burst_ns)) {}
+  // So much of the loop's time, and so much at once.
+  struct Bucket {
+    double share;
+    double burst_ns;
+    double credit_ns = burst_ns;
+    uint64_t at_ns = 0;
 
-  void take(uint64_t now_ns, uint64_t cost_ns) {
-    if (at_ns != 0) credit_ns += shares.all * static_cast<double>(now_ns - at_ns);
-    credit_ns = std::min(credit_ns, static_cast<double>(shares.all_burst_ns));
-    at_ns = now_ns;
-    credit_ns -= static_cast<double>(cost_ns);
-  }
+    void take(uint64_t now_ns, uint64_t cost_ns) {
+      if (at_ns != 0) credit_ns += share * static_cast<double>(now_ns - at_ns);
+      credit_ns = std::min(credit_ns, burst_ns);
+      at_ns = now_ns;
+      credit_ns -= static_cast<double>(cost_ns);
+    }
+    uint64_t rest_ns() const {
+      return credit_ns >= 0 ? 0 : static_cast<uint64_t>(-credit_ns / share);
+    }
+  };
+
+  explicit Common(const LoopShares& s)
+      : shares(s),
+        all{s.all, static_cast<double>(s.all_burst_ns)},
+        awaited{s.awaited, static_cast<double>(s.awaited_burst_ns)} {}
 
   // Of each that was served lately, the asker included.
   double share(uint64_t now_ns) const {
-    if (credit_ns >= 0) return shares.each;
+    if (all.credit_ns >= 0) return shares.each;
     const auto active = std::count_if(budgets.begin(), budgets.end(), [&](const LoopBudget* b) {
       return b->at_ns_ != 0 && now_ns - b->at_ns_ <= shares.lately_ns;
     });
@@ -28,8 +41,7 @@ struct LoopBudgets::Common {
   }
 
   const LoopShares shares;
-  double credit_ns;
-  uint64_t at_ns = 0;
+  Bucket all, awaited;
   std::vector<LoopBudget*> budgets;
 };
 
@@ -44,20 +56,24 @@ LoopBudget::LoopBudget(std::shared_ptr<LoopBudgets::Common> common)
 
 LoopBudget::~LoopBudget() { std::erase(common_->budgets, this); }
 
-uint64_t LoopBudget::take(uint64_t now_ns, uint64_t cost_ns) {
+uint64_t LoopBudget::take(uint64_t now_ns, uint64_t cost_ns, Descriptor of) {
   const uint64_t since_ns = at_ns_ == 0 ? 0 : now_ns - at_ns_;
   at_ns_ = now_ns;
-  common_->take(now_ns, cost_ns);
   const LoopShares& shares = common_->shares;
+  // Served for others' sake: its own debt stays as it was.
+  const bool for_others = of == Descriptor::kAwaited && credit_ns_ < 0;
+  (for_others ? common_->awaited : common_->all).take(now_ns, cost_ns);
   const double share = common_->share(now_ns);
   const double burst_ns = static_cast<double>(shares.burst_ns) * share / shares.each;
   credit_ns_ = std::min(burst_ns, credit_ns_ + share * static_cast<double>(since_ns));
-  credit_ns_ -= static_cast<double>(cost_ns);
-  return credit_ns_ >= 0 ? 0 : static_cast<uint64_t>(-credit_ns_ / share);
+  if (!for_others) credit_ns_ -= static_cast<double>(cost_ns);
+  const uint64_t rest_ns = credit_ns_ >= 0 ? 0 : static_cast<uint64_t>(-credit_ns_ / share);
+  return of == Descriptor::kAwaited ? std::min(rest_ns, common_->awaited.rest_ns()) : rest_ns;
 }
 
-bool LoopBudget::deep_in_debt() const {
-  return credit_ns_ < -static_cast<double>(common_->shares.burst_ns);
+uint64_t LoopBudget::awaited_rest_ns(uint64_t now_ns) {
+  common_->awaited.take(now_ns, 0);
+  return common_->awaited.rest_ns();
 }
 
 }  // namespace sluice::io

@@ -9,9 +9,12 @@
 //                  LoopShares::each, while all vGPUs together take no more than LoopShares::all;
 //                  else its equal part of LoopShares::all among those that were served lately
 //         debt   cost beyond the burst and the share; its descriptors rest until it is paid back
+//         awaited  a descriptor whose next word other vGPUs wait for: of a holder of the GPU. Of
+//                those whose vGPUs are in debt, the cost goes to a share of the loop of their own,
+//                LoopShares::awaited, and they rest no longer than that asks
 //
 // A descriptor is served again once it has rested for the debt that it saw: it waits, and is never
-// forgotten. The debt of one vGPU is not another's.
+// forgotten. The debt of one vGPU is not another's, and delays nothing that another one waits for.
 //
 // Used from the loop's thread only. Reads no clock: time is an argument.
 #pragma once
@@ -30,6 +33,9 @@ struct LoopShares {
   uint64_t burst_ns = limits::kVgpuLoopBurstMs * 1'000'000;
   uint64_t all_burst_ns = limits::kAllVgpusLoopBurstMs * 1'000'000;
   uint64_t lately_ns = 100'000'000;  // shares are of those that were served so short ago
+  // Of awaited descriptors of vGPUs in debt, all together, and at once.
+  double awaited = limits::kAwaitedLoopShare;
+  uint64_t awaited_burst_ns = limits::kAwaitedLoopBurstMs * 1'000'000;
 };
 
 class LoopBudget;
@@ -53,11 +59,12 @@ class LoopBudget {
   LoopBudget(const LoopBudget&) = delete;
   LoopBudget& operator=(const LoopBudget&) = delete;
 
+  enum class Descriptor : uint8_t { kOrdinary, kAwaited };
   // A call of one of its descriptors took `cost_ns`, until now. For how long that descriptor has to
   // rest; 0: not at all.
-  uint64_t take(uint64_t now_ns, uint64_t cost_ns);
-  // By more than a whole burst: FdWatch::hurry() may no longer add to it.
-  bool deep_in_debt() const;
+  uint64_t take(uint64_t now_ns, uint64_t cost_ns, Descriptor of = Descriptor::kOrdinary);
+  // For how long one that rests still has to, if it is awaited from now on.
+  uint64_t awaited_rest_ns(uint64_t now_ns);
 
  private:
   friend struct LoopBudgets::Common;

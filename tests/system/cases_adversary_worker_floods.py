@@ -36,9 +36,7 @@ class WorkerFloods(WithVictim):
     def of_sluiced(self):
         proc = pathlib.Path(f"/proc/{self.sluiced.process.pid}")
         resident = int((proc / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        fields = (proc / "stat").read_text().rsplit(")", 1)[1].split()
-        cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        return len(os.listdir(proc / "fd")), resident, cpu_s
+        return len(os.listdir(proc / "fd")), resident, self.sluiced_cpu_s()
 
     def flood(self, name, sessions=1, launches=LAUNCHES):
         with self.attack():

@@ -125,6 +125,12 @@ class WithSluiced(unittest.TestCase):
     def vgpu(self, name):
         return self.sluiced.stats()["vgpus"][name]
 
+    def sluiced_cpu_s(self):
+        """Processor time that sluiced has used so far."""
+        stat = pathlib.Path(f"/proc/{self.sluiced.process.pid}/stat").read_text()
+        fields = stat.rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def eventually(self, condition, what, timeout=120):
         end = time.monotonic() + timeout
         while not condition():

@@ -2,10 +2,12 @@
 #include "mediator/daemon/guests/agent_link.h"
 
 #include <cstring>
+#include <utility>
 
 #include "mediator/base/clock.h"
 #include "mediator/base/limits.h"
 #include "mediator/core/names.h"
+#include "mediator/io/loop_meter.h"
 #include "mediator/ring/wait.h"
 
 namespace sluice {
@@ -14,6 +16,7 @@ namespace {
 // An agent whose beat has not moved for this long counts as silent.
 constexpr uint64_t kSilentNs = 5'000'000'000;
 
+constexpr uint64_t kPauseNs = limits::kAgentPauseMs * 1'000'000;
 constexpr io::Pace kBellPace{limits::kAgentBellsPerSecond, limits::kAgentBellBurst};
 
 sluice_channel_header& header(const Channel& channel) {
@@ -22,19 +25,37 @@ sluice_channel_header& header(const Channel& channel) {
 
 }  // namespace
 
-AgentLink::AgentLink(boost::asio::io_context& io, Channel& channel, Owner& owner, bool fresh)
+AgentLink::AgentLink(boost::asio::io_context& io, Channel& channel, Owner& owner,
+                     std::shared_ptr<io::LoopBudget> loop_time, bool fresh)
     : channel_(channel),
       owner_(owner),
+      loop_time_(std::move(loop_time)),
       again_(io),
       from_agent_(control_to_host(channel.region()), Bell::for_ringer(channel.guest_ringer(0)),
                   fresh),
       to_agent_(control_to_agent(channel.region()), Bell::for_ringer(channel.guest_ringer(0)),
                 fresh) {
-  bell_watch_ = io::FdWatch(io, channel.host_bell(0), kBellPace, [this] {
-    io::drain_shared_eventfd(channel_.host_bell(0));
-    look();
+  bell_watch_ = io::FdWatch(
+      io, channel.host_bell(0), kBellPace,
+      [this] {
+        io::drain_shared_eventfd(channel_.host_bell(0));
+        look();
+      },
+      loop_time_);
+  if (!from_agent_.arm()) look_again(0);
+}
+
+// By timer. What that takes of the loop is paid back before the next such look, as after a bell.
+void AgentLink::look_again(uint64_t ns) {
+  again_.at_ns(monotonic_ns() + ns, [this] {
+    uint64_t cost_ns = 0;
+    {
+      io::LoopMeter::Call call(typeid(*this), &cost_ns);
+      look();
+    }
+    const uint64_t rest_ns = loop_time_->take(monotonic_ns(), cost_ns);
+    if (again_.pending() && rest_ns > kPauseNs) look_again(rest_ns);
   });
-  if (!from_agent_.arm()) again_.after_ms(0, [this] { look(); });
 }
 
 void AgentLink::check_epoch() {
@@ -43,7 +64,7 @@ void AgentLink::check_epoch() {
   // A guest may write one after another: the next is read later.
   const uint64_t now = monotonic_ns();
   if (agent_epoch_ != 0 && now - agent_since_ns_ < limits::kAgentStartMs * 1'000'000) {
-    if (!again_.pending()) again_.after_ms(limits::kAgentStartMs, [this] { look(); });
+    if (!again_.pending()) look_again(limits::kAgentStartMs * 1'000'000);
     return;
   }
   agent_since_ns_ = now;
@@ -80,7 +101,7 @@ void AgentLink::look() {
   }
   from_agent_.release();
   // More than a burst: the others first.
-  again_.after_ms(limits::kAgentPauseMs, [this] { look(); });
+  look_again(kPauseNs);
 }
 
 bool AgentLink::handle(const RecordBuffer& record) {

@@ -16,6 +16,7 @@
 #include "abi/channel.h"
 #include "mediator/daemon/guests/channel.h"
 #include "mediator/io/fd_watch.h"
+#include "mediator/io/loop_budget.h"
 #include "mediator/ring/ring.h"
 
 namespace sluice {
@@ -34,8 +35,10 @@ class AgentLink {
     ~Owner() = default;
   };
 
-  // Not `fresh`: the rings were used before, and go on from where they stand.
-  AgentLink(boost::asio::io_context& io, Channel& channel, Owner& owner, bool fresh = true);
+  // `loop_time`: its vGPU's, on which messages and bells draw. Not `fresh`: the rings were used
+  // before, and go on from where they stand.
+  AgentLink(boost::asio::io_context& io, Channel& channel, Owner& owner,
+            std::shared_ptr<io::LoopBudget> loop_time, bool fresh = true);
 
   // Answers and news for the agent. They wait here while its ring is full. `flags`:
   // SLUICE_JOINED_*.
@@ -54,6 +57,7 @@ class AgentLink {
 
  private:
   void check_epoch();
+  void look_again(uint64_t ns);
   void break_link(const std::string& why);
   bool handle(const RecordBuffer& record);
   void send(uint16_t opcode, const sluice_control_message& message);
@@ -61,6 +65,7 @@ class AgentLink {
 
   Channel& channel_;
   Owner& owner_;
+  std::shared_ptr<io::LoopBudget> loop_time_;
   io::Timer again_;  // something is left in the ring
   RingConsumer from_agent_;
   RingProducer to_agent_;

@@ -48,22 +48,24 @@ Result<std::unique_ptr<VgpuServer>> VgpuServer::make(SessionServices& services, 
   boost::asio::io_context& io = services.io;
   std::unique_ptr<VgpuServer> v(new VgpuServer(services, std::move(spec)));
   const VgpuSpec& s = v->spec_;
-  if (auto life = connection ? v->adopt(std::move(connection->channel)) : v->new_life(); !life)
-    return life.error();
-  auto ivshmem = io::IvshmemServer::open(io, s.socket, s.socket_options, v->peers_, *v);
-  if (!ivshmem) return ivshmem.error();
-  v->ivshmem_ = std::move(*ivshmem);
-  ListenOptions local_options;
-  local_options.mode = s.local_socket_mode;
-  auto local = io::LocalServer::open(io, s.local_socket, local_options, s.join_ms, v->peers_, *v);
-  if (!local) return local.error();
-  v->local_ = std::move(*local);
   auto id = v->executor_.add_vgpu(s.name, s.owner, s.share);
   if (!id) return id.error();
   v->id_ = *id;
   v->has_id_ = true;
   services.memory.add_vgpu(*id, limit_of(s.memory_bytes));
   services.host_memory.add_vgpu(*id, services.settings.host_memory_bytes);
+  if (auto life = connection ? v->adopt(std::move(connection->channel)) : v->new_life(); !life)
+    return life.error();
+  auto ivshmem = io::IvshmemServer::open(io, s.socket, s.socket_options, v->peers_,
+                                         v->executor_.loop_time(*id), *v);
+  if (!ivshmem) return ivshmem.error();
+  v->ivshmem_ = std::move(*ivshmem);
+  ListenOptions local_options;
+  local_options.mode = s.local_socket_mode;
+  auto local = io::LocalServer::open(io, s.local_socket, local_options, s.join_ms, v->peers_,
+                                     v->executor_.loop_time(*id), *v);
+  if (!local) return local.error();
+  v->local_ = std::move(*local);
   if (connection) {
     log::info("vgpu {}: its virtual machine is connected since before", s.name);
     v->ivshmem_->adopt(std::move(connection->peer));
@@ -109,8 +111,9 @@ Result<void> VgpuServer::adopt(Channel::Descriptors descriptors) {
 void VgpuServer::start_life(std::shared_ptr<Channel> channel, bool fresh) {
   agent_.reset();
   channel_ = std::move(channel);
-  agent_ = std::make_unique<AgentLink>(services_.io, *channel_,
-                                       static_cast<AgentLink::Owner&>(*this), fresh);
+  agent_ =
+      std::make_unique<AgentLink>(services_.io, *channel_, static_cast<AgentLink::Owner&>(*this),
+                                  executor_.loop_time(id_), fresh);
 }
 
 bool VgpuServer::keep_connection() {

@@ -213,10 +213,11 @@ void GrantExecutor::execute(const core::Action& action) {
     case Kind::kSetGrant:
       entry.grant = action.word;
       store_grant(entry);
+      entry.ring_watch.set_awaited(scheduler_->awaits(action.session));
       break;
     case Kind::kSetEvict:
       entry.pages.set_evict(action.word);
-      entry.ring_watch.hurry();  // others wait to read that it has left
+      entry.ring_watch.set_awaited(scheduler_->awaits(action.session));
       if (ring_on_evict_) ring_wake(entry.gate_fd);
       break;
     case Kind::kReadReport:
@@ -250,6 +251,7 @@ void GrantExecutor::read_report(core::SessionId session) {
     report.guest_hints =
         vgpus_[entry.vgpu].progress.look(session, entry.pages.records(), report.guest_demand);
   scheduler_->on_report(monotonic_ns(), session, report, actions_);
+  entry.ring_watch.set_awaited(scheduler_->awaits(session));
   const uint64_t error = __atomic_load_n(&entry.pages.report().error, __ATOMIC_RELAXED);
   if (error == 0 || !entry.on_error) return;
   // Later: the scheduler may be in the middle of its actions.

@@ -17,6 +17,7 @@
 namespace sluice::io {
 namespace {
 
+constexpr uint64_t kTooManyUnderWayMs = 100;
 constexpr int64_t kProtocolVersion = 0;
 constexpr int64_t kMemoryFollows = -1;
 // Notifications, of a QEMU with our patches only.
@@ -48,9 +49,10 @@ Result<Fd> make_refused_page(const std::string& reason) {
 class IvshmemServer::Peer {
  public:
   Peer(boost::asio::io_context& io, IvshmemServer& server, Fd socket)
-      : server_(server), socket_(std::move(socket)) {
-    watch_ = FdWatch(io, socket_.get(), Pace{limits::kIdleWakesPerSecond, limits::kIdleWakeBurst},
-                     [this] { on_readable(); });
+      : server_(server), socket_(std::move(socket)), retry_(io) {
+    watch_ = FdWatch(
+        io, socket_.get(), Pace{limits::kIdleWakesPerSecond, limits::kIdleWakeBurst},
+        [this] { on_readable(); }, server.loop_time_);
   }
   ~Peer() {
     watch_.stop();
@@ -100,8 +102,11 @@ class IvshmemServer::Peer {
                                 fd >= 0 ? std::span<const int>(&fd, 1) : std::span<const int>(),
                                 MSG_DONTWAIT);
       if (!sent) {
-        if (sent.error().code == EAGAIN || sent.error().code == ETOOMANYREFS)
-          return watch_.when_writable([this] { flush(); });
+        if (sent.error().code == EAGAIN) return watch_.when_writable([this] { flush(); });
+        // Too many descriptors are under way, of all that this user has sent. The socket itself is
+        // writable all the time.
+        if (sent.error().code == ETOOMANYREFS)
+          return retry_.after_ms(kTooManyUnderWayMs, [this] { flush(); });
         return;  // it is gone; its end of file is read next
       }
       outgoing_.pop_front();
@@ -160,6 +165,7 @@ class IvshmemServer::Peer {
   IvshmemServer& server_;
   Fd socket_;
   FdWatch watch_;
+  Timer retry_;
   std::deque<Outgoing> outgoing_;
   std::array<std::byte, sizeof(int64_t)> message_{};  // the one that has come in part
   size_t message_bytes_ = 0;
@@ -167,25 +173,25 @@ class IvshmemServer::Peer {
   bool poisoned_ = false;  // descriptors of its are in the queue
 };
 
-Result<std::unique_ptr<IvshmemServer>> IvshmemServer::open(boost::asio::io_context& io,
-                                                           const std::string& path,
-                                                           ListenOptions options,
-                                                           std::shared_ptr<PeerThread> peers,
-                                                           Owner& owner) {
-  std::unique_ptr<IvshmemServer> s(new IvshmemServer(io, peers, owner));
+Result<std::unique_ptr<IvshmemServer>> IvshmemServer::open(
+    boost::asio::io_context& io, const std::string& path, ListenOptions options,
+    std::shared_ptr<PeerThread> peers, std::shared_ptr<LoopBudget> loop_time, Owner& owner) {
+  std::unique_ptr<IvshmemServer> s(new IvshmemServer(io, peers, loop_time, owner));
   options.type = SOCK_STREAM;
-  auto listener = Listener::open(io, path, options, peers,
-                                 [p = s.get()](Fd socket, const PeerCredentials& peer) {
-                                   p->on_connection(std::move(socket), peer);
-                                 });
+  auto listener = Listener::open(
+      io, path, options, peers,
+      [p = s.get()](Fd socket, const PeerCredentials& peer) {
+        p->on_connection(std::move(socket), peer);
+      },
+      std::move(loop_time));
   if (!listener) return listener.error();
   s->listener_ = std::move(*listener);
   return s;
 }
 
 IvshmemServer::IvshmemServer(boost::asio::io_context& io, std::shared_ptr<PeerThread> peers,
-                             Owner& owner)
-    : io_(io), peers_(std::move(peers)), owner_(owner) {}
+                             std::shared_ptr<LoopBudget> loop_time, Owner& owner)
+    : io_(io), peers_(std::move(peers)), loop_time_(std::move(loop_time)), owner_(owner) {}
 IvshmemServer::~IvshmemServer() = default;
 
 void IvshmemServer::on_connection(Fd socket, const PeerCredentials& peer) {

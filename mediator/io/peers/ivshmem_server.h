@@ -23,6 +23,7 @@
 #include "mediator/base/result.h"
 #include "mediator/base/unix_socket.h"
 #include "mediator/io/fd_watch.h"
+#include "mediator/io/loop_budget.h"
 #include "mediator/io/peers/listener.h"
 #include "mediator/io/peers/peer_thread.h"
 
@@ -55,9 +56,11 @@ class IvshmemServer {
     ~Owner() = default;
   };
 
+  // All its descriptors draw on `loop_time`, the vGPU's.
   static Result<std::unique_ptr<IvshmemServer>> open(boost::asio::io_context& io,
                                                      const std::string& path, ListenOptions options,
                                                      std::shared_ptr<PeerThread> peers,
+                                                     std::shared_ptr<LoopBudget> loop_time,
                                                      Owner& owner);
   ~IvshmemServer();
 
@@ -82,7 +85,8 @@ class IvshmemServer {
 
  private:
   class Peer;
-  IvshmemServer(boost::asio::io_context& io, std::shared_ptr<PeerThread> peers, Owner& owner);
+  IvshmemServer(boost::asio::io_context& io, std::shared_ptr<PeerThread> peers,
+                std::shared_ptr<LoopBudget> loop_time, Owner& owner);
   void on_connection(Fd socket, const PeerCredentials& peer);
   void refuse(Fd socket, const PeerCredentials& peer, const std::string& reason);
   void on_notified(Peer* peer);
@@ -90,6 +94,7 @@ class IvshmemServer {
 
   boost::asio::io_context& io_;
   std::shared_ptr<PeerThread> peers_;
+  std::shared_ptr<LoopBudget> loop_time_;
   Owner& owner_;
   std::unique_ptr<Listener> listener_;
   std::unique_ptr<Peer> live_;

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "mediator/base/limits.h"
 #include "mediator/base/log.h"
 #include "mediator/base/peer_socket.h"
 
@@ -11,6 +12,7 @@ namespace sluice::io {
 namespace {
 // How long to wait after accept failed for want of descriptors or memory.
 constexpr uint64_t kRetryMs = 100;
+constexpr Pace kConnectionPace{limits::kConnectionsPerSecond, limits::kConnectionBurst};
 spawner_protocol::UidRange refused{1, 0};
 std::function<bool(pid_t)> refused_process;
 }  // namespace
@@ -19,10 +21,12 @@ Result<std::unique_ptr<Listener>> Listener::open(boost::asio::io_context& io,
                                                  const std::string& path,
                                                  const ListenOptions& options,
                                                  std::shared_ptr<PeerThread> peers,
-                                                 OnConnection on_connection) {
+                                                 OnConnection on_connection,
+                                                 std::shared_ptr<LoopBudget> loop_time) {
   auto made = listen_at(path, options);
   if (!made) return made.error();
-  std::unique_ptr<Listener> l(new Listener(io, path, std::move(peers), std::move(on_connection)));
+  std::unique_ptr<Listener> l(
+      new Listener(io, path, std::move(peers), std::move(on_connection), std::move(loop_time)));
   l->socket_ = std::move(made->socket);
   l->file_ = made->file;
   refuse_descriptors(l->socket_.get());
@@ -43,7 +47,9 @@ Listener::~Listener() {
 }
 
 void Listener::watch() {
-  watch_ = FdWatch(io_, socket_.get(), [this] { accept(); });
+  watch_ = loop_time_ ? FdWatch(
+                            io_, socket_.get(), kConnectionPace, [this] { accept(); }, loop_time_)
+                      : FdWatch(io_, socket_.get(), [this] { accept(); });
 }
 
 void Listener::pause() {

@@ -15,6 +15,7 @@
 #include "mediator/base/unix_socket.h"
 #include "mediator/core/spawner_protocol.h"
 #include "mediator/io/fd_watch.h"
+#include "mediator/io/loop_budget.h"
 #include "mediator/io/peers/peer_thread.h"
 
 namespace sluice::io {
@@ -24,12 +25,14 @@ class Listener {
   using OnConnection = std::function<void(Fd, PeerCredentials)>;
 
   // `peers` closes what unaccepted connections hold; no connection is accepted while it is
-  // saturated.
+  // saturated. Each draws on `loop_time`; null: strangers have no way to this socket, and it is
+  // served as often as they connect.
   static Result<std::unique_ptr<Listener>> open(boost::asio::io_context& io,
                                                 const std::string& path,
                                                 const ListenOptions& options,
                                                 std::shared_ptr<PeerThread> peers,
-                                                OnConnection on_connection);
+                                                OnConnection on_connection,
+                                                std::shared_ptr<LoopBudget> loop_time = nullptr);
   ~Listener();
   // No listener of this process serves a peer with a user or group id of this range, whatever the
   // socket's mode: they are workers. To be called before any is opened.
@@ -41,11 +44,12 @@ class Listener {
 
  private:
   Listener(boost::asio::io_context& io, std::string path, std::shared_ptr<PeerThread> peers,
-           OnConnection on_connection)
+           OnConnection on_connection, std::shared_ptr<LoopBudget> loop_time)
       : io_(io),
         path_(std::move(path)),
         peers_(std::move(peers)),
         on_connection_(std::move(on_connection)),
+        loop_time_(std::move(loop_time)),
         retry_(io) {}
   void accept();
   void watch();
@@ -55,6 +59,7 @@ class Listener {
   std::string path_;
   std::shared_ptr<PeerThread> peers_;
   OnConnection on_connection_;
+  std::shared_ptr<LoopBudget> loop_time_;
   Fd socket_;
   FileId file_;
   FdWatch watch_;

@@ -41,21 +41,29 @@ sluice_joined refused_join(int status, const std::string& reason) {
 
 Result<std::unique_ptr<LocalServer>> LocalServer::open(
     boost::asio::io_context& io, const std::string& path, ListenOptions options,
-    uint32_t join_deadline_ms, std::shared_ptr<PeerThread> peers, Owner& owner) {
-  std::unique_ptr<LocalServer> s(new LocalServer(io, join_deadline_ms, peers, owner));
+    uint32_t join_deadline_ms, std::shared_ptr<PeerThread> peers,
+    std::shared_ptr<LoopBudget> loop_time, Owner& owner) {
+  std::unique_ptr<LocalServer> s(new LocalServer(io, join_deadline_ms, peers, loop_time, owner));
   options.type = SOCK_SEQPACKET;
-  auto listener = Listener::open(io, path, options, peers,
-                                 [p = s.get()](Fd socket, const PeerCredentials& peer) {
-                                   p->on_connection(std::move(socket), peer);
-                                 });
+  auto listener = Listener::open(
+      io, path, options, peers,
+      [p = s.get()](Fd socket, const PeerCredentials& peer) {
+        p->on_connection(std::move(socket), peer);
+      },
+      std::move(loop_time));
   if (!listener) return listener.error();
   s->listener_ = std::move(*listener);
   return s;
 }
 
 LocalServer::LocalServer(boost::asio::io_context& io, uint32_t join_deadline_ms,
-                         std::shared_ptr<PeerThread> peers, Owner& owner)
-    : io_(io), join_deadline_ms_(join_deadline_ms), peers_(std::move(peers)), owner_(owner) {}
+                         std::shared_ptr<PeerThread> peers, std::shared_ptr<LoopBudget> loop_time,
+                         Owner& owner)
+    : io_(io),
+      join_deadline_ms_(join_deadline_ms),
+      peers_(std::move(peers)),
+      loop_time_(std::move(loop_time)),
+      owner_(owner) {}
 LocalServer::~LocalServer() = default;
 
 void LocalServer::on_connection(Fd socket, const PeerCredentials& peer) {
@@ -66,7 +74,8 @@ void LocalServer::on_connection(Fd socket, const PeerCredentials& peer) {
   }
   const ConnectionId id = next_id_++;
   auto c = std::make_unique<Connection>(io_, *peers_, std::move(socket), peer);
-  c->watch = FdWatch(io_, c->socket.get(), kIdlePace, [this, id] { on_readable(id); });
+  c->watch = FdWatch(
+      io_, c->socket.get(), kIdlePace, [this, id] { on_readable(id); }, loop_time_);
   c->deadline.after_ms(join_deadline_ms_,
                        [this, id] { refuse(id, ETIMEDOUT, "no join message came"); });
   connections_.emplace(id, std::move(c));

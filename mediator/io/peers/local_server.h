@@ -15,6 +15,7 @@
 #include "mediator/base/result.h"
 #include "mediator/base/unix_socket.h"
 #include "mediator/io/fd_watch.h"
+#include "mediator/io/loop_budget.h"
 #include "mediator/io/peers/listener.h"
 #include "mediator/io/peers/peer_thread.h"
 
@@ -36,10 +37,13 @@ class LocalServer {
     ~Owner() = default;
   };
 
+  // All its descriptors draw on `loop_time`, the vGPU's.
   static Result<std::unique_ptr<LocalServer>> open(boost::asio::io_context& io,
                                                    const std::string& path, ListenOptions options,
                                                    uint32_t join_deadline_ms,
-                                                   std::shared_ptr<PeerThread> peers, Owner& owner);
+                                                   std::shared_ptr<PeerThread> peers,
+                                                   std::shared_ptr<LoopBudget> loop_time,
+                                                   Owner& owner);
   ~LocalServer();
 
   // Sends the answer; with joined.status != 0 the connection is closed behind it. No effect on a
@@ -54,7 +58,8 @@ class LocalServer {
  private:
   struct Connection;
   LocalServer(boost::asio::io_context& io, uint32_t join_deadline_ms,
-              std::shared_ptr<PeerThread> peers, Owner& owner);
+              std::shared_ptr<PeerThread> peers, std::shared_ptr<LoopBudget> loop_time,
+              Owner& owner);
   void on_connection(Fd socket, const PeerCredentials& peer);
   void on_readable(ConnectionId id);
   void refuse(ConnectionId id, int status, const std::string& reason);
@@ -62,6 +67,7 @@ class LocalServer {
   boost::asio::io_context& io_;
   uint32_t join_deadline_ms_;
   std::shared_ptr<PeerThread> peers_;
+  std::shared_ptr<LoopBudget> loop_time_;
   Owner& owner_;
   std::unique_ptr<Listener> listener_;
   std::map<ConnectionId, std::unique_ptr<Connection>> connections_;

@@ -43,6 +43,25 @@ TEST(Scheduler, EngagesReadsAndEvictsInTheProtocolsOrder) {
   EXPECT_EQ(h.take(), "grant1c!1 evict1=1 read1 grant0o!2 ring0");
 }
 
+TEST(Scheduler, AwaitsReportsOfHoldersThatOthersWaitFor) {
+  Host h;
+  const auto a = h.session(h.vgpu()), b = h.session(h.vgpu());
+  h.report(a, 2, 1);
+  EXPECT_FALSE(h.scheduler->awaits(a)) << "nobody waits";
+  h.quietly(a, 2, 1);
+  h.report(b, 1, 0);
+  EXPECT_TRUE(h.scheduler->awaits(a)) << "it holds";
+  EXPECT_FALSE(h.scheduler->awaits(b)) << "it waits itself";
+  h.time(h.wake);
+  ASSERT_EQ(h.page(a).evict, SLUICE_EVICT_ALL_SMS(1));
+  EXPECT_TRUE(h.scheduler->awaits(a)) << "it has to leave";
+  h.quietly(b, 1, 0);
+  h.report(a, 2, 0, 1);
+  EXPECT_FALSE(h.scheduler->awaits(a)) << "it has left";
+  EXPECT_TRUE(h.scheduler->awaits(b));
+  EXPECT_FALSE(h.scheduler->awaits(4711));
+}
+
 TEST(Scheduler, AnIdleHolderGivesWayWithoutWaiting) {
   Host h;
   const auto a = h.session(h.vgpu()), b = h.session(h.vgpu());

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A vGPU's ivshmem side against a QEMU of our own making: the handshake as QEMU reads it, peers
 // that are too many, half-open or gone, the agent's rings, honest and hostile.
+#include "mediator/base/clock.h"
+#include "mediator/base/limits.h"
+#include "mediator/io/loop_budget.h"
 #include "tests/support/fake_qemu.h"
 #include "tests/support/test_daemon.h"
 
@@ -346,6 +349,28 @@ TEST_F(IvshmemTest, AnAgentThatNeverReadsIsBounded) {
   EXPECT_TRUE(run_until([&] { return vgpu_->sessions().empty(); }));
   q->close();
   expect_all_free();
+}
+
+// Its messages, too, which are read by bell and then by timer, draw on its vGPU's part of the loop.
+TEST_F(IvshmemTest, AnAgentRestsWhileItsVgpuOwesLoopTime) {
+  constexpr int kMessages = 3 * limits::kAgentBurst;  // more than a bell and a timer read
+  auto q = connect();
+  FakeAgent agent(*q, 1);
+  ASSERT_EQ(open(agent, 1).status, 0u);
+  const auto all_read = [&] {
+    return load_shared(agent.to_host().tail) == load_shared(agent.to_host().head);
+  };
+  const auto send_all = [&] {
+    for (int i = 0; i < kMessages; ++i) agent.send(SLUICE_CONTROL_CLOSE, 0, 9999, 1);
+  };
+  send_all();
+  EXPECT_TRUE(run_until(all_read));
+  const auto loop_time = daemon_->executor().loop_time(vgpu_->id());
+  (void)loop_time->take(monotonic_ns(), uint64_t{1'000'000'000'000});
+  send_all();
+  for (int i = 0; i < 10; ++i) run_for_a_moment();
+  EXPECT_FALSE(all_read());
+  EXPECT_TRUE(vgpu_->has_live_peer());
 }
 
 TEST_F(IvshmemTest, ASlotKeepsItsContentsUntilTheAgentClosesIt) {

@@ -158,6 +158,39 @@ TEST_F(Floods, OneAloneThatUsesLittleMoreRestsForThatOnly) {
   EXPECT_EQ(budget->take(now_ns_ += kOneSecond, 30 * kUs), 0u) << "it is paid back";
 }
 
+// Holders of the GPU whose vGPUs flood: what they report is heard, however deep the debt.
+TEST_F(Floods, WhatOthersWaitForIsHeardInTimeAndCostsItsShare) {
+  for (const size_t sessions : {1, 4, 64}) {
+    auto debtor = budgets_.make();
+    (void)debtor->take(now_ns_, 100 * kOneSecond);
+    uint64_t used_ns = 0, longest_ns = 0;
+    std::vector<uint64_t> ready_ns(sessions, now_ns_), heard_ns(sessions, now_ns_);
+    for (const uint64_t end_ns = now_ns_ + 2 * kOneSecond; now_ns_ < end_ns;) {
+      const size_t next = static_cast<size_t>(std::min_element(ready_ns.begin(), ready_ns.end()) -
+                                              ready_ns.begin());
+      now_ns_ = std::max(now_ns_, ready_ns[next]) + 20 * kUs;
+      used_ns += 20 * kUs;
+      longest_ns = std::max(longest_ns, now_ns_ - heard_ns[next]);
+      heard_ns[next] = now_ns_;
+      ready_ns[next] = now_ns_ + debtor->take(now_ns_, 20 * kUs, LoopBudget::Descriptor::kAwaited);
+    }
+    EXPECT_LE(static_cast<double>(used_ns), 1.1 * kShares.awaited * 2 * kOneSecond +
+                                                static_cast<double>(kShares.awaited_burst_ns));
+    EXPECT_LE(longest_ns, 2 * sessions * 20 * kUs / kShares.awaited) << sessions;
+    EXPECT_GT(debtor->take(now_ns_ += 20 * kUs, 0), 60 * kOneSecond) << "it owes what it owed";
+  }
+}
+
+// One that is not in debt pays for itself.
+TEST_F(Floods, WhoIsNotInDebtIsAwaitedAtItsOwnCost) {
+  auto budget = budgets_.make();
+  uint64_t rest_ns = 0;
+  for (uint64_t taken_ns = 0; taken_ns <= kShares.burst_ns; taken_ns += kMs)
+    rest_ns = budget->take(now_ns_, kMs, LoopBudget::Descriptor::kAwaited);
+  EXPECT_EQ(rest_ns, 0u);
+  EXPECT_GT(budget->take(now_ns_, 0), 0u);
+}
+
 void burn(uint64_t cpu_ns) {
   for (const uint64_t began_ns = thread_cpu_ns(); thread_cpu_ns() - began_ns < cpu_ns;) continue;
 }
@@ -244,13 +277,12 @@ TEST_F(RingFlood, EachWatchKeepsItsOwnPace) {
   EXPECT_LE(static_cast<double>(count), 10 + 1 + seconds * 100);
 }
 
-// One that rests for minutes is heard when others wait for it, and not once more.
+// One that rests for minutes is heard as soon as others wait for it, and as long as they do.
 TEST_F(RingFlood, OneThatOthersWaitForDoesNotRest) {
-  auto budget = budgets_.make();
   LoopShares slow = kShares;
   slow.each = slow.all = 1e-6;
-  budget = LoopBudgets(slow).make();
-  (void)budget->take(monotonic_ns(), kShares.burst_ns);
+  auto budget = LoopBudgets(slow).make();
+  (void)budget->take(monotonic_ns(), 10 * kShares.burst_ns);
   Fd bell(::eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC));
   size_t count = 0;
   FdWatch watch(
@@ -262,16 +294,29 @@ TEST_F(RingFlood, OneThatOthersWaitForDoesNotRest) {
       budget);
   run_for(std::chrono::milliseconds(20));
   ASSERT_EQ(count, 1u);
-  watch.hurry();
+  watch.set_awaited(true);
+  while (count < 5) io_.run_one_for(std::chrono::milliseconds(10));
+  watch.set_awaited(false);
+  io_.run_one();  // it is served once more, and then rests again
+  const size_t before = count;
   run_for(std::chrono::milliseconds(20));
-  EXPECT_EQ(count, 3u) << "what had rung before, and what rings now";
-  for (size_t before = 0; before != count;) {
-    before = count;
-    watch.hurry();
-    run_for(std::chrono::milliseconds(1));
-  }
-  EXPECT_TRUE(budget->deep_in_debt());
-  EXPECT_LE(count, 2 + kShares.burst_ns / kCostNs + 2);
+  EXPECT_EQ(count, before);
+}
+
+// A peer that connects and goes, or asks for what ends its connection, pays as any other.
+TEST_F(RingFlood, ACallThatStopsItsOwnWatchIsPaidFor) {
+  auto budget = budgets_.make();
+  Fd bell(::eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC));
+  FdWatch watch;
+  watch = FdWatch(
+      io_, bell.get(), kSession,
+      [&] {
+        burn(2 * kShares.burst_ns);
+        watch.stop();
+      },
+      budget);
+  while (watch) io_.run_one();
+  EXPECT_GT(budget->take(monotonic_ns(), 0), 0u) << "its vGPU is in debt";
 }
 
 }  // namespace
