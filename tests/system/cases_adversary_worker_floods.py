@@ -54,10 +54,11 @@ class WorkerFloods(WithVictim):
             print(f"{name}: sluiced {now[2] - cpu_s:.2f} s of a core in {elapsed_s:.1f} s, "
                   f"{now[0] - descriptors} descriptors and {(now[1] - resident) >> 20} MiB more, "
                   f"{len(self.sluiced.log()) - opened} bytes of log", flush=True)
-            # By rings and messages at most 10 % (io/loop_budget.h), by the rest some 8 %. A busy
-            # machine gives it less, never more; six sessions' rings took 60 % when wake-ups were
-            # counted, a line without end 36 % when it was read as it came.
-            self.assertLess(now[2] - cpu_s, 0.25 * elapsed_s + 0.3)
+            # By rings and messages at most 10 %, and 5 % while others wait for what they report
+            # (io/loop_budget.h), by the rest some 8 %. A busy machine gives it less, never more;
+            # six sessions' rings took 60 % when wake-ups were counted, a line without end 36 %
+            # when it was read as it came.
+            self.assertLess(now[2] - cpu_s, 0.3 * elapsed_s + 0.3)
             # Its own sessions: some 20 descriptors each, and a region.
             self.assertLess(now[0], descriptors + 64 * sessions)
             self.assertLess(now[1], resident + MOST_MEMORY)
