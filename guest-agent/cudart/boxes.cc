@@ -90,7 +90,10 @@ cudaError_t make_box(const cudaMemcpy3DParms& p, CUDA_MEMCPY3D* box) {
   const auto too_narrow = [&](const CopyEnd& end) {
     return end.array == nullptr && end.pitch != 0 && end.pitch < width;
   };
-  if (too_narrow(from) || too_narrow(to)) return cudaErrorInvalidPitchValue;
+  // Between memory and an array an H100's runtime says so in other words.
+  if (too_narrow(from) || too_narrow(to))
+    return p.srcArray == nullptr && p.dstArray == nullptr ? cudaErrorInvalidPitchValue
+                                                          : cudaErrorInvalidValue;
   return make_box(to, from, {width, p.extent.height, p.extent.depth}, p.kind, box);
 }
 

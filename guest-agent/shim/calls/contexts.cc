@@ -118,6 +118,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   if (has_green_contexts(dev)) return CUDA_ERROR_NOT_PERMITTED;
   const CUresult r = SLUICE_CALL(cuDevicePrimaryCtxReset_v2, *e.link, 0, dev);
   if (r != CUDA_SUCCESS) return r;
+  e.link->forget_fault();
   State& s = state();
   uint64_t handle;
   {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "guest-agent/shim/calls/stream_attributes.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -44,6 +45,23 @@ CUstream key_of(CUstream stream) { return stream == CU_STREAM_LEGACY ? nullptr :
 
 }  // namespace
 
+std::optional<int> later_priority(CUstream stream) {
+  std::lock_guard lock(all_attributes().mutex);
+  const auto of_stream = all_attributes().streams.find(key_of(stream));
+  if (of_stream == all_attributes().streams.end()) return std::nullopt;
+  const auto set = of_stream->second.find(CU_LAUNCH_ATTRIBUTE_PRIORITY);
+  if (set == of_stream->second.end()) return std::nullopt;
+  return set->second.priority;
+}
+
+CUresult clamp_priority(int& priority) {
+  if (priority == 0) return CUDA_SUCCESS;
+  int least = 0, greatest = 0;
+  const CUresult bad = cuCtxGetStreamPriorityRange(&least, &greatest);
+  if (bad == CUDA_SUCCESS) priority = std::clamp(priority, greatest, least);
+  return bad;
+}
+
 void forget_attributes(CUstream stream) {
   std::lock_guard lock(all_attributes().mutex);
   all_attributes().streams.erase(stream);
@@ -59,11 +77,11 @@ CUresult cuStreamSetAttribute(CUstream stream, CUstreamAttrID attr,
   if (!e) return e.status;
   if (value == nullptr || !is_of_streams(attr)) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
+  CUstreamAttrValue kept = *value;
   if (attr == CU_LAUNCH_ATTRIBUTE_PRIORITY)
-    return static_cast<CUresult>(
-        not_supported("cuStreamSetAttribute", "another priority for a stream that exists"));
+    if (const CUresult bad = clamp_priority(kept.priority); bad != CUDA_SUCCESS) return bad;
   std::lock_guard lock(all_attributes().mutex);
-  all_attributes().streams[key_of(stream)][attr] = *value;
+  all_attributes().streams[key_of(stream)][attr] = kept;
   return CUDA_SUCCESS;
 }
 

@@ -27,15 +27,6 @@ CUresult add_stream(const Entered& e, CUresult made, CUstream stream, unsigned f
   return kept ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-// Beyond the range is its end, and reported as that.
-CUresult clamp_priority(int& priority) {
-  if (priority == 0) return CUDA_SUCCESS;
-  int least = 0, greatest = 0;
-  const CUresult bad = cuCtxGetStreamPriorityRange(&least, &greatest);
-  if (bad == CUDA_SUCCESS) priority = std::clamp(priority, greatest, least);
-  return bad;
-}
-
 // In a green context no stream waits for a default one, whatever its flags say.
 CUresult make_green_stream(const Entered& e, CUstream* stream, uint64_t green, unsigned flags,
                            int priority) {
@@ -160,6 +151,10 @@ CUresult cuStreamGetPriority(CUstream stream, int* priority) {
   if (!e) return e.status;
   if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
+  if (const auto later = later_priority(stream)) {
+    *priority = *later;
+    return CUDA_SUCCESS;
+  }
   return SLUICE_CALL(cuStreamGetPriority, *e.link, e.context, stream, priority);
 }
 

@@ -83,8 +83,12 @@ namespace {
 CUresult alloc_async(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool, CUstream stream) {
   const Entered e = enter_context();
   if (!e) return e.status;
-  if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
+  if (bytesize == 0) {  // null, which cuMemFreeAsync takes (seen on an H100)
+    *dptr = 0;
+    return CUDA_SUCCESS;
+  }
   if (graphs::capturing()) {
     std::shared_ptr<graphs::GraphMemory> memory;
     CUresult made = CUDA_SUCCESS;
@@ -121,6 +125,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
+  if (dptr == 0) return CUDA_SUCCESS;
   if (const auto captured = graphs::capture_node(stream, [&]() -> graphs::WorkPtr {
         auto memory = graphs::GraphMemory::find(dptr);
         return memory == nullptr ? nullptr : graphs::free_work(std::move(memory));
@@ -184,9 +189,12 @@ CUresult cuMemHostGetFlags(unsigned int* flags, void* p) {
   const Entered e = enter_context();
   if (!e) return e.status;
   const auto range = state().pointers.find(reinterpret_cast<uint64_t>(p));
-  if (flags == nullptr || !range || range->kind != MemoryKind::kPinned)
-    return CUDA_ERROR_INVALID_VALUE;
-  *flags = range->flags | CU_MEMHOSTALLOC_DEVICEMAP;  // under unified addressing all of it is
+  const bool pinned = range && range->kind == MemoryKind::kPinned;
+  const bool registered = range && range->kind == MemoryKind::kRegistered;
+  if (flags == nullptr || (!pinned && !registered)) return CUDA_ERROR_INVALID_VALUE;
+  // Portable and mapped have the same bits in both; under unified addressing all of it is mapped.
+  *flags = (registered ? range->flags & CU_MEMHOSTREGISTER_PORTABLE : range->flags) |
+           CU_MEMHOSTALLOC_DEVICEMAP;
   return CUDA_SUCCESS;
 }
 
@@ -250,6 +258,9 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Rang
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
       return give<uint64_t>(data, range.id);
     default:
+      if (attribute < CU_POINTER_ATTRIBUTE_CONTEXT ||
+          attribute > CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE)
+        return CUDA_ERROR_INVALID_VALUE;  // no attribute
       return static_cast<CUresult>(not_supported("cuPointerGetAttribute", "this attribute"));
   }
 }

@@ -203,12 +203,24 @@ class WorkerLink {
   CUresult with_deferred(CUresult status) {
     const CUresult deferred = take_deferred();
     const bool fine = status == CUDA_SUCCESS || status == CUDA_ERROR_NOT_READY;
-    return fine && deferred != CUDA_SUCCESS ? deferred : status;
+    const CUresult answer = fine && deferred != CUDA_SUCCESS ? deferred : status;
+    if (is_fault(answer)) fault_.store(answer, std::memory_order_release);
+    return answer;
   }
   void defer(CUresult status);  // remembers it as the first, if it is
+  static bool is_fault(CUresult status) {
+    return status == CUDA_ERROR_ILLEGAL_ADDRESS || status == CUDA_ERROR_LAUNCH_TIMEOUT ||
+           status == CUDA_ERROR_ASSERT ||
+           (status >= CUDA_ERROR_HARDWARE_STACK_ERROR && status <= CUDA_ERROR_LAUNCH_FAILED);
+  }
 
   // For calls after the session's end: lets go of the device if the agent has gone too.
   void after_end();
+
+  // A kernel of the session has faulted, and the program knows it: from then on all calls in its
+  // contexts answer so. CUDA_SUCCESS: none has.
+  CUresult fault() const { return static_cast<CUresult>(fault_.load(std::memory_order_acquire)); }
+  void forget_fault() { fault_.store(CUDA_SUCCESS, std::memory_order_release); }
 
   // CUDA_SUCCESS while the session lives.
   CUresult dead() const { return static_cast<CUresult>(dead_.load(std::memory_order_acquire)); }
@@ -288,7 +300,7 @@ class WorkerLink {
   FindPinnedRanges at_end_ = nullptr;
   std::atomic<bool> let_go_{false};
   std::atomic<int> dead_{CUDA_SUCCESS};
-  std::atomic<int> deferred_{CUDA_SUCCESS};
+  std::atomic<int> deferred_{CUDA_SUCCESS}, fault_{CUDA_SUCCESS};
 
   std::mutex submit_mutex_;
   RingProducer submit_;

@@ -35,6 +35,7 @@ Entered enter() {
 Entered enter_context() {
   Entered e = enter();
   if (e && e.context == 0) e.status = CUDA_ERROR_INVALID_CONTEXT;
+  if (e) e.status = e.link->fault();
   if (const uint64_t green = current_green(); e && green != 0 && !state().greens.find(green))
     e.status = CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return e;

@@ -300,7 +300,11 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* base_out, size_t* bytes_out, CUdev
 
 // Allocated at once, which is earlier than promised; freed in the order of the stream.
 CUresult cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream handle) {
-  return with_stream(handle, [&](State&, Context&, Stream&) { return cuMemAlloc_v2(out, bytes); });
+  return with_stream(handle, [&](State&, Context&, Stream&) {
+    if (out == nullptr || bytes != 0) return cuMemAlloc_v2(out, bytes);
+    *out = 0;  // seen on an H100
+    return CUDA_SUCCESS;
+  });
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
@@ -378,8 +382,10 @@ CUresult cuMemHostGetFlags(unsigned int* flags, void* p) {
     if (flags == nullptr || !find_host_range(s, reinterpret_cast<uint64_t>(p), base, range)) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    // Under unified addressing all pinned memory is mapped and portable.
-    *flags = range.flags | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE;
+    // Under unified addressing all pinned memory is mapped, and reported as portable only where it
+    // was asked for (an H100). Registered memory has no other flags here.
+    *flags = (range.ours ? range.flags : range.flags & CU_MEMHOSTREGISTER_PORTABLE) |
+             CU_MEMHOSTALLOC_DEVICEMAP;
     return CUDA_SUCCESS;
   });
 }

@@ -311,14 +311,52 @@ TEST(Shim, ErrorsOfQueuedWorkComeWithTheNextSynchronisation) {
     OK(cuMemAlloc(&p, 64));
     uint32_t n = 4, value = 1;
     void* params[] = {&p, &n, &value};
-    worker.fail_next_launch(CUDA_ERROR_LAUNCH_FAILED);
+    worker.fail_next_launch(CUDA_ERROR_NOT_SUPPORTED);
     OK(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr));
-    EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_LAUNCH_FAILED);
-    OK(cuCtxSynchronize());  // whether an error sticks is the worker's to say
-    worker.fail_next_launch(CUDA_ERROR_LAUNCH_FAILED);
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_NOT_SUPPORTED);
+    OK(cuCtxSynchronize());
+    worker.fail_next_launch(CUDA_ERROR_NOT_SUPPORTED);
     OK(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr));
     uint32_t out;
-    EXPECT_EQ(cuMemcpyDtoH(&out, p, 4), CUDA_ERROR_LAUNCH_FAILED);
+    EXPECT_EQ(cuMemcpyDtoH(&out, p, 4), CUDA_ERROR_NOT_SUPPORTED);
+    OK(cuMemcpyDtoH(&out, p, 4));
+  });
+}
+
+// Also of calls that the worker answers later, or not at all.
+TEST(Shim, AFaultIsWhatEveryCallOfTheContextAnswers) {
+  in_process({}, [](FakeWorker& worker) {
+    set_up();
+    CUfunction fill;
+    load_fill(&fill);
+    CUdeviceptr p;
+    CUstream s;
+    CUevent e;
+    OK(cuMemAlloc(&p, 64));
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&e, CU_EVENT_DEFAULT));
+    uint32_t n = 4, value = 1;
+    void* params[] = {&p, &n, &value};
+    const auto launch = [&] {
+      return cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, s, params, nullptr);
+    };
+    worker.fail_next_launch(CUDA_ERROR_ILLEGAL_ADDRESS);
+    OK(launch());
+    OK(cuEventRecord(e, s));  // the program does not know of it yet
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+    void* pinned = nullptr;
+    EXPECT_EQ(cuMemHostAlloc(&pinned, 64, 0), CUDA_ERROR_ILLEGAL_ADDRESS);
+    EXPECT_EQ(cuEventRecord(e, s), CUDA_ERROR_ILLEGAL_ADDRESS);
+    EXPECT_EQ(launch(), CUDA_ERROR_ILLEGAL_ADDRESS);
+    EXPECT_EQ(cuMemsetD32Async(p, 0, 4, s), CUDA_ERROR_ILLEGAL_ADDRESS);
+    EXPECT_EQ(cuMemFree(p), CUDA_ERROR_ILLEGAL_ADDRESS);
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+    CUdevice device;
+    OK(cuDeviceGet(&device, 0));
+    CUcontext context;
+    OK(cuCtxGetCurrent(&context));
+    OK(cuDevicePrimaryCtxReset(device));  // this worker can
+    OK(cuCtxSynchronize());
   });
 }
 

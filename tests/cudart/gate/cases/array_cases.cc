@@ -113,6 +113,12 @@ TEST_F(ArrayCases, CopiesOfRows) {
   REFUSED(cudaMemcpy2DToArrayAsync(array_, 0, 1, from_.data(), kRowBytes, kRowBytes, kHeight,
                                    cudaMemcpyHostToDevice, stream));
   REFUSED(cudaMemcpy2DFromArray(back, 2, array_, 0, 0, 4, 1, cudaMemcpyDeviceToHost));
+  cudaMemcpy3DParms narrow = {};
+  narrow.srcArray = array_;
+  narrow.dstPtr = {back, 2, 4, 1};
+  narrow.extent = {1, 1, 1};
+  narrow.kind = cudaMemcpyDeviceToHost;
+  REFUSED(cudaMemcpy3D(&narrow));
   REFUSED(cudaMemcpy2DFromArrayAsync(back, 4, array_, 0, kHeight, 4, 1, cudaMemcpyDeviceToHost,
                                      stream));
   REFUSED(cudaMemcpy2DArrayToArray(other, 4, 0, array_, 0, 0, kRowBytes, kHeight,

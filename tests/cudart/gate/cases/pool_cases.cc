@@ -47,6 +47,9 @@ TEST_F(PoolCases, AllocationsFollowTheStream) {
   OK(cudaMemPoolGetAttribute(pool, kUsedCurrent, &used));
   EXPECT_EQ(used, 0u);
   OK(cudaMemPoolDestroy(pool));
+  OK(cudaMallocAsync(&p, 0, stream));
+  EXPECT_EQ(p, nullptr);
+  OK(cudaFreeAsync(p, stream));
   int here = 0;
   ANSWERS(cudaErrorInvalidValue, cudaMallocAsync(nullptr, 64, stream));
   REFUSED(cudaFreeAsync(&here, stream));

@@ -53,6 +53,11 @@ TEST_F(RegisteredCases, KernelsReadAndWriteIt) {
   std::fill_n(from.floats(), kCount, 3.0f);
   OK(cudaHostRegister(from.at(), from.bytes(), kMapped));
   OK(cudaHostRegister(to.at(), to.bytes(), kMapped | kPortable));
+  unsigned flags = 0;
+  OK(cudaHostGetFlags(&flags, from.at()));
+  EXPECT_EQ(flags & (kMapped | kPortable), kMapped);
+  OK(cudaHostGetFlags(&flags, to.floats() + 25));
+  EXPECT_EQ(flags & (kMapped | kPortable), kMapped | kPortable);
   EXPECT_EQ(from.floats()[999], 3);
   doubled(device_of(to.at()), device_of(from.at()));
   EXPECT_EQ(to.floats()[0], 6);

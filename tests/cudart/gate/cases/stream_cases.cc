@@ -73,6 +73,18 @@ TEST_F(StreamCases, Attributes) {
   value = {};
   OK(cudaStreamGetAttribute(other, kSynchronizationPolicy, &value));
   EXPECT_EQ(value.cooperative, kPolicySpin);
+  // The first word of the value, whatever the attribute.
+  int least = 0, greatest = 0, priority = 1;
+  OK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  value = {};
+  value.cooperative = greatest - 10;
+  OK(cudaStreamSetAttribute(one, kPriority, &value));
+  OK(cudaStreamGetPriority(one, &priority));
+  EXPECT_EQ(priority, greatest);
+  value.cooperative = 0;
+  OK(cudaStreamSetAttribute(one, kPriority, &value));
+  OK(cudaStreamGetAttribute(one, kPriority, &value));
+  EXPECT_EQ(value.cooperative, 0);
   REFUSED(cudaStreamGetAttribute(one, kNoAttribute, &value));
   REFUSED(cudaStreamSetAttribute(one, kNoAttribute, &value));
   REFUSED(cudaStreamGetAttribute(one, kPriority, nullptr));
