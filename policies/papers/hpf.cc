@@ -18,7 +18,8 @@
 //
 // Where the driver tells no launches, a vGPU is one kernel of unknown length (T_r unknown is
 // longest). Where it tells them together (Launch::id 0), a vGPU is one kernel of the length
-// announced last, but no shorter than what it has run beyond that, by the driver's clock.
+// announced last, but no shorter than what it has run beyond that, by the driver's clock, or than
+// its vGPU's jobs before outran theirs (overruns.h).
 #include <algorithm>
 #include <unordered_map>
 #include <vector>
@@ -26,6 +27,7 @@
 #include "mediator/base/check.h"
 #include "policies/parts/in_units.h"
 #include "policies/parts/indexed_heap.h"
+#include "policies/parts/overruns.h"
 #include "policies/policy.h"
 
 namespace sluice::policy {
@@ -86,17 +88,22 @@ class Hpf final : public Policy {
       if (k.launch != 0 || !holds(slot)) continue;
       k.live = true;  // it still holds SMs, or is on its way out: released() queues it
       k.used_sm_ns = k.beyond_sm_ns = 0;
-      k.predicted_sm_ns = k.claimed_sm_ns = vgpus_[v].announced_sm_ns;
+      k.claimed_sm_ns = vgpus_[v].announced_sm_ns;
+      k.predicted_sm_ns = expected_sm_ns(k);
       k.preempt_ns = vgpus_[v].announced_preempt_ns;
       return decide(now_ns, out);
     }
     Kernel k{.live = true, .vgpu = v};
-    k.predicted_sm_ns = k.claimed_sm_ns = vgpus_[v].announced_sm_ns;
+    k.claimed_sm_ns = vgpus_[v].announced_sm_ns;
+    k.predicted_sm_ns = expected_sm_ns(k);
     k.preempt_ns = vgpus_[v].announced_preempt_ns;
     join(k);
     decide(now_ns, out);
   }
   void on_idle(uint64_t now_ns, VgpuId v, Actions& out) override {
+    for (const uint32_t slot : vgpus_[v].jobs)
+      if (const Kernel& k = kernels_[slot]; k.launch == 0 && k.live)
+        vgpus_[v].overruns.end(k.used_sm_ns, config_.max_quantum_ns * sms());
     for (size_t i = vgpus_[v].jobs.size(); i-- > 0;) end(vgpus_[v].jobs[i]);
     vgpus_[v].announced_sm_ns = vgpus_[v].announced_preempt_ns = 0;
     decide(now_ns, out);
@@ -149,6 +156,7 @@ class Hpf final : public Policy {
     bool present = false;
     uint32_t priority = 0;
     std::vector<uint32_t> jobs;
+    Overruns overruns;
     uint64_t announced_sm_ns = 0,
              announced_preempt_ns = 0;  // as a whole, since it turned busy or before
   };
@@ -191,6 +199,14 @@ class Hpf final : public Policy {
     return ks != ~0ull && kr > ks && kr - ks > overhead_ns(running);
   }
 
+  // Of one that is announced as a whole: as announced, but no less than it has run beyond that, or
+  // its vGPU's jobs before it did.
+  uint64_t expected_sm_ns(const Kernel& k) const {
+    const Vgpu& g = vgpus_[k.vgpu];
+    if (g.announced_sm_ns == 0) return 0;
+    return k.used_sm_ns +
+           std::max({g.announced_sm_ns, k.beyond_sm_ns, g.overruns.least_sm_ns(k.used_sm_ns)});
+  }
   void announced_as_a_whole(uint64_t now_ns, const Launch& launch, Actions& out) {
     Vgpu& g = vgpus_[launch.vgpu];
     g.announced_sm_ns = std::min(launch.predicted_sm_ns, kMaxWork);
@@ -202,8 +218,7 @@ class Hpf final : public Policy {
       if (waits) unqueue(slot);
       k.beyond_sm_ns += k.used_sm_ns - std::min(k.claimed_sm_ns, k.used_sm_ns);
       k.claimed_sm_ns = k.used_sm_ns + g.announced_sm_ns;
-      k.predicted_sm_ns =
-          g.announced_sm_ns ? k.used_sm_ns + std::max(g.announced_sm_ns, k.beyond_sm_ns) : 0;
+      k.predicted_sm_ns = expected_sm_ns(k);
       k.preempt_ns = g.announced_preempt_ns;
       if (waits) queue(slot);
     }
@@ -248,13 +263,15 @@ class Hpf final : public Policy {
   }
 
   void run(Place& place, uint32_t slot, uint32_t lo, uint32_t hi, Actions& out) {
-    if (kernels_[slot].waits) unqueue(slot);
+    const Kernel& k = kernels_[slot];
+    if (k.waits) unqueue(slot);
+    if (k.launch == 0 && k.claimed_sm_ns != 0) vgpus_[k.vgpu].overruns.chosen(k.claimed_sm_ns);
     place.slot = slot;
     place.lo = lo;
     place.hi = hi;
     place.held = hi - lo;
     std::fill(owners_.begin() + lo, owners_.begin() + hi, slot);
-    out.push_back(Action::run(kernels_[slot].vgpu, range(lo, hi), kernels_[slot].launch));
+    out.push_back(Action::run(k.vgpu, range(lo, hi), k.launch));
   }
   void evict(Place& place, uint32_t next, uint32_t lo, uint32_t hi, Actions& out) {
     place.leaving = hi - lo;

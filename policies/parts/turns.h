@@ -15,7 +15,7 @@
 // what it may cost in waiting, each policy says itself. A job that is announced as a whole
 // (Launch::id 0) may be announced again and again. It is expected to run at least as long again as
 // it ran beyond what was announced, by the driver's clock, so that nobody is "nearly done" for
-// ever.
+// ever; and to exceed it as its vGPU's last jobs did (overruns.h).
 #pragma once
 
 #include <algorithm>
@@ -24,6 +24,7 @@
 
 #include "mediator/base/check.h"
 #include "policies/parts/indexed_heap.h"
+#include "policies/parts/overruns.h"
 #include "policies/policy.h"
 
 namespace sluice::policy {
@@ -65,6 +66,7 @@ class Turns : public Policy {
     busy_[j.place] = busy_.back();
     jobs_[busy_.back()].place = j.place;
     busy_.pop_back();
+    j.overruns.end(j.done_sm_ns, config_.max_quantum_ns * sms());
     j.usual_sm_ns = j.usual_sm_ns ? (j.usual_sm_ns * 3 + j.done_sm_ns) / 4 : j.done_sm_ns;
     j.announced_as_a_whole = false;
     j.announced_sm_ns = j.done_sm_ns = j.claimed_sm_ns = j.beyond_sm_ns = 0;
@@ -82,7 +84,8 @@ class Turns : public Policy {
         j.beyond_sm_ns += j.done_sm_ns - std::min(j.claimed_sm_ns, j.done_sm_ns);
       j.announced_as_a_whole = true;
       j.claimed_sm_ns = j.done_sm_ns + run_sm_ns;
-      j.announced_sm_ns = run_sm_ns ? j.done_sm_ns + std::max(run_sm_ns, j.beyond_sm_ns) : 0;
+      const uint64_t least_sm_ns = std::max(j.beyond_sm_ns, j.overruns.least_sm_ns(j.done_sm_ns));
+      j.announced_sm_ns = run_sm_ns ? j.done_sm_ns + std::max(run_sm_ns, least_sm_ns) : 0;
       j.preempt_ns = launch.preempt_ns;
     } else if (run_sm_ns > 0)  // this launch and what is known to follow it
       j.announced_sm_ns = std::max(j.announced_sm_ns, j.done_sm_ns + run_sm_ns);
@@ -145,6 +148,7 @@ class Turns : public Policy {
     bool announced_as_a_whole = false;
     uint64_t claimed_sm_ns = 0;  // then: its total as announced, ...
     uint64_t beyond_sm_ns = 0;   // ... and what it used beyond that, each time until announced anew
+    Overruns overruns;           // of its jobs before, and of this one
     uint64_t preempt_ns = 0;     // what evicting it has cost so far; 0: not known
     std::vector<Open> open;      // launches announced one by one, not ended: one for each stream
     uint64_t ended = 0, ended_sm_ns = 0;  // those that have, since it turned busy
@@ -217,6 +221,7 @@ class Turns : public Policy {
     if (holder_ == kNoVgpu) {
       holder_ = choose(now_ns, true);
       waiting_.remove(holder_);
+      if (Job& j = jobs_[holder_]; j.announced_as_a_whole) j.overruns.chosen(j.claimed_sm_ns);
       started(now_ns, holder_);
       out.push_back(Action::run(holder_));
       turn_end_ns_ = after(now_ns, turn_ns(now_ns, holder_));

@@ -345,6 +345,47 @@ TEST(SchedulerSim, WhoIsNearlyDoneForEverIsNotBelieved) {
   }
 }
 
+// Where lengths alone decide, calling one's launches short gains nothing over telling the truth:
+// for one that always has work and for one that pauses, beside one or three of the same kind, and
+// for one that tells the truth as soon as it runs.
+TEST(SchedulerSim, CallingLaunchesShortGainsNothing) {
+  struct Got {
+    double liar = 0, least_other = 1e18;
+  };
+  const auto run = [](const char* policy, int others, Program liar) {
+    auto c = config();
+    c.policy = policy;
+    SimHost h(c, {}, 23);
+    std::vector<core::VgpuId> v;
+    for (int i = 0; i <= others; ++i) {
+      v.push_back(h.add_vgpu(100));
+      h.add_session(v.back(), liar);
+      liar.claimed = liar.claimed_running = 1;  // the others are honest
+    }
+    h.run_until(10 * kSecond);
+    Got got{.liar = static_cast<double>(h.truth(v[0]).on_gpu_ns)};
+    for (const auto other : v)
+      if (other != v[0])
+        got.least_other = std::min(got.least_other, static_cast<double>(h.truth(other).on_gpu_ns));
+    return got;
+  };
+  for (const char* policy : {"sjf", "srt", "hpf", "frs"})
+    for (const bool pauses : {false, true})
+      for (const int others : {1, 3})
+        for (const double running : {0.0, 1.0}) {
+          SCOPED_TRACE(testing::Message()
+                       << policy << (pauses ? ", pauses" : "") << ", beside " << others
+                       << (running != 0 ? ", tells the truth when it runs" : ""));
+          Program p;
+          if (pauses) p.queued = 4, p.launches_per_burst = 4, p.pause_ns = kMs;
+          const Got honest = run(policy, others, p);
+          p.claimed = 0.001, p.claimed_running = running;
+          const Got lies = run(policy, others, p);
+          EXPECT_LE(lies.liar, 1.05 * honest.liar);
+          EXPECT_GE(lies.least_other, 0.95 * honest.least_other);
+        }
+}
+
 TEST(SchedulerSim, FcfsServesWhoComesFirstAndIsWorkConserving) {
   auto c = config();
   c.policy = "fcfs";

@@ -170,9 +170,11 @@ core::LaunchHints SimHost::hints(const Sess& x) const {
   uint64_t tasks = x.head_tasks + uint64_t{x.demand - 1} * x.program.tasks_per_launch;
   if (x.run.on && now_ns_ > x.run.first_task_ns)
     tasks -= std::min<uint64_t>((now_ns_ - x.run.first_task_ns) / x.run.task_ns, x.head_tasks);
+  const double claimed =
+      x.run.on && x.program.claimed_running != 0 ? x.program.claimed_running : x.program.claimed;
   return {.predicted = x.demand,
-          .remaining_ns = static_cast<uint64_t>(static_cast<double>(tasks * x.program.task_ns) *
-                                                x.program.claimed),
+          .remaining_ns =
+              static_cast<uint64_t>(static_cast<double>(tasks * x.program.task_ns) * claimed),
           .preempt_ns = 0};
 }
 

@@ -46,8 +46,9 @@ struct Program {
     kRandom            // every word random in every report
   };
   Lie lie = Lie::kNone;
-  double claimed =
-      1;  // its launch records claim so many times the length of its launches; 0: nothing
+  // Its launch records claim so many times the length of its launches; 0: nothing. While one of
+  // them runs, if that is not 0, the second.
+  double claimed = 1, claimed_running = 0;
 };
 
 struct Costs {
