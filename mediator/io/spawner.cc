@@ -20,7 +20,7 @@
 namespace sluice::io {
 
 using spawner_protocol::Packet;
-using spawner_protocol::Type;
+using SpawnerType = spawner_protocol::Type;
 
 namespace {
 
@@ -29,7 +29,7 @@ constexpr uint64_t kAgainMs = 1000;
 // After an error that passes.
 constexpr uint64_t kSendAgainMs = 10;
 // At the end: from closing its connection, when it ends all workers, to killing it.
-constexpr int kEndMs = 15000;
+constexpr int kKeeperEndMs = 15000;
 
 // `environment`: that of workers. Nothing that happens to be set for us, a library path for one.
 int start_program(pid_t& pid, const std::string& path, int control,
@@ -92,7 +92,7 @@ Result<std::unique_ptr<Spawner>> Spawner::start(boost::asio::io_context& io, Spa
 
 Result<void> Spawner::start_keeper() {
   Packet setup;
-  setup.header.type = Type::kSetup;
+  setup.header.type = SpawnerType::kSetup;
   setup.header.flag = spec_.nvidia ? static_cast<uint32_t>(spawner_protocol::kNvidia) : 0u;
   if (spec_.switch_log) setup.header.flag |= spawner_protocol::kSwitchLog;
   setup.add("runtime", spec_.runtime_dir);
@@ -129,7 +129,7 @@ Result<void> Spawner::launch() {
   if (!link_)
     if (auto started = start_keeper(); !started) return started;
   Packet packet;
-  packet.header.type = Type::kLaunch;
+  packet.header.type = SpawnerType::kLaunch;
   const std::string bytes = spawner_protocol::encode(packet);
   return send_with_fds(link_.get(), bytes.data(), bytes.size(), {}, MSG_DONTWAIT);
 }
@@ -140,8 +140,8 @@ Result<void> Spawner::take_launched() {
   if (!got) return got.error();
   if (got->bytes == 0) return Error{EPIPE, spec_.path + " ended at once"};
   auto packet = spawner_protocol::decode(std::string_view(bytes.data(), got->bytes));
-  if (!packet || got->truncated || packet->header.type != Type::kLaunched || got->fds.size() != 1 ||
-      packet->header.pid <= 0)
+  if (!packet || got->truncated || packet->header.type != SpawnerType::kLaunched ||
+      got->fds.size() != 1 || packet->header.pid <= 0)
     return Error{EPROTO, spec_.path + " is of another version"};
   pid_ = static_cast<pid_t>(packet->header.pid);
   socket_ = std::move(got->fds[0]);
@@ -167,7 +167,7 @@ Result<void> Spawner::wait_for_hello(uint64_t end_ns) {
     if (!got) return got.error();
     if (got->bytes == 0) return Error{EPIPE, spec_.path + " ended at once"};
     auto packet = spawner_protocol::decode(std::string_view(bytes.data(), got->bytes));
-    if (!packet || got->truncated || packet->header.type != Type::kHello)
+    if (!packet || got->truncated || packet->header.type != SpawnerType::kHello)
       return Error{EPROTO, spec_.path + " is of another version"};
     return on_hello(*packet, std::move(got->fds));
   }
@@ -220,7 +220,7 @@ Spawner::~Spawner() {
   link_watch_.stop();
   socket_.reset();
   link_.reset();
-  for (int ms = 0; keeper_ >= 0 && ms < kEndMs; ms += 5) {
+  for (int ms = 0; keeper_ >= 0 && ms < kKeeperEndMs; ms += 5) {
     reap();
     if (keeper_ >= 0) ::poll(nullptr, 0, 5);
   }
@@ -250,7 +250,7 @@ uint64_t Spawner::spawn(Client& client, uint64_t region_bytes, uint64_t vgpu, Fd
   const uint64_t id = next_id_++;
   clients_[id] = &client;
   Packet p;
-  p.header.type = Type::kSpawn;
+  p.header.type = SpawnerType::kSpawn;
   p.header.id = id;
   p.header.flag = static_cast<uint32_t>(region_bytes >> 20);
   p.header.vgpu = vgpu;
@@ -263,7 +263,7 @@ uint64_t Spawner::spawn(Client& client, uint64_t region_bytes, uint64_t vgpu, Fd
 
 void Spawner::kill(uint64_t id) {
   Packet p;
-  p.header.type = Type::kKill;
+  p.header.type = SpawnerType::kKill;
   p.header.id = id;
   send(p, {});
 }
@@ -271,7 +271,7 @@ void Spawner::kill(uint64_t id) {
 // One that was started anew knows nothing of it, and makes nothing of this.
 void Spawner::forget_vgpu(uint64_t number) {
   Packet p;
-  p.header.type = Type::kForget;
+  p.header.type = SpawnerType::kForget;
   p.header.id = number;
   send(p, {});
 }
@@ -332,7 +332,7 @@ void Spawner::give_up(uint64_t id) {
 
 void Spawner::on_packet(const Packet& packet, std::vector<Fd> fds, bool lost_fds) {
   const spawner_protocol::Header& h = packet.header;
-  if (h.type == Type::kHello) {  // of one that was started anew
+  if (h.type == SpawnerType::kHello) {  // of one that was started anew
     if (said_hello_) return lost("it sent a message out of turn");
     if (auto r = on_hello(packet, std::move(fds)); !r) return lost(r.error().message);
     log::info("spawner: process {} serves", pid_);
@@ -341,27 +341,27 @@ void Spawner::on_packet(const Packet& packet, std::vector<Fd> fds, bool lost_fds
   auto found = clients_.find(h.id);
   Client* client = found == clients_.end() ? nullptr : found->second;
   switch (h.type) {
-    case Type::kSpawned:
+    case SpawnerType::kSpawned:
       if (h.pid <= 0 || (fds.size() != 1 && !lost_fds)) return lost("it sent a malformed message");
       pids_.push_back(static_cast<pid_t>(h.pid));
       if (pids_.size() > limits::kRememberedWorkers) pids_.pop_front();
       if (fds.empty()) return give_up(h.id);
       if (client) client->on_spawned(static_cast<pid_t>(h.pid), std::move(fds[0]));
       return;
-    case Type::kFailed:
+    case SpawnerType::kFailed:
       if (!client) return;
       clients_.erase(found);
       return client->on_spawn_failed(
           Error{h.code ? h.code : EIO,
                 packet.lines.empty() ? "the worker cannot be started" : packet.lines[0]});
-    case Type::kXid:
+    case SpawnerType::kXid:
       // Of one that is over: what it did was settled with its end.
       if (client) client->on_xid(h.code);
       return;
-    case Type::kNoXids:
+    case SpawnerType::kNoXids:
       no_kernel_log_ = "it could not be read any more";
       return;
-    case Type::kExited:
+    case SpawnerType::kExited:
       if (!client) return;
       clients_.erase(found);
       return client->on_exited(h.flag != 0, h.code);

@@ -17,22 +17,22 @@ namespace sluice::io {
 
 using worker_protocol::Message;
 using worker_protocol::Start;
-using worker_protocol::Type;
+using WorkerType = worker_protocol::Type;
 
 namespace {
 
 // At sluiced's own end: how long a killed worker may take.
-constexpr int kEndMs = 10000;
+constexpr int kWorkerEndMs = 10000;
 
 // What may come from a worker, and so is let through to the session.
-bool from_worker(Type type) {
+bool from_worker(WorkerType type) {
   switch (type) {
-    case Type::kReady:
-    case Type::kLeaseRequest:
-    case Type::kLeaseReturn:
-    case Type::kExtentRequest:
-    case Type::kExtentReturn:
-    case Type::kEnded:
+    case WorkerType::kReady:
+    case WorkerType::kLeaseRequest:
+    case WorkerType::kLeaseReturn:
+    case WorkerType::kExtentRequest:
+    case WorkerType::kExtentReturn:
+    case WorkerType::kEnded:
       return true;
     default:
       return false;
@@ -74,7 +74,7 @@ WorkerProcess::~WorkerProcess() {
   if (gone_) return;
   spawner_.forget(id_);  // which kills it
   pollfd exit{pidfd_.get(), POLLIN, 0};
-  if (pidfd_) ::poll(&exit, 1, kEndMs);
+  if (pidfd_) ::poll(&exit, 1, kWorkerEndMs);
 }
 
 void WorkerProcess::on_spawned(pid_t pid, Fd pidfd) {
@@ -87,7 +87,7 @@ void WorkerProcess::on_spawned(pid_t pid, Fd pidfd) {
     Start start;
   } packet{{}, spec_.start};
   static_assert(sizeof packet == sizeof(Message) + sizeof(Start));
-  packet.message.type = Type::kStart;
+  packet.message.type = WorkerType::kStart;
   if (spec_.soft_gpu) spec_.fds.push_back(spec_.soft_gpu.get());
   // Should this fail it is ended by the deadline of its start, or exits at once and is heard of.
   if (auto sent = send_with_fds(socket_.get(), &packet, sizeof packet, spec_.fds, MSG_DONTWAIT);

@@ -53,9 +53,9 @@ Pools& pools() {
   return *it;
 }
 
-bool valid_device(CUdevice device) { return device >= 0 && device < kMaxDevices; }
+bool has_pools(CUdevice device) { return device >= 0 && device < kMaxDevices; }
 bool is_device(const CUmemLocation& at) {
-  return at.type == CU_MEM_LOCATION_TYPE_DEVICE && valid_device(at.id);
+  return at.type == CU_MEM_LOCATION_TYPE_DEVICE && has_pools(at.id);
 }
 CUmemoryPool named(uint64_t handle) { return reinterpret_cast<CUmemoryPool>(handle); }
 
@@ -223,7 +223,7 @@ CUresult pool_of_device(CUmemoryPool* pool, CUdevice device, uint64_t (Pools::*w
   const Entered e = enter();
   if (!e) return e.status;
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!valid_device(device)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!has_pools(device)) return CUDA_ERROR_INVALID_DEVICE;
   std::lock_guard lock(pools().mutex);
   *pool = named((pools().*which)(device));
   return CUDA_SUCCESS;
@@ -236,14 +236,14 @@ CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice device) {
 }
 // A device that is not is a wrong value in these, as NVIDIA's driver has it.
 CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice device) {
-  if (!valid_device(device)) return CUDA_ERROR_INVALID_VALUE;
+  if (!has_pools(device)) return CUDA_ERROR_INVALID_VALUE;
   return pool_of_device(pool, device, &Pools::current_of);
 }
 
 CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
   const Entered e = enter();
   if (!e) return e.status;
-  if (!valid_device(device)) return CUDA_ERROR_INVALID_VALUE;
+  if (!has_pools(device)) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(pools().mutex);
   const Pool* found = pools().find(pool);
   if (found == nullptr || found->device != device) return CUDA_ERROR_INVALID_VALUE;
@@ -256,7 +256,7 @@ namespace {
 CUresult check_place(const CUmemLocation* location, CUmemAllocationType type) {
   if (location == nullptr || type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
-    return valid_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return has_pools(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   return static_cast<CUresult>(not_supported("cuMemGetMemPool", "pools of host memory"));
 }
 

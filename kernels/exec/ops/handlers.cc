@@ -44,9 +44,9 @@ namespace {
 
 Flow take_control(Warp&, const Inst&) { return Flow::kControl; }
 
-struct Table {
+struct HandlerTable {
   std::array<Handler, kOpCount> handlers;
-  Table() {
+  HandlerTable() {
     handlers.fill(&take_control);
 #if SLUICE_EXEC_ALL_ISAS
     int level = 0;
@@ -81,7 +81,7 @@ struct Table {
 }  // namespace
 
 const Handler* handlers() {
-  static const Table table;
+  static const HandlerTable table;
   return table.handlers.data();
 }
 

@@ -21,13 +21,13 @@ namespace {
 constexpr std::string_view kSlot = "%_slot";
 
 // A load or store that reads or writes one whole element of a frame.
-struct Access {
+struct SlotAccess {
   std::uint32_t statement = 0;
   std::int64_t offset = 0;
   std::uint32_t bytes = 0;
 };
 struct Frame {
-  std::vector<Access> accesses;
+  std::vector<SlotAccess> accesses;
   bool escapes = false;  // its address goes where it is not followed
 };
 
@@ -110,14 +110,14 @@ class Frames {
 };
 
 // The accesses of each slot, by its offset; none for slots that overlap others.
-std::map<std::int64_t, std::vector<Access>> slots_of(const Frame& frame) {
-  std::map<std::int64_t, std::vector<Access>> all, slots;
-  for (const Access& a : frame.accesses) all[a.offset].push_back(a);
+std::map<std::int64_t, std::vector<SlotAccess>> slots_of(const Frame& frame) {
+  std::map<std::int64_t, std::vector<SlotAccess>> all, slots;
+  for (const SlotAccess& a : frame.accesses) all[a.offset].push_back(a);
   std::int64_t end = INT64_MIN;  // of the slots so far
   for (auto it = all.begin(); it != all.end(); ++it) {
     std::int64_t longest = 0;
     bool apart = it->first >= end;
-    for (const Access& a : it->second) {
+    for (const SlotAccess& a : it->second) {
       apart &= a.bytes == it->second[0].bytes;
       longest = std::max(longest, std::int64_t{a.bytes});
     }
@@ -143,7 +143,7 @@ StackSlots::StackSlots(const ptx::Function& function) {
   copy_ = function;
   std::size_t number = 0;
   for (const auto& [name, frame] : found.frames()) {
-    for (const Access& a : frame.accesses) {
+    for (const SlotAccess& a : frame.accesses) {
       Statement& s = copy_.statements[a.statement];
       if (!may_be_local(s) || ptx::has_modifier(s.opcode, "local")) continue;
       names_.push_back(std::string(s.opcode.substr(0, 2)) + ".local" +
@@ -158,7 +158,7 @@ StackSlots::StackSlots(const ptx::Function& function) {
       v.type = "b64";
       v.name = names_.back();
       copy_.variables.push_back(v);
-      for (const Access& a : accesses) {
+      for (const SlotAccess& a : accesses) {
         Statement& s = copy_.statements[a.statement];
         const bool load = base_opcode(s.opcode) == "ld";
         operands_.push_back(load ? std::array{s.operands[0], v.name}

@@ -21,12 +21,12 @@ namespace sluice {
 namespace {
 
 // kMaxKernelsLearnt lines of some 700 bytes, and room.
-constexpr size_t kMaxFileBytes = 4u << 20;
+constexpr size_t kMaxLearntBytes = 4u << 20;
 constexpr const char* kSuffix = ".kernels";
 
 // On the thread.
 Result<core::Progress> read_learnt(const std::string& file) {
-  auto text = read_state_file(file, kMaxFileBytes);
+  auto text = read_state_file(file, kMaxLearntBytes);
   if (!text) return text.error();
   core::Progress known;
   if (auto restored = known.restore(*text); !restored) return restored.error();

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view kFormat = "sluice-groups 1\n";
 // kMaxGroups lines of two names and four numbers.
-constexpr size_t kMaxFileBytes = 1u << 20;
+constexpr size_t kMaxGroupsBytes = 1u << 20;
 
 std::string_view next_word(std::string_view& line) {
   const std::string_view word = line.substr(0, line.find(' '));
@@ -84,7 +84,7 @@ GroupFile::~GroupFile() {
 
 Result<std::vector<GroupRow>> GroupFile::load() const {
   if (dir_.empty()) return std::vector<GroupRow>{};
-  auto text = read_state_file(dir_ + "/groups", kMaxFileBytes);
+  auto text = read_state_file(dir_ + "/groups", kMaxGroupsBytes);
   if (!text && text.error().code == ENOENT) return std::vector<GroupRow>{};
   if (!text) return text.error();
   return parse(*text);

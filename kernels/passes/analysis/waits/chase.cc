@@ -18,7 +18,7 @@ using ptx::StatementKind;
 namespace {
 
 // Instructions of a loop that is followed; those that chase are short.
-constexpr std::size_t kLongest = 400;
+constexpr std::size_t kLongestChase = 400;
 
 // What is known at a place in the loop, on all ways from the load to it.
 struct Known {
@@ -46,7 +46,7 @@ class Chase {
 
   bool holds() {
     if (base_opcode(read_.opcode) != "ld" || read_.operands.size() != 2 || !read_.guard.empty() ||
-        ptx::instructions_of(cfg_, loop_, kLongest).size() > kLongest)
+        ptx::instructions_of(cfg_, loop_, kLongestChase).size() > kLongestChase)
       return false;
     ptx::for_each_register(registers_, read_.operands[1], read_,
                            [&](std::uint32_t r) { address_ = r; });

@@ -18,7 +18,7 @@ using ptx::StatementKind;
 namespace {
 
 // Loops that wait are short; the search below is quadratic.
-constexpr std::size_t kLongest = 1000;
+constexpr std::size_t kLongestStandstill = 1000;
 
 bool reads_global(const Statement& s) {
   const std::string_view base = base_opcode(s.opcode);
@@ -31,8 +31,8 @@ class Turns {
   // With `through_memory` also what is loaded from where nothing in the loop writes.
   Turns(const ptx::Cfg& cfg, ptx::RegisterTable& registers,
         const std::vector<std::uint32_t>& blocks, bool through_memory)
-      : registers_(registers), loop_(ptx::instructions_of(cfg, blocks, kLongest)) {
-    if (loop_.size() > kLongest) return;
+      : registers_(registers), loop_(ptx::instructions_of(cfg, blocks, kLongestStandstill)) {
+    if (loop_.size() > kLongestStandstill) return;
     understood_ = true;
     std::vector<const Statement*> writers, stores;
     for (const Statement* s : loop_) {
@@ -122,7 +122,7 @@ std::vector<std::uint32_t> reads_of_standstill(const ptx::Cfg& cfg, ptx::Registe
   std::size_t length = 0;
   for (std::uint32_t b : blocks) {
     length += cfg.blocks()[b].end - cfg.blocks()[b].begin;
-    if (length > kLongest) return {};
+    if (length > kLongestStandstill) return {};
     for (std::uint32_t i = cfg.blocks()[b].begin; i < cfg.blocks()[b].end; ++i) {
       const Statement& s = statements[i];
       if (s.kind != StatementKind::kInstruction) continue;
