@@ -45,7 +45,17 @@ class CommandLine {
 
   // The exit status.
   int run(int argc, char** argv) {
-    CLI11_PARSE(app_, argc, argv);
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::RequiredError& e) {
+      // CLI11 only says that a command is missing.
+      const auto others = app_.remaining();
+      if (others.empty() || !app_.get_subcommands().empty()) return app_.exit(e);
+      return app_.exit(
+          CLI::ExtrasError("There is no command or option '" + others[0] + "'", e.get_exit_code()));
+    } catch (const CLI::ParseError& e) {
+      return app_.exit(e);
+    }
     if (is_doctor_) {
       doctor_.admin_socket = socket_;
       doctor_.version = SLUICE_VERSION;

@@ -170,14 +170,15 @@ void ConfigReader::end_table() {
   if (!table_) return;
   for (const auto& [k, v] : *table_)
     if (!keys_.count(std::string(k.str())))
-      fail(v, fmt::format("unknown key '{}' in [{}]", k.str(), name_));
+      fail(v, fmt::format("unknown key '{}' in [{}]; sluiced(8) lists all", k.str(), name_));
 }
 
 void ConfigReader::end_file() {
   for (const auto& [k, v] : root_)
     if (!tables_.count(std::string(k.str())))
-      fail(v, v.is_table() ? fmt::format("unknown table [{}]", k.str())
-                           : fmt::format("unknown key '{}'", k.str()));
+      fail(v, v.is_table() ? fmt::format("unknown table [{}]; sluiced(8) lists all", k.str())
+                           : fmt::format("unknown key '{}' before any table; sluiced(8) lists all",
+                                         k.str()));
 }
 
 void ConfigReader::fail_key(const char* key, const std::string& what) {
