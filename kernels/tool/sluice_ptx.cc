@@ -10,6 +10,7 @@
 
 #include "kernels/tool/assembler.h"
 #include "kernels/tool/commands.h"
+#include "mediator/base/parse_commands.h"
 
 namespace sluice::tool {
 namespace {
@@ -80,7 +81,7 @@ struct CommandLine {
 
   // Throws what CLI11 throws.
   void parse(int argc, char** argv) {
-    app.parse(argc, argv);
+    parse_commands(app, argc, argv);
     check.block_given = block_option->count() != 0;
     for (std::size_t d = 0; d < 3; ++d) {
       check.grid[d] = d < grid.size() ? grid[d] : 1;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "mediator/base/limits.h"
+#include "mediator/base/parse_commands.h"
 #include "mediator/cli/attach.h"
 #include "mediator/cli/commands.h"
 #include "mediator/cli/doctor/doctor.h"
@@ -46,13 +47,7 @@ class CommandLine {
   // The exit status.
   int run(int argc, char** argv) {
     try {
-      app_.parse(argc, argv);
-    } catch (const CLI::RequiredError& e) {
-      // CLI11 only says that a command is missing.
-      const auto others = app_.remaining();
-      if (others.empty() || !app_.get_subcommands().empty()) return app_.exit(e);
-      return app_.exit(
-          CLI::ExtrasError("There is no command or option '" + others[0] + "'", e.get_exit_code()));
+      sluice::parse_commands(app_, argc, argv);
     } catch (const CLI::ParseError& e) {
       return app_.exit(e);
     }

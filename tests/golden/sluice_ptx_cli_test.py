@@ -43,6 +43,8 @@ with tempfile.TemporaryDirectory() as folder:
     line = json.loads(run("report", "--json", odd).stdout)
     assert line["code"] == "not-understood" and "line 2" in line["reason"], line
     run("report", folder / "missing.ptx", status=1)
+    assert "no command or option 'nonsense'" in run("nonsense", status=2).stderr
+    assert "no command or option '--nonsense'" in run("--nonsense", status=2).stderr
 
     out = folder / "out.ptx"
     run("rewrite", module, "-o", out)
