@@ -106,11 +106,8 @@ class VgpuFloods(WithVictim):
                     floods.append(subprocess.Popen(
                         [sys.executable, "-c", CONNECT, str(path), kind], stdin=subprocess.PIPE))
                 done = self.vgpu("b")["launches_done"]
-                began_ns, cpu_s = self.sluiced.stats()["now_ns"], self.sluiced_cpu_s()
-                self.eventually(lambda: self.vgpu("b")["launches_done"] > done + LAUNCHES,
-                                "the victim works", timeout=support.TIMEOUT_S)
-                elapsed_s = (self.sluiced.stats()["now_ns"] - began_ns) / 1e9
-                cpu_s = self.sluiced_cpu_s() - cpu_s
+                cpu_s, elapsed_s = self.sluiced_use_until(
+                    lambda: self.vgpu("b")["launches_done"] > done + LAUNCHES, "the victim works")
                 for p in floods:
                     self.assertIsNone(p.poll(), "it floods")
             finally:

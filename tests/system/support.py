@@ -139,6 +139,16 @@ class WithSluiced(unittest.TestCase):
                           f"{self.sluiced.log()[-3000:]}")
             time.sleep(0.05)
 
+    def sluiced_use_until(self, condition, what, timeout=TIMEOUT_S):
+        """Waits for it, and tells the seconds of a core that sluiced used meanwhile and the seconds
+        that passed. The processor's clock is read within those seconds, however late each reading
+        is, so a busy machine makes the share smaller, never larger."""
+        began = time.monotonic()
+        used_s = self.sluiced_cpu_s()
+        self.eventually(condition, what, timeout)
+        used_s = self.sluiced_cpu_s() - used_s
+        return used_s, time.monotonic() - began
+
     def assert_all_free(self, name):
         """Nothing of the vGPU's sessions is left: no session, no memory."""
         self.eventually(lambda: self.vgpu(name)["sessions"] == 0 and
