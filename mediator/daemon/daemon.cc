@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mediator/daemon/daemon.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -16,6 +15,7 @@
 #include "mediator/daemon/scheduling/spatial.h"
 #include "mediator/daemon/scheduling/time_slices.h"
 #include "mediator/daemon/scheduling/worker_time_slices.h"
+#include "mediator/daemon/setup/folders.h"
 #include "mediator/io/loop_priority.h"
 #include "mediator/io/peers/listener.h"
 
@@ -23,18 +23,6 @@ extern char** environ;
 
 namespace sluice {
 namespace {
-
-Result<void> make_directory(const std::string& path) {
-  // 0755: QEMU's user must be able to reach its socket; what may be done is the socket's mode.
-  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST)
-    return Error::from_errno("mkdir " + path);
-  struct stat st;
-  if (::stat(path.c_str(), &st) != 0) return Error::from_errno("stat " + path);
-  if (!S_ISDIR(st.st_mode)) return Error{ENOTDIR, path + " is not a directory"};
-  if (st.st_uid != ::geteuid() || (st.st_mode & 0022))
-    return Error{EPERM, path + " must be ours and not writable for others"};
-  return {};
-}
 
 // `sms`: of a GPU that is shared in space, in units of `unit`; 0: it is given whole.
 core::SchedulerConfig scheduler_config(const Config& c, bool nvidia, uint32_t sms, uint32_t unit) {
@@ -171,15 +159,6 @@ Result<std::unique_ptr<Daemon>> Daemon::make(boost::asio::io_context& io, const 
   return d;
 }
 
-Result<void> Daemon::make_folders(const std::optional<Identity>& identity) {
-  for (const std::string& path : {config_.runtime_dir, config_.vgpu_dir()})
-    if (auto made = identity ? hand_over(path, *identity) : make_directory(path); !made)
-      return made;
-  // Made when there is something to keep; this user may not be allowed to.
-  if (identity && !config_.state_dir.empty()) return hand_over(config_.state_dir, *identity);
-  return {};
-}
-
 Result<void> Daemon::give_up_privileges(const Identity& identity) {
   std::vector<gid_t> more;
   if (access_.group) more.push_back(*access_.group);
@@ -204,7 +183,7 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   auto unit = spatial_unit(config_, *sms);
   if (!unit) return unit.error();
   if (auto can = check_time_slices(config_, nvidia, environment); !can) return can.error();
-  if (auto made = make_folders(identity); !made) return made;
+  if (auto made = make_folders(config_, identity); !made) return made;
 
   // First of all that is opened: it inherits nothing, and what an earlier sluiced left is ended.
   const std::string& library = nvidia ? config_.nvidia_library : config_.soft_library;
@@ -222,7 +201,10 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
     return Error{ENAMETOOLONG, "device.soft_file is longer than 255 bytes"};
   executor_->ring_on_evict(worker_protocol::is_forwarded(settings.signal));
   if (::access(config_.worker.c_str(), X_OK) != 0)
-    log::warning("{}", Error::from_errno("worker " + config_.worker).message);
+    log::warning("no program of a guest can start: {}",
+                 of_key("worker", Error::from_errno("execute " + config_.worker),
+                        "set it to where sluice-worker is installed")
+                     .message);
   load_groups();
   services_.reset(new SessionServices{.io = io_,
                                       .executor = *executor_,
@@ -232,7 +214,7 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   restore();
   add_rpc_methods(dispatcher_, *this);
   auto admin = AdminServer::open(io_, config_.admin_socket_path(), config_.admin_mode, dispatcher_);
-  if (!admin) return admin.error();
+  if (!admin) return Error(admin.error()).with_context("admin.socket");
   admin_ = std::move(*admin);
   log::info("sluiced " SLUICE_VERSION " serves on {}: device {} ({}), policy {}",
             config_.admin_socket_path(), nvidia ? "nvidia" : "soft", library, config_.policy);
@@ -282,7 +264,9 @@ Result<void> Daemon::start_executor(bool nvidia, uint32_t sms, uint32_t unit) {
                                                                     : 1;
   auto trace =
       TraceFile::open(config_.trace, traced_sms, config_.trace_limit_bytes, monotonic_ns());
-  if (!trace) return trace.error();
+  if (!trace)
+    return of_key("scheduler.trace, or --trace", trace.error(),
+                  "name a file in a folder that exists, and no link");
   executor_->set_trace(std::move(*trace));
   log::info("trace: {}", config_.trace);
   return {};
@@ -307,7 +291,7 @@ Result<void> Daemon::start_spawner(bool nvidia, const std::vector<std::string>& 
                              (nvidia ? 0 : config_.soft_memory_bytes);
   spec.code_cache_bytes = config_.code_cache_for(nvidia);
   auto spawner = io::Spawner::start(io_, std::move(spec));
-  if (!spawner) return Error(spawner.error()).with_context("spawner");
+  if (!spawner) return spawner.error();
   spawner_ = std::move(*spawner);
   if (reads_driver_log(config_, nvidia)) {
     switch_log_ = std::make_shared<SwitchLogFeed>();

@@ -87,7 +87,6 @@ class Daemon {
   void choose_slices(bool nvidia);
   void load_groups();
   Result<void> add_group(const std::string& name, const Group& group);
-  Result<void> make_folders(const std::optional<Identity>& identity);
   Result<void> start_spawner(bool nvidia, const std::vector<std::string>& environment,
                              const std::string& library);
   Result<void> start_executor(bool nvidia, uint32_t sms, uint32_t unit);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "mediator/base/clock.h"
@@ -63,11 +64,16 @@ int start_program(pid_t& pid, const std::string& path, int control,
   return error;
 }
 
+// The key that names the program comes first.
+Error bad_program(int code, const std::string& path, const std::string& what) {
+  return {code, "workers.spawner: " + path + " " + what};
+}
+
 // Waits until something can be read, or the deadline.
 Result<void> readable(int fd, uint64_t end_ns, const std::string& program) {
   for (;;) {
     const uint64_t now = monotonic_ns();
-    if (now >= end_ns) return Error{ETIMEDOUT, program + " does not begin"};
+    if (now >= end_ns) return bad_program(ETIMEDOUT, program, "does not begin");
     pollfd wait{fd, POLLIN, 0};
     if (::poll(&wait, 1, static_cast<int>((end_ns - now) / 1'000'000 + 1)) == 1) return {};
   }
@@ -114,12 +120,21 @@ Result<void> Spawner::start_keeper() {
   Fd ours(pair[0]), theirs(pair[1]);
   if (int e = start_program(keeper_, spec_.path, theirs.get(), spec_.environment); e != 0) {
     keeper_ = -1;
-    return Error::from_errno("start " + spec_.path, e);
+    return bad_program(e, spec_.path,
+                       std::string("cannot be started: ") + std::strerror(e) +
+                           "; set it to where sluice-spawner is installed");
   }
   theirs.reset();
   link_ = std::move(ours);
   link_watch_ = FdWatch(io_, link_.get(), [this] { on_link(); });
-  return send_with_fds(link_.get(), bytes.data(), bytes.size(), {}, MSG_DONTWAIT);
+  return tell_keeper(bytes);
+}
+
+Result<void> Spawner::tell_keeper(const std::string& bytes) {
+  auto sent = send_with_fds(link_.get(), bytes.data(), bytes.size(), {}, MSG_DONTWAIT);
+  if (!sent && (sent.error().code == EPIPE || sent.error().code == ECONNRESET))
+    return bad_program(EPIPE, spec_.path, "ended at once");
+  return sent;
 }
 
 // Asks for a spawner. It is there with take_launched().
@@ -130,19 +145,18 @@ Result<void> Spawner::launch() {
     if (auto started = start_keeper(); !started) return started;
   Packet packet;
   packet.header.type = SpawnerType::kLaunch;
-  const std::string bytes = spawner_protocol::encode(packet);
-  return send_with_fds(link_.get(), bytes.data(), bytes.size(), {}, MSG_DONTWAIT);
+  return tell_keeper(spawner_protocol::encode(packet));
 }
 
 Result<void> Spawner::take_launched() {
   std::string bytes(spawner_protocol::kMaxBytes, '\0');
   auto got = receive_with_fds(link_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
-  if (!got) return got.error();
-  if (got->bytes == 0) return Error{EPIPE, spec_.path + " ended at once"};
+  if (!got && got.error().code != ECONNRESET) return got.error();
+  if (!got || got->bytes == 0) return bad_program(EPIPE, spec_.path, "ended at once");
   auto packet = spawner_protocol::decode(std::string_view(bytes.data(), got->bytes));
   if (!packet || got->truncated || packet->header.type != SpawnerType::kLaunched ||
       got->fds.size() != 1 || packet->header.pid <= 0)
-    return Error{EPROTO, spec_.path + " is of another version"};
+    return bad_program(EPROTO, spec_.path, "is of another version");
   pid_ = static_cast<pid_t>(packet->header.pid);
   socket_ = std::move(got->fds[0]);
   watch_ = FdWatch(io_, socket_.get(), [this] { on_readable(); });
@@ -165,11 +179,12 @@ Result<void> Spawner::wait_for_hello(uint64_t end_ns) {
     auto got = receive_with_fds(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (!got && got.error().code == EAGAIN) continue;
     if (!got) return got.error();
-    if (got->bytes == 0) return Error{EPIPE, spec_.path + " ended at once"};
+    if (got->bytes == 0) return bad_program(EPIPE, spec_.path, "ended at once");
     auto packet = spawner_protocol::decode(std::string_view(bytes.data(), got->bytes));
     if (!packet || got->truncated || packet->header.type != SpawnerType::kHello)
-      return Error{EPROTO, spec_.path + " is of another version"};
-    return on_hello(*packet, std::move(got->fds));
+      return bad_program(EPROTO, spec_.path, "is of another version");
+    auto ready = on_hello(*packet, std::move(got->fds));
+    return ready ? ready : std::move(ready).error().with_context("spawner");
   }
 }
 

@@ -76,4 +76,8 @@ Result<Config> load_config(const std::string& path) {
   return parse_config(text, path);
 }
 
+Error of_key(const std::string& key, const Error& why, const std::string& remedy) {
+  return {why.code, key + ": " + why.message + "; " + remedy};
+}
+
 }  // namespace sluice

@@ -186,4 +186,7 @@ struct Config {
 Result<Config> parse_config(std::string_view text, const std::string& file);
 Result<Config> load_config(const std::string& path);
 
+// What went wrong later with the value of a key: the key first, and then what to do about it.
+Error of_key(const std::string& key, const Error& why, const std::string& remedy);
+
 }  // namespace sluice

@@ -56,7 +56,8 @@ Result<std::string> read_state_file(const std::string& file, size_t max_bytes) {
 Result<void> replace_state_file(const std::string& dir, const std::string& file,
                                 const std::string& text) {
   const std::string fresh = file + ".new";
-  if (::mkdir(dir.c_str(), 0700) != 0 && errno != EEXIST) return Error::from_errno("mkdir " + dir);
+  if (::mkdir(dir.c_str(), 0700) != 0 && errno != EEXIST)
+    return Error::from_errno("state_dir cannot be made: mkdir " + dir);
   ::unlink(fresh.c_str());  // left by a sluiced that was killed
   Fd fd(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   Result<void> written = fd ? write_file(fd.get(), text) : Error::from_errno("open");

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// A sluiced that cannot start for a value of its configuration names the key and what to do.
+#include <unistd.h>
+
+#include <fstream>
+
+#include "mediator/daemon/setup/folders.h"
+#include "mediator/daemon/setup/state_file.h"
+#include "tests/support/test_daemon.h"
+
+namespace sluice::test {
+namespace {
+
+// Where nobody makes a folder, root neither.
+const std::string kNowhere = "/proc/sluice-test";
+
+class StartErrors : public DaemonTest {
+ protected:
+  // What it says, once it does not start.
+  std::string why() {
+    auto daemon = Daemon::make(io_, config_);
+    return daemon ? "it has started" : daemon.error().message;
+  }
+};
+
+TEST_F(StartErrors, TheRuntimeDirectory) {
+  config_.runtime_dir = kNowhere;
+  EXPECT_EQ(why(), "runtime_dir: mkdir " + kNowhere +
+                       ": No such file or directory; set it to a folder that sluiced may make or "
+                       "that is its own");
+  config_.runtime_dir = dir_.path + "/file";
+  std::ofstream(config_.runtime_dir).put('\n');
+  EXPECT_EQ(why().find("runtime_dir: " + config_.runtime_dir + " is not a directory; "), 0u)
+      << why();
+}
+
+TEST_F(StartErrors, TheStateDirectory) {
+  Identity us;
+  us.uid = ::geteuid();
+  us.gid = ::getegid();
+  config_.state_dir = kNowhere;
+  const auto made = make_folders(config_, us);
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().message.find("state_dir: mkdir " + kNowhere + ": "), 0u)
+      << made.error().message;
+  // Without another user it is made when there is something to keep.
+  EXPECT_TRUE(make_folders(config_, std::nullopt).ok());
+  const auto kept = replace_state_file(kNowhere, kNowhere + "/groups", "");
+  ASSERT_FALSE(kept.ok());
+  EXPECT_EQ(kept.error().message.find("state_dir cannot be made: mkdir " + kNowhere + ": "), 0u)
+      << kept.error().message;
+}
+
+TEST_F(StartErrors, TheSpawner) {
+  config_.spawner = "/nope";
+  EXPECT_EQ(why(),
+            "workers.spawner: /nope cannot be started: No such file or directory; set it to where "
+            "sluice-spawner is installed");
+  config_.spawner = dir_.path + "/text";
+  std::ofstream(config_.spawner).put('\n');
+  EXPECT_EQ(
+      why().find("workers.spawner: " + config_.spawner + " cannot be started: Permission denied; "),
+      0u)
+      << why();
+  config_.spawner = "/bin/true";
+  EXPECT_EQ(why().find("workers.spawner: /bin/true ended at once"), 0u) << why();
+}
+
+// It starts: its vGPUs and their limits can be seen to.
+TEST_F(StartErrors, TheWorker) {
+  config_.worker = "/nope";
+  log::init("test", log::Level::kWarning);
+  ::testing::internal::CaptureStderr();
+  start();
+  const std::string lines = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(lines.find("no program of a guest can start: worker: execute /nope: No such file or "
+                       "directory; set it to where sluice-worker is installed"),
+            lines.npos)
+      << lines;
+}
+
+TEST_F(StartErrors, TheAdminSocketAndTheTrace) {
+  config_.admin_socket = dir_.path + "/none/socket";
+  EXPECT_EQ(why().find("admin.socket: bind " + config_.admin_socket + ": "), 0u) << why();
+  config_.trace = dir_.path + "/none/trace";
+  EXPECT_EQ(why().find("scheduler.trace, or --trace: "), 0u) << why();
+}
+
+}  // namespace
+}  // namespace sluice::test
