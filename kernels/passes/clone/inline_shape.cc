@@ -198,26 +198,42 @@ bool Shapes::look(const Function& f, Shape& shape) {
 
 bool Shapes::call(const Function& f, std::uint32_t index, Shape& shape) {
   const Statement& s = f.statements[index];
-  std::size_t k = !s.operands.empty() && s.operands[0].starts_with('(') ? 1 : 0;
+  const std::size_t k = !s.operands.empty() && s.operands[0].starts_with('(') ? 1 : 0;
   if (k >= s.operands.size()) return false;
   const std::string_view callee = s.operands[k];
   const bool pointer = callee.starts_with('%');
+  if (pointer && facts_.links()) return false;  // may lead to functions that are not here
   if (!pointer) {
     const Function* target = facts_.definition(callee);
     if (!target) return false;
-    if (!target->has_body) {  // another module's: stays a call, with its own variables
-      for (std::string_view operand : s.operands)
-        for (std::string_view name : names_of(operand)) {
-          const Variable* v = find(shape, f, name, s.scope);
-          const auto it = v ? shape.passed.find(v) : shape.passed.end();
-          if (it != shape.passed.end()) it->second.strange = true;
-        }
+    if (!target->has_body) {
+      leave_call(f, s, shape);
       return true;
     }
-  } else if (facts_.links()) {
-    return false;  // may lead to functions that are not here
   }
   Site site;
+  if (pointer) site.pointer = callee;
+  if (!find_passed(f, s, k, shape, site) || !find_callees(f, s, callee, site)) return false;
+  // Each of them is written at least once.
+  calls_ += site.callees.size();
+  if (calls_ >= kMostInlinedCalls) return false;
+  for (const Function* target : site.callees)
+    if (!possible(*target)) return false;
+  shape.sites.emplace(index, std::move(site));
+  return true;
+}
+
+void Shapes::leave_call(const Function& f, const Statement& s, Shape& shape) {
+  for (std::string_view operand : s.operands)
+    for (std::string_view name : names_of(operand)) {
+      const Variable* v = find(shape, f, name, s.scope);
+      const auto it = v ? shape.passed.find(v) : shape.passed.end();
+      if (it != shape.passed.end()) it->second.strange = true;
+    }
+}
+
+bool Shapes::find_passed(const Function& f, const Statement& s, std::size_t callee, Shape& shape,
+                         Site& site) {
   std::unordered_set<const Variable*> seen;
   const auto pass = [&](std::string_view name) -> Passed* {
     const Variable* v = find(shape, f, name, s.scope);
@@ -228,47 +244,41 @@ bool Shapes::call(const Function& f, std::uint32_t index, Shape& shape) {
     it->second.lowered = true;
     return &it->second;
   };
-  if (k == 1) {
+  if (callee == 1) {
     const auto names = names_of(s.operands[0]);
     if (names.size() != 1) return false;
     site.throws_away = names[0] == "_";
     if (!site.throws_away && !(site.result = pass(names[0]))) return false;
   }
-  if (k + 1 < s.operands.size() && s.operands[k + 1].starts_with('(')) {
-    const std::string_view list = s.operands[k + 1];
-    for (std::string_view name : names_of(list)) {
-      Passed* p = pass(name);
-      if (!p) return false;
-      site.arguments.push_back(p);
-    }
-    // Numbers in the list are no names.
-    const auto commas = static_cast<std::size_t>(std::count(list.begin(), list.end(), ','));
-    if (!site.arguments.empty() ? commas + 1 != site.arguments.size()
-                                : list.find_first_not_of("( \t\r\n)") != list.npos)
-      return false;
+  if (callee + 1 >= s.operands.size() || !s.operands[callee + 1].starts_with('(')) return true;
+  const std::string_view list = s.operands[callee + 1];
+  for (std::string_view name : names_of(list)) {
+    Passed* p = pass(name);
+    if (!p) return false;
+    site.arguments.push_back(p);
   }
-  if (pointer) {
-    site.pointer = callee;
-    if (ptx::register_bits(f, callee, s) != 64) return false;
-    looked_ += facts_.address_taken().size();
-    for (const Function* target : facts_.address_taken()) {
-      if (!fits(*target, site)) continue;
-      if (!facts_.declared_before(*target, entry_)) return false;
-      site.callees.push_back(target);
-    }
-    if (site.callees.empty()) return false;
-  } else {
+  // Numbers in the list are no names.
+  const auto commas = static_cast<std::size_t>(std::count(list.begin(), list.end(), ','));
+  return site.arguments.empty() ? list.find_first_not_of("( \t\r\n)") == list.npos
+                                : commas + 1 == site.arguments.size();
+}
+
+bool Shapes::find_callees(const Function& f, const Statement& s, std::string_view callee,
+                          Site& site) {
+  if (site.pointer.empty()) {
     const Function* target = facts_.definition(callee);
     if (!fits(*target, site)) return false;
     site.callees.push_back(target);
+    return true;
   }
-  // Each of them is written at least once.
-  calls_ += site.callees.size();
-  if (calls_ >= kMostInlinedCalls) return false;
-  for (const Function* target : site.callees)
-    if (!possible(*target)) return false;
-  shape.sites.emplace(index, std::move(site));
-  return true;
+  if (ptx::register_bits(f, callee, s) != 64) return false;
+  looked_ += facts_.address_taken().size();
+  for (const Function* target : facts_.address_taken()) {
+    if (!fits(*target, site)) continue;
+    if (!facts_.declared_before(*target, entry_)) return false;
+    site.callees.push_back(target);
+  }
+  return !site.callees.empty();
 }
 
 // A variable is a register only where whoever gets it takes it whole as well, and whoever else

@@ -79,6 +79,14 @@ class Shapes {
   bool possible(const ptx::Function& f);
   bool look(const ptx::Function& f, Shape& shape);
   bool call(const ptx::Function& f, std::uint32_t index, Shape& shape);
+  // One of a function in another module: it stays a call, with its own variables.
+  void leave_call(const ptx::Function& f, const ptx::Statement& s, Shape& shape);
+  // The result and the arguments of a call whose callee is operand `callee`.
+  bool find_passed(const ptx::Function& f, const ptx::Statement& s, std::size_t callee,
+                   Shape& shape, Site& site);
+  // The functions that a call whose arguments are known may lead to.
+  bool find_callees(const ptx::Function& f, const ptx::Statement& s, std::string_view callee,
+                    Site& site);
   void settle();
 
   static constexpr std::size_t kMaxDepth = 60;

@@ -207,6 +207,9 @@ class Finder {
   // `past`: of a way past a branch, which waits only where all its ends depend on what it polls.
   void look(const ptx::LoopLevel& level, bool past = false);
   void look_for_work();
+  std::vector<std::uint32_t> polls_that_matter(std::uint32_t loop);
+  bool draws_work(std::uint32_t poll, std::uint32_t loop);
+  bool waits_for_lower(std::uint32_t poll, std::uint32_t loop, bool& columns);
 
   const ptx::Cfg& cfg_;
   const ptx::PostDominators& post_dominators_;
@@ -538,6 +541,43 @@ void Finder::keep_only_exits_of_waits(std::vector<std::uint32_t>* exits) const {
   std::erase_if(*exits, [&](std::uint32_t b) { return ends_otherwise[loop_of(b)]; });
 }
 
+// Of the values that a loop polls, those that its end depends on.
+std::vector<std::uint32_t> Finder::polls_that_matter(std::uint32_t loop) {
+  const std::vector<std::uint32_t>& all = polls_[loop];
+  if (all.size() > kMostPolls) return all;
+  std::vector<std::uint32_t> matter;
+  for (std::uint32_t i : all) {
+    bool matters = false;
+    for_each_exit({i}, [&](std::uint32_t at) { matters |= loop_of(at) == loop; });
+    if (matters) matter.push_back(i);
+  }
+  return matter;
+}
+
+// A loop that draws its own work from a counter ends when there is no more; it waits for no one.
+bool Finder::draws_work(std::uint32_t poll, std::uint32_t loop) {
+  const Statement& s = statements_[poll];
+  return (surely_advances(s, lower_, sums_) ||
+          (advances_by_parameter(s, sums_) && finds_places(poll))) &&
+         !ends_by_part_of(poll, loop) && !swaps_.changed_beside(poll, members_[loop]);
+}
+
+// Whether what a poll waits for is a lower task's to write. `columns`: lower only where the grid is
+// one row.
+bool Finder::waits_for_lower(std::uint32_t poll, std::uint32_t loop, bool& columns) {
+  const Statement& s = statements_[poll];
+  if (base_opcode(s.opcode) == "call" || !only_reads(s, lower_) || s.operands.size() < 2)
+    return false;
+  // A turn goes round once: in a loop of rounds it comes from higher blocks, too.
+  const bool turn =
+      outer_ && swaps_.waits_for_turn(poll, members_[loop],
+                                      [&](std::string_view operand, const Statement& in) {
+                                        return lower_.names_own(operand, in);
+                                      });
+  return turn || lower_.names_lower(s.operands[1], s, columns) ||
+         swaps_.waits_for_count(poll, members_[loop]);
+}
+
 void Finder::look(const ptx::LoopLevel& level, bool past) {
   if (out_.spins == SpinLoops::kUnknown) return;
   level_ = &level;
@@ -550,41 +590,14 @@ void Finder::look(const ptx::LoopLevel& level, bool past) {
     if (!polls_[loop_of(b)].empty()) exits.push_back(b);
   });
   if (past) keep_only_exits_of_waits(&exits);
-  // Of the values that a loop reads, those that its end depends on.
-  const auto only_those_that_matter = [&](std::uint32_t b) {
-    const std::vector<std::uint32_t>& all = polls_[loop_of(b)];
-    std::vector<std::uint32_t> matter;
-    for (std::uint32_t i : all) {
-      bool matters = all.size() > kMostPolls;
-      if (!matters)
-        for_each_exit({i}, [&](std::uint32_t at) { matters |= loop_of(at) == loop_of(b); });
-      if (matters) matter.push_back(i);
-    }
-    return matter;
-  };
   for (std::uint32_t b : exits) {
     if (out_.spins == SpinLoops::kUnknown) break;
-    const auto polled = only_those_that_matter(b);
-    // A loop that draws its own work from a counter ends when there is no more; it waits for no
-    // one.
+    const std::uint32_t loop = loop_of(b);
     bool waits = false, for_lower = true, columns = false;
-    for (std::uint32_t i : polled) {
-      const Statement& s = statements_[i];
-      if ((surely_advances(s, lower_, sums_) ||
-           (advances_by_parameter(s, sums_) && finds_places(i))) &&
-          !ends_by_part_of(i, loop_of(b)) && !swaps_.changed_beside(i, members_[loop_of(b)]))
-        continue;
+    for (std::uint32_t poll : polls_that_matter(loop)) {
+      if (draws_work(poll, loop)) continue;
       waits = true;
-      // A turn goes round once: in a loop of rounds it comes from higher blocks, too.
-      const bool turn =
-          outer_ && swaps_.waits_for_turn(i, members_[loop_of(b)],
-                                          [&](std::string_view operand, const Statement& in) {
-                                            return lower_.names_own(operand, in);
-                                          });
-      for_lower &= base_opcode(s.opcode) != "call" && only_reads(s, lower_) &&
-                   s.operands.size() > 1 &&
-                   (turn || lower_.names_lower(s.operands[1], s, columns) ||
-                    swaps_.waits_for_count(i, members_[loop_of(b)]));
+      for_lower = for_lower && waits_for_lower(poll, loop, columns);
     }
     if (!waits) continue;
     if (for_lower) {

@@ -30,6 +30,13 @@ bool in_own_memory(const Statement& s) {
 // Where a statement that writes to memory writes.
 std::size_t address_operand(const Statement& s) { return base_opcode(s.opcode) == "atom" ? 1 : 0; }
 
+bool any_is(std::uint32_t begin, std::uint32_t end,
+            const std::function<bool(std::uint32_t)>& what) {
+  for (std::uint32_t i = begin; i < end; ++i)
+    if (what(i)) return true;
+  return false;
+}
+
 }  // namespace
 
 Swaps::Swaps(const ptx::Cfg& cfg, ptx::RegisterTable& registers, Sums& sums)
@@ -186,64 +193,70 @@ std::unordered_set<std::uint32_t> Swaps::decided_by_others(std::uint32_t atom) c
   return found;
 }
 
-bool Swaps::may_keep(std::uint32_t atom, const std::function<bool(std::uint32_t)>& what) const {
+Swaps::Ways Swaps::ways_to(const std::function<bool(std::uint32_t)>& what) const {
   const std::vector<ptx::Block>& blocks = cfg_.blocks();
-  const auto has = [&](std::uint32_t begin, std::uint32_t end) {
-    for (std::uint32_t i = begin; i < end; ++i)
-      if (what(i)) return true;
-    return false;
-  };
-  const std::uint32_t home = cfg_.block_of(atom);
-  if (has(atom + 1, blocks[home].end)) return false;
-  left_ -= std::min<std::uint64_t>(left_, cfg_.function().statements.size());
-  // Blocks that put it back, and those from which one can be reached.
-  std::vector<bool> puts(blocks.size()), leads(blocks.size());
+  Ways ways{std::vector<bool>(blocks.size()), std::vector<bool>(blocks.size())};
   std::vector<std::uint32_t> work;
   for (std::uint32_t b = 0; b < blocks.size(); ++b)
-    if (cfg_.reachable(b) && has(blocks[b].begin, blocks[b].end)) {
-      puts[b] = leads[b] = true;
+    if (cfg_.reachable(b) && any_is(blocks[b].begin, blocks[b].end, what)) {
+      ways.has[b] = ways.leads[b] = true;
       work.push_back(b);
     }
   while (!work.empty()) {
     const std::uint32_t b = work.back();
     work.pop_back();
     for (std::uint32_t before : blocks[b].predecessors)
-      if (!leads[before]) leads[before] = true, work.push_back(before);
+      if (!ways.leads[before]) ways.leads[before] = true, work.push_back(before);
   }
+  return ways;
+}
+
+void Swaps::leave_out_asked_before(std::uint32_t atom,
+                                   std::unordered_set<std::uint32_t>& registers) const {
+  const auto dominators = ptx::Dominators::build(cfg_);
+  if (!dominators) return;
+  const std::vector<ptx::Block>& blocks = cfg_.blocks();
+  const std::uint32_t home = cfg_.block_of(atom);
+  for (std::uint32_t b = 0; b < blocks.size(); ++b) {
+    if (b == home || blocks[b].terminator == ptx::kNoStatement || !cfg_.reachable(b)) continue;
+    const Statement& s = cfg_.function().statements[blocks[b].terminator];
+    if (s.guard.empty() || !dominators->dominates(b, home)) continue;
+    const auto by = definitions_.find(number(s, s.guard));
+    if (by != definitions_.end() && by->second.size() == 1) registers.erase(by->first);
+  }
+}
+
+bool Swaps::branches_by(const ptx::Block& block,
+                        const std::unordered_set<std::uint32_t>& registers) const {
+  if (block.terminator == ptx::kNoStatement) return false;
+  const Statement& s = cfg_.function().statements[block.terminator];
+  if (!s.guard.empty() && registers.count(number(s, s.guard)) != 0) return true;
+  return base_opcode(s.opcode) == "brx" && !s.operands.empty() &&
+         registers.count(number(s, s.operands[0])) != 0;
+}
+
+bool Swaps::may_keep(std::uint32_t atom, const std::function<bool(std::uint32_t)>& what) const {
+  const std::vector<ptx::Block>& blocks = cfg_.blocks();
+  const std::uint32_t home = cfg_.block_of(atom);
+  if (any_is(atom + 1, blocks[home].end, what)) return false;
+  left_ -= std::min<std::uint64_t>(left_, cfg_.function().statements.size());
+  const Ways back = ways_to(what);
   auto others = decided_by_others(atom);
-  // What has been asked on every way to the swap is answered the same behind it.
-  if (const auto dominators = ptx::Dominators::build(cfg_)) {
-    for (std::uint32_t b = 0; b < blocks.size(); ++b) {
-      if (b == home || blocks[b].terminator == ptx::kNoStatement || !cfg_.reachable(b)) continue;
-      const Statement& s = cfg_.function().statements[blocks[b].terminator];
-      if (s.guard.empty() || !dominators->dominates(b, home)) continue;
-      const auto by = definitions_.find(number(s, s.guard));
-      if (by != definitions_.end() && by->second.size() == 1) others.erase(by->first);
-    }
-  }
-  const auto decides = [&](const ptx::Block& block) {
-    if (block.terminator == ptx::kNoStatement) return false;
-    const Statement& s = cfg_.function().statements[block.terminator];
-    bool out = !s.guard.empty() && others.count(number(s, s.guard)) != 0;
-    if (base_opcode(s.opcode) == "brx" && !s.operands.empty())
-      out |= others.count(number(s, s.operands[0])) != 0;
-    return out;
-  };
+  leave_out_asked_before(atom, others);
   std::vector<bool> seen(blocks.size());
-  work.assign(1, home);
+  std::vector<std::uint32_t> work{home};
   while (!work.empty()) {
-    const std::uint32_t b = work.back();
+    const ptx::Block& block = blocks[work.back()];
     work.pop_back();
-    const ptx::Block& block = blocks[b];
     bool any = false;
-    for (std::uint32_t next : block.successors) any |= leads[next];
-    const bool all = !any || decides(block);
+    for (std::uint32_t next : block.successors) any |= back.leads[next];
+    const bool all = !any || branches_by(block, others);
     for (std::uint32_t next : block.successors) {
-      if ((!all && !leads[next]) || seen[next]) continue;
+      if ((!all && !back.leads[next]) || seen[next]) continue;
       seen[next] = true;
       if (next == cfg_.exit()) return true;
       // Another try, or done.
-      if (next != home && !puts[next]) work.push_back(next);
+      if (next != home && !back.has[next]) work.push_back(next);
     }
   }
   return false;
@@ -269,8 +282,7 @@ bool Swaps::looks_at(const Statement& swap) const {
 
 bool Swaps::follows(std::uint32_t statement, const std::function<bool(std::uint32_t)>& what) const {
   const std::uint32_t home = cfg_.block_of(statement);
-  for (std::uint32_t i = statement + 1; i < cfg_.blocks()[home].end; ++i)
-    if (what(i)) return true;
+  if (any_is(statement + 1, cfg_.blocks()[home].end, what)) return true;
   std::vector<bool> seen(cfg_.blocks().size());
   std::vector<std::uint32_t> work = cfg_.blocks()[home].successors;
   while (!work.empty()) {
@@ -278,8 +290,7 @@ bool Swaps::follows(std::uint32_t statement, const std::function<bool(std::uint3
     work.pop_back();
     if (seen[b]) continue;
     seen[b] = true;
-    for (std::uint32_t i = cfg_.blocks()[b].begin; i < cfg_.blocks()[b].end; ++i)
-      if (what(i)) return true;
+    if (any_is(cfg_.blocks()[b].begin, cfg_.blocks()[b].end, what)) return true;
     work.insert(work.end(), cfg_.blocks()[b].successors.begin(), cfg_.blocks()[b].successors.end());
   }
   return false;
@@ -344,49 +355,33 @@ bool Swaps::waits_for_turn(
          });
 }
 
-std::int64_t Swaps::most_ahead(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const {
-  const Statement& read = cfg_.function().statements[load];
-  const Sum count = sums_.of(read.operands[0], read);
-  const std::vector<const Statement*> loop = ptx::instructions_of(cfg_, blocks);
-  std::unordered_set<std::uint32_t> made{number(read, read.operands[0])}, enough, too_few;
-  std::int64_t ahead = 0;
-  const auto uses = [&](const Statement& s) {
-    bool found = made.count(number(s, s.guard)) != 0;
-    for (std::size_t k = ptx::effect_of(s) != ptx::Effect::kNone; k < s.operands.size(); ++k)
-      ptx::for_each_register(registers_, s.operands[k], s,
-                             [&](std::uint32_t r) { found |= made.count(r) != 0; });
-    return found;
+bool Swaps::uses_any(const Statement& s, const std::unordered_set<std::uint32_t>& registers) const {
+  bool found = registers.count(number(s, s.guard)) != 0;
+  for (std::size_t k = ptx::effect_of(s) != ptx::Effect::kNone; k < s.operands.size(); ++k)
+    ptx::for_each_register(registers_, s.operands[k], s,
+                           [&](std::uint32_t r) { found |= registers.count(r) != 0; });
+  return found;
+}
+
+Swaps::Asked Swaps::asked_of_count(const Statement& setp, bool on_the_left,
+                                   const Sum& count) const {
+  const auto is = [&](std::string_view one, std::string_view other) {
+    return has_modifier(setp.opcode, on_the_left ? other : one);
   };
-  for (std::size_t before = 0; before != made.size();) {
-    before = made.size();
-    for (const Statement* s : loop) {
-      const std::string_view base = base_opcode(s->opcode);
-      if (!uses(*s) || (base == "st" && in_own_memory(*s))) continue;
-      if (!s->guard.empty()) return 0;
-      if (base == "mov" || base == "add" || base == "cvt") {
-        made.insert(number(*s, s->operands[0]));
-        continue;
-      }
-      if (base != "setp" || s->operands.size() != 3) return 0;
-      const bool turned = made.count(number(*s, s->operands[2])) == 0;  // the count is on the left
-      const auto is = [&](std::string_view one, std::string_view other) {
-        return has_modifier(s->opcode, turned ? other : one);
-      };
-      const bool below = is("lt", "gt") || is("le", "ge"), above = is("ge", "le") || is("gt", "lt");
-      const Sum number_sum = sums_.of(s->operands[turned ? 2 : 1], *s),
-                count_sum = sums_.of(s->operands[turned ? 1 : 2], *s);
-      Sum rest = Sums::difference(Sums::difference(count_sum, number_sum), count);
-      const auto index = rest.parts.find("%ctaid.x");
-      if (below == above || rest.parts.size() != 1 || index == rest.parts.end() ||
-          index->second != -1)
-        return 0;
-      const std::int64_t its = rest.constant + (is("le", "ge") || is("gt", "lt"));
-      if (its <= 0 || (ahead != 0 && its != ahead)) return 0;
-      ahead = its;
-      (below ? enough : too_few).insert(number(*s, s->operands[0]));
-    }
-  }
-  // With enough, the loop ends.
+  const bool below = is("lt", "gt") || is("le", "ge"), above = is("ge", "le") || is("gt", "lt");
+  const Sum number_sum = sums_.of(setp.operands[on_the_left ? 2 : 1], setp),
+            count_sum = sums_.of(setp.operands[on_the_left ? 1 : 2], setp);
+  const Sum rest = Sums::difference(Sums::difference(count_sum, number_sum), count);
+  const auto index = rest.parts.find("%ctaid.x");
+  if (below == above || rest.parts.size() != 1 || index == rest.parts.end() || index->second != -1)
+    return {};
+  const std::int64_t ahead = rest.constant + (is("le", "ge") || is("gt", "lt"));
+  return {.ahead = std::max<std::int64_t>(ahead, 0), .whether_enough = below};
+}
+
+bool Swaps::ends_by(const std::vector<std::uint32_t>& blocks,
+                    const std::unordered_set<std::uint32_t>& enough,
+                    const std::unordered_set<std::uint32_t>& too_few) const {
   const std::unordered_set<std::uint32_t> inside(blocks.begin(), blocks.end());
   bool ends = false;
   for (std::uint32_t b : blocks) {
@@ -395,15 +390,41 @@ std::int64_t Swaps::most_ahead(std::uint32_t load, const std::vector<std::uint32
     const Statement& s = cfg_.function().statements[block.terminator];
     const std::uint32_t guard = s.guard.empty() ? ptx::RegisterTable::kNone : number(s, s.guard);
     if (enough.count(guard) == too_few.count(guard)) continue;
-    if (base_opcode(s.opcode) != "bra" || block.successors.size() != 2) return 0;
+    if (base_opcode(s.opcode) != "bra" || block.successors.size() != 2) return false;
     const bool jumps = (enough.count(guard) != 0) != s.guard_negated;
     for (std::uint32_t next : block.successors)
       if ((next == b + 1) != jumps) {
-        if (inside.count(next) != 0) return 0;
+        if (inside.count(next) != 0) return false;
         ends = true;
       }
   }
-  return ends ? ahead : 0;
+  return ends;
+}
+
+std::int64_t Swaps::most_ahead(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const {
+  const Statement& read = cfg_.function().statements[load];
+  const Sum count = sums_.of(read.operands[0], read);
+  const std::vector<const Statement*> loop = ptx::instructions_of(cfg_, blocks);
+  std::unordered_set<std::uint32_t> made{number(read, read.operands[0])}, enough, too_few;
+  std::int64_t ahead = 0;
+  for (std::size_t before = 0; before != made.size();) {
+    before = made.size();
+    for (const Statement* s : loop) {
+      const std::string_view base = base_opcode(s->opcode);
+      if (!uses_any(*s, made) || (base == "st" && in_own_memory(*s))) continue;
+      if (!s->guard.empty()) return 0;
+      if (base == "mov" || base == "add" || base == "cvt") {
+        made.insert(number(*s, s->operands[0]));
+        continue;
+      }
+      if (base != "setp" || s->operands.size() != 3) return 0;
+      const Asked asked = asked_of_count(*s, made.count(number(*s, s->operands[2])) == 0, count);
+      if (asked.ahead == 0 || (ahead != 0 && asked.ahead != ahead)) return 0;
+      ahead = asked.ahead;
+      (asked.whether_enough ? enough : too_few).insert(number(*s, s->operands[0]));
+    }
+  }
+  return ends_by(blocks, enough, too_few) ? ahead : 0;
 }
 
 bool Swaps::waits_for_count(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const {

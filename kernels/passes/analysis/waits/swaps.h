@@ -63,6 +63,18 @@ class Swaps {
   // By how much the block's number may be ahead of the count that `load` reads for the loop
   // `blocks` to end, and whether the loop asks nothing else of the count. 0: it is not known.
   std::int64_t most_ahead(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const;
+  // What a comparison of such a count (`on_the_left`, or on the right) asks: whether it is enough,
+  // or too few, for a block whose number is `ahead` of it. ahead 0: something else.
+  struct Asked {
+    std::int64_t ahead = 0;
+    bool whether_enough = false;
+  };
+  Asked asked_of_count(const ptx::Statement& setp, bool on_the_left, const Sum& count) const;
+  // Whether the loop ends, by all branches that ask so, where a predicate of `enough` is true or
+  // one of `too_few` is false.
+  bool ends_by(const std::vector<std::uint32_t>& blocks,
+               const std::unordered_set<std::uint32_t>& enough,
+               const std::unordered_set<std::uint32_t>& too_few) const;
   // Whether the loop comes back to `load` only where a swap has failed; by predicates that say so.
   bool repeats_only_where(std::uint32_t load, const std::vector<std::uint32_t>& blocks,
                           const std::unordered_set<std::uint32_t>& failed,
@@ -71,8 +83,19 @@ class Swaps {
   // neither data of other blocks nor the block's number decides, the way counts on which it runs:
   // whoever takes a lock as thread 0 returns it as thread 0.
   bool may_keep(std::uint32_t atom, const std::function<bool(std::uint32_t)>& what) const;
+  // Blocks that have a statement that is `what`, and those from which one of them can be reached.
+  struct Ways {
+    std::vector<bool> has, leads;
+  };
+  Ways ways_to(const std::function<bool(std::uint32_t)>& what) const;
   // The registers that such data and numbers get into, but for what `atom` itself has found.
   std::unordered_set<std::uint32_t> decided_by_others(std::uint32_t atom) const;
+  // What has been asked on every way to the swap is answered the same behind it.
+  void leave_out_asked_before(std::uint32_t atom,
+                              std::unordered_set<std::uint32_t>& registers) const;
+  bool branches_by(const ptx::Block& block,
+                   const std::unordered_set<std::uint32_t>& registers) const;
+  bool uses_any(const ptx::Statement& s, const std::unordered_set<std::uint32_t>& registers) const;
   // Whether something is done with the value that a swap has found.
   bool looks_at(const ptx::Statement& swap) const;
   // Whether `what` is true of a statement that can run behind `statement`.
