@@ -159,6 +159,12 @@ class Decoder {
     Space space = kSpaceGeneric;  // of a variable named directly
     bool known_space = false;
   };
+  struct Conversion {  // the words of a cvt
+    Type to = Type::kNone, from = Type::kNone;
+    uint16_t round = 0;
+    bool integral = false, ftz = false, sat = false, relu = false;
+    uint16_t modifiers() const;
+  };
   struct LabelUse {
     uint32_t inst;
     uint32_t label;
@@ -236,11 +242,16 @@ class Decoder {
   bool do_dp();
   bool do_mov();
   bool move_dimensions(Type type);
+  bool unpack(Type type, const std::vector<std::string_view>& to);
+  bool pack(Type type, const std::vector<std::string_view>& from);
   bool do_setp();
   bool do_set();
   bool do_selp();
   bool do_slct();
   bool do_cvt();
+  bool cvt_to_pair(const Conversion& c);
+  bool cvt_to_integer(const Conversion& c);
+  bool cvt_to_float(const Conversion& c);
   bool do_bmsk();
   bool do_szext();
   bool do_fns();
@@ -294,10 +305,13 @@ class Decoder {
   bool do_ldmatrix();
   bool do_movmatrix();
   bool do_mbarrier();
+  bool mbarrier_pending_count();
   bool do_cp_mbarrier();
   bool do_cp_bulk();
   bool do_store_async(bool reduction);
   BulkReduction take_reduction();
+  bool take_bulk_reduction(BulkReduction& op, BulkType& type);
+  std::vector<Space> take_bulk_spaces();
   bool do_createpolicy();
   bool half_any(std::string_view name, Type type, uint16_t mod = 0);
   Operand flushed_half(Operand value, Type type);

@@ -10,21 +10,38 @@ namespace {
 
 bool fits(int64_t offset) { return offset == static_cast<int32_t>(offset); }
 
+// `expect`, `parity`: of an arrival with .expect_tx and a wait with .parity. None: not one of
+// mbarrier's.
+std::optional<MbarrierKind> mbarrier_kind(std::string_view what, bool expect, bool parity) {
+  if (what == "init") return MbarrierKind::kInit;
+  if (what == "inval") return MbarrierKind::kInvalidate;
+  if (what == "arrive") return expect ? MbarrierKind::kArriveExpect : MbarrierKind::kArrive;
+  if (what == "arrive_drop")
+    return expect ? MbarrierKind::kArriveDropExpect : MbarrierKind::kArriveDrop;
+  if (what == "expect_tx") return MbarrierKind::kExpect;
+  if (what == "complete_tx") return MbarrierKind::kComplete;
+  if (what == "test_wait" || what == "try_wait")
+    return parity ? MbarrierKind::kWaitParity : MbarrierKind::kWait;
+  return std::nullopt;
+}
+
 }  // namespace
+
+bool Decoder::mbarrier_pending_count() {
+  Operand a, d;
+  if (!all_taken() || operand_count() != 2 || !source(text(1), Type::kU64, a) ||
+      !destination(text(0), Type::kU32, d))
+    return false;
+  emit("mbarpending", 0, 0, d, a);
+  return true;
+}
 
 bool Decoder::do_mbarrier() {
   if (words_.size() < 2) return unsupported();
   const std::string_view what = words_[1];
   taken_[1] = true;
   if (!take("b64")) return unsupported();
-  if (what == "pending_count") {
-    Operand a, d;
-    if (!all_taken() || operand_count() != 2 || !source(text(1), Type::kU64, a) ||
-        !destination(text(0), Type::kU32, d))
-      return false;
-    emit("mbarpending", 0, 0, d, a);
-    return true;
-  }
+  if (what == "pending_count") return mbarrier_pending_count();
   Space space;
   memory_space(space);
   // Weaker than what a block on one host thread has anyway.
@@ -32,32 +49,18 @@ bool Decoder::do_mbarrier() {
   if (space != kSpaceShared && space != kSpaceCluster && space != kSpaceGeneric)
     return unsupported();
   const bool wait = what == "test_wait" || what == "try_wait";
-  const bool drop = what == "arrive_drop", arrive = what == "arrive" || drop;
+  const bool arrive = what == "arrive" || what == "arrive_drop";
   const bool parity = wait && take("parity"), expect = arrive && take("expect_tx");
   if (arrive && !expect) take("noComplete");
-  MbarrierKind kind;
-  if (what == "init")
-    kind = MbarrierKind::kInit;
-  else if (what == "inval")
-    kind = MbarrierKind::kInvalidate;
-  else if (arrive)
-    kind = expect ? (drop ? MbarrierKind::kArriveDropExpect : MbarrierKind::kArriveExpect)
-                  : (drop ? MbarrierKind::kArriveDrop : MbarrierKind::kArrive);
-  else if (what == "expect_tx")
-    kind = MbarrierKind::kExpect;
-  else if (what == "complete_tx")
-    kind = MbarrierKind::kComplete;
-  else if (wait)
-    kind = parity ? MbarrierKind::kWaitParity : MbarrierKind::kWait;
-  else
-    return unsupported();
+  const auto kind = mbarrier_kind(what, expect, parity);
+  if (!kind) return unsupported();
   if (!all_taken()) return false;
 
   const size_t at_index = arrive || wait ? 1 : 0;
   // init, expect, complete, waits: one more; arrive: perhaps a count; inval: none; try_wait: a
   // hint.
   const size_t least =
-      at_index + 1 + (kind == MbarrierKind::kInvalidate || (arrive && !expect) ? 0 : 1);
+      at_index + 1 + (*kind == MbarrierKind::kInvalidate || (arrive && !expect) ? 0 : 1);
   const size_t most = least + ((arrive && !expect) || what == "try_wait" ? 1 : 0);
   if (operand_count() < least || operand_count() > most) return false;
   Address at;
@@ -65,7 +68,7 @@ bool Decoder::do_mbarrier() {
   if (at.known_space) space = at.space;
   Operand b, d;
   if (operand_count() > at_index + 1 &&
-      !source(text(at_index + 1), kind == MbarrierKind::kWait ? Type::kU64 : Type::kU32, b))
+      !source(text(at_index + 1), *kind == MbarrierKind::kWait ? Type::kU64 : Type::kU32, b))
     return false;
   if (arrive && text(0) != "_" && !destination(text(0), Type::kU64, d)) return false;
   if (wait) {
@@ -74,7 +77,7 @@ bool Decoder::do_mbarrier() {
     d = raw(p);
   }
   emit("mbarrier", static_cast<uint16_t>(space | (at.narrow ? kModAddress32 : 0)),
-       static_cast<int64_t>(kind), d, at.base, b);
+       static_cast<int64_t>(*kind), d, at.base, b);
   emit_aux({raw(static_cast<uint32_t>(at.offset))}, false);
   return true;
 }
@@ -149,6 +152,34 @@ BulkReduction Decoder::take_reduction() {
   return BulkReduction::kNone;
 }
 
+// Of a bulk copy: the destination's, then the source's.
+std::vector<Space> Decoder::take_bulk_spaces() {
+  std::vector<Space> spaces;
+  for (size_t k = 1; k < words_.size(); ++k) {
+    if (taken_[k]) continue;
+    if (words_[k] == "global")
+      spaces.push_back(kSpaceGlobal);
+    else if (words_[k] == "shared::cta")
+      spaces.push_back(kSpaceShared);
+    else if (words_[k] == "shared::cluster")
+      spaces.push_back(kSpaceCluster);
+    else
+      continue;
+    taken_[k] = true;
+  }
+  return spaces;
+}
+
+// The operation and the type of a bulk reduction.
+bool Decoder::take_bulk_reduction(BulkReduction& op, BulkType& type) {
+  op = take_reduction();
+  take("noftz");
+  const auto reduced = bulk_type(op, take_type());
+  if (op == BulkReduction::kNone || !reduced) return unsupported();
+  type = *reduced;
+  return true;
+}
+
 // cp.async.bulk.DST.SRC.COMPLETION and cp.reduce.async.bulk.DST.SRC.COMPLETION.OP.TYPE.
 bool Decoder::do_cp_bulk() {
   const bool reduce = take("reduce");
@@ -163,17 +194,7 @@ bool Decoder::do_cp_bulk() {
     return all_taken() && operand_count() == (hint ? 3 : 2);
   }
   const bool hint = take("L2::cache_hint");
-  // The destination's space, then the source's.
-  std::vector<Space> spaces;
-  for (size_t k = 1; k < words_.size(); ++k) {
-    if (taken_[k]) continue;
-    if (words_[k] == "global" || words_[k] == "shared::cta" || words_[k] == "shared::cluster") {
-      spaces.push_back(words_[k] == "global"        ? kSpaceGlobal
-                       : words_[k] == "shared::cta" ? kSpaceShared
-                                                    : kSpaceCluster);
-      taken_[k] = true;
-    }
-  }
+  const std::vector<Space> spaces = take_bulk_spaces();
   const bool barrier = take("mbarrier::complete_tx::bytes");
   if (spaces.size() != 2 || barrier == take("bulk_group") || (spaces[0] != kSpaceGlobal) != barrier)
     return unsupported();
@@ -182,13 +203,7 @@ bool Decoder::do_cp_bulk() {
     return unsupported();
   BulkReduction op = BulkReduction::kNone;
   BulkType type = BulkType::kU32;
-  if (reduce) {
-    op = take_reduction();
-    take("noftz");
-    const auto reduced = bulk_type(op, take_type());
-    if (op == BulkReduction::kNone || !reduced) return unsupported();
-    type = *reduced;
-  }
+  if (reduce && !take_bulk_reduction(op, type)) return false;
   if (!all_taken() ||
       operand_count() != 3u + (barrier ? 1 : 0) + (multicast ? 1 : 0) + (hint ? 1 : 0))
     return false;

@@ -26,6 +26,10 @@ int64_t type_code(Type type) {
   return size + (is_signed(type) ? 1 : 0);
 }
 
+Type untyped(uint32_t bits) {
+  return bits == 32 ? Type::kB32 : bits == 16 ? Type::kB16 : Type::kB8;
+}
+
 }  // namespace
 
 // mov.v4.u32 {a, b, c, d}, %tid: a special register with its dimensions; the fourth is 0.
@@ -47,6 +51,43 @@ bool Decoder::move_dimensions(Type type) {
   return true;
 }
 
+// mov.b64 {a, b}, d: a register's parts.
+bool Decoder::unpack(Type type, const std::vector<std::string_view>& to) {
+  const uint32_t bits = bits_of(type), part = bits / static_cast<uint32_t>(to.size());
+  Operand a;
+  if (!source(text(1), type, a)) return false;
+  const char* op = bits == 64 && part == 32   ? "part_b32_b64"
+                   : bits == 64 && part == 16 ? "part_b16_b64"
+                   : bits == 32 && part == 16 ? "part_b16_b32"
+                   : bits == 32 && part == 8  ? "part_b8_b32"
+                                              : nullptr;
+  if (op == nullptr) return unsupported();
+  for (size_t k = 0; k < to.size(); ++k) {
+    if (to[k] == "_") continue;
+    Operand d;
+    if (!destination(to[k], untyped(part), d)) return false;
+    emit(op, 0, static_cast<int64_t>(k), d, a);
+  }
+  return true;
+}
+
+// mov.b64 d, {a, b}: a register of parts.
+bool Decoder::pack(Type type, const std::vector<std::string_view>& from) {
+  const uint32_t bits = bits_of(type), part = bits / static_cast<uint32_t>(from.size());
+  const char* op = bits == 64 && part == 32   ? "pack2_b64"
+                   : bits == 64 && part == 16 ? "pack4_b64"
+                   : bits == 32 && part == 16 ? "pack2_b32"
+                   : bits == 32 && part == 8  ? "pack4_b32"
+                                              : nullptr;
+  if (op == nullptr) return unsupported();
+  Operand p[4], d;
+  for (size_t k = 0; k < from.size(); ++k)
+    if (!source(from[k], untyped(part), p[k])) return false;
+  if (!destination(text(0), type, d)) return false;
+  emit(op, 0, 0, d, p[0], p[1], p[2], p[3]);
+  return true;
+}
+
 bool Decoder::do_mov() {
   const bool dimensions = take("v4");
   const Type type = take_type();
@@ -60,45 +101,10 @@ bool Decoder::do_mov() {
     emit("mov_pred", 0, 0, raw(d), raw(a));
     return true;
   }
-  const std::vector<std::string_view> to = braces(text(0)), from = braces(text(1));
+  if (const auto to = braces(text(0)); !to.empty()) return unpack(type, to);
+  if (const auto from = braces(text(1)); !from.empty()) return pack(type, from);
   const uint32_t bits = bits_of(type);
-  if (!to.empty()) {  // unpack
-    Operand a;
-    if (!source(text(1), type, a)) return false;
-    const uint32_t part = bits / static_cast<uint32_t>(to.size());
-    const char* op = bits == 64 && part == 32   ? "part_b32_b64"
-                     : bits == 64 && part == 16 ? "part_b16_b64"
-                     : bits == 32 && part == 16 ? "part_b16_b32"
-                     : bits == 32 && part == 8  ? "part_b8_b32"
-                                                : nullptr;
-    if (op == nullptr) return unsupported();
-    for (size_t k = 0; k < to.size(); ++k) {
-      if (to[k] == "_") continue;
-      Operand d;
-      if (!destination(to[k], part == 32 ? Type::kB32 : part == 16 ? Type::kB16 : Type::kB8, d))
-        return false;
-      emit(op, 0, static_cast<int64_t>(k), d, a);
-    }
-    return true;
-  }
-  Operand d;
-  if (!from.empty()) {  // pack
-    const uint32_t part = bits / static_cast<uint32_t>(from.size());
-    const char* op = bits == 64 && part == 32   ? "pack2_b64"
-                     : bits == 64 && part == 16 ? "pack4_b64"
-                     : bits == 32 && part == 16 ? "pack2_b32"
-                     : bits == 32 && part == 8  ? "pack4_b32"
-                                                : nullptr;
-    if (op == nullptr) return unsupported();
-    Operand p[4];
-    for (size_t k = 0; k < from.size(); ++k)
-      if (!source(from[k], part == 32 ? Type::kB32 : part == 16 ? Type::kB16 : Type::kB8, p[k]))
-        return false;
-    if (!destination(text(0), type, d)) return false;
-    emit(op, 0, 0, d, p[0], p[1], p[2], p[3]);
-    return true;
-  }
-  Operand a;
+  Operand d, a;
   if (bits == 128) return unsupported();
   if (!source(text(1), type, a)) return false;
   if (!destination(text(0), type, d)) return false;
@@ -231,69 +237,78 @@ bool Decoder::do_slct() {
       {type, type, condition});
 }
 
+uint16_t Decoder::Conversion::modifiers() const {
+  return static_cast<uint16_t>(round | (ftz ? kModFtz : 0) | (sat ? kModSat : 0) |
+                               (relu ? kModRelu : 0));
+}
+
+// Two floats to a pair of halves.
+bool Decoder::cvt_to_pair(const Conversion& c) {
+  if (c.round != kRn || c.sat) return unsupported();
+  const std::string pair = exact_name(c.to);
+  if (!simple("cvt_rn_" + pair + "_f32", c.to, {c.from, c.from})) return false;
+  if (!c.relu) return true;
+  Operand d;
+  if (!destination(text(0), c.to, d)) return false;
+  emit("hrelu_" + pair, 0, 0, d, d);
+  return true;
+}
+
+bool Decoder::cvt_to_integer(const Conversion& c) {
+  const std::string types = std::string(exact_name(c.to)) + "_" + exact_name(c.from);
+  const int64_t codes = type_code(c.to) | type_code(c.from) << 4;
+  if (!is_float(c.from))
+    return c.sat ? simple("cvtsat_int", c.to, {c.from}, 0, codes)
+                 : simple("cvt_" + types, c.to, {c.from});
+  const bool wide = c.from == Type::kF32 || c.from == Type::kF64;
+  if (c.round == kRz && !c.ftz && wide && bits_of(c.to) >= 32)
+    return simple("cvt_rzi_" + types, c.to, {c.from});
+  // Float to integer always rounds; to nearest even only if nothing else is said, which PTX
+  // forbids.
+  return simple("cvt_any", c.to, {c.from}, static_cast<uint16_t>(c.modifiers() | kModRint), codes);
+}
+
+bool Decoder::cvt_to_float(const Conversion& c) {
+  const Type to = c.to, from = c.from;
+  const std::string types = std::string(exact_name(to)) + "_" + exact_name(from);
+  const bool nearest = c.round == kRn;
+  const bool to_half = to == Type::kF16 || to == Type::kBf16;
+  const bool from_half = from == Type::kF16 || from == Type::kBf16;
+  if (!c.integral && !c.sat && !c.relu && !c.ftz) {  // what has an operation of its own
+    if (!is_float(from) && nearest && bits_of(to) >= 32 && bits_of(from) >= 32)
+      return simple("cvt_rn_" + types, to, {from});
+    if (to == Type::kF64 && from == Type::kF32) return simple("cvt_f64_f32", to, {from});
+    if (to == Type::kF32 && from == Type::kF64 && nearest)
+      return simple("cvt_rn_f32_f64", to, {from});
+    if (to == Type::kF32 && from_half) return simple("cvt_" + types, to, {from});
+    if (from == Type::kF32 && to_half && nearest) return simple("cvt_rn_" + types, to, {from});
+  }
+  return simple("cvt_any", to, {from},
+                static_cast<uint16_t>(c.modifiers() | (c.integral ? kModRint : 0)),
+                type_code(to) | type_code(from) << 4);
+}
+
 bool Decoder::do_cvt() {
   if (words_.size() > 1 && words_[1] == "pack") return cvt_pack();
   bool narrow;
   if (!cvt_narrow(narrow)) return false;
   if (narrow) return true;
+  Conversion c;
+  for (const std::string_view word : {"rni", "rzi", "rmi", "rpi"}) c.integral |= has_word(word);
   bool given;
-  const bool integral = [this] {
-    for (size_t k = 1; k < words_.size(); ++k)
-      if (words_[k] == "rni" || words_[k] == "rzi" || words_[k] == "rmi" || words_[k] == "rpi")
-        return true;
-    return false;
-  }();
-  const uint16_t round = take_rounding(kRn, given);
-  const bool ftz = take("ftz"), sat = take("sat"), relu = take("relu");
-  const Type to = take_type(), from = take_type();
+  c.round = take_rounding(kRn, given);
+  c.ftz = take("ftz"), c.sat = take("sat"), c.relu = take("relu");
+  const Type to = c.to = take_type(), from = c.from = take_type();
   if (to == Type::kNone || from == Type::kNone || !all_taken()) return unsupported();
-  const bool float_to = is_float(to), float_from = is_float(from);
   if (to == Type::kTf32) {
-    if (from != Type::kF32 || relu || sat) return unsupported();
-    return simple("cvt_tf32_f32", Type::kB32, {from}, round);
+    if (from != Type::kF32 || c.relu || c.sat) return unsupported();
+    return simple("cvt_tf32_f32", Type::kB32, {from}, c.round);
   }
-  if ((to == Type::kF16x2 || to == Type::kBf16x2) && from == Type::kF32) {
-    if (round != kRn || sat) return unsupported();
-    if (!simple(std::string("cvt_rn_") + exact_name(to) + "_f32", to, {from, from})) return false;
-    if (relu) {
-      Operand d;
-      if (!destination(text(0), to, d)) return false;
-      emit(std::string("hrelu_") + exact_name(to), 0, 0, d, d);
-    }
-    return true;
-  }
+  if ((to == Type::kF16x2 || to == Type::kBf16x2) && from == Type::kF32) return cvt_to_pair(c);
   if (from == Type::kTf32 || to == Type::kPred || from == Type::kPred || bits_of(to) == 128 ||
       to == Type::kF16x2 || to == Type::kBf16x2 || from == Type::kF16x2 || from == Type::kBf16x2)
     return unsupported();
-  const std::string types = std::string(exact_name(to)) + "_" + exact_name(from);
-  if (!float_to && !float_from) {
-    if (sat) return simple("cvtsat_int", to, {from}, 0, type_code(to) | type_code(from) << 4);
-    return simple("cvt_" + types, to, {from});
-  }
-  const int64_t codes = type_code(to) | type_code(from) << 4;
-  uint16_t mod = static_cast<uint16_t>(round | (ftz ? kModFtz : 0) | (sat ? kModSat : 0) |
-                                       (relu ? kModRelu : 0));
-  if (!float_to) {
-    // Float to integer always rounds; to nearest even only if nothing else is said, which PTX
-    // forbids.
-    mod |= kModRint;
-    const bool wide = from == Type::kF32 || from == Type::kF64;
-    if (round == kRz && !ftz && wide && bits_of(to) >= 32)
-      return simple("cvt_rzi_" + types, to, {from});
-    return simple("cvt_any", to, {from}, mod, codes);
-  }
-  if (integral) mod |= kModRint;
-  const bool plain = !integral && !sat && !relu && !ftz;
-  if (plain && !float_from && round == kRn && bits_of(to) >= 32 && bits_of(from) >= 32)
-    return simple("cvt_rn_" + types, to, {from});
-  if (plain && to == Type::kF64 && from == Type::kF32) return simple("cvt_f64_f32", to, {from});
-  if (plain && to == Type::kF32 && from == Type::kF64 && round == kRn)
-    return simple("cvt_rn_f32_f64", to, {from});
-  if (plain && to == Type::kF32 && (from == Type::kF16 || from == Type::kBf16))
-    return simple("cvt_" + types, to, {from});
-  if (plain && from == Type::kF32 && (to == Type::kF16 || to == Type::kBf16) && round == kRn)
-    return simple("cvt_rn_" + types, to, {from});
-  return simple("cvt_any", to, {from}, mod, codes);
+  return is_float(to) ? cvt_to_float(c) : cvt_to_integer(c);
 }
 
 }  // namespace sluice::exec::detail

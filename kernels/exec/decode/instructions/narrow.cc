@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Half arithmetic with the rarer modifiers, narrow conversions, cvt.pack, pairs of 16-bit integers.
+#include <optional>
+
 #include "kernels/exec/decode/decoder.h"
 #include "kernels/exec/program/ops_narrow.h"
 
@@ -12,7 +14,14 @@ int64_t half_code(HalfOperation op, Type type) {
   return static_cast<int64_t>(op) | (bf16 ? kHalfBf16 : 0) | (pair ? kHalfPair : 0);
 }
 
-bool narrow_format(std::string_view word, NarrowFormat& format, bool& pair) {
+// A format of one number, or of two in a register.
+struct Format {
+  NarrowFormat of = {};
+  bool pair = false;
+  bool is_fp8() const { return of == NarrowFormat::kE4m3 || of == NarrowFormat::kE5m2; }
+};
+
+std::optional<Format> format_of(std::string_view word) {
   struct Entry {
     std::string_view name;
     NarrowFormat format;
@@ -23,13 +32,32 @@ bool narrow_format(std::string_view word, NarrowFormat& format, bool& pair) {
       {"tf32", NarrowFormat::kTf32, false},  {"f32", NarrowFormat::kF32, false},
       {"f16x2", NarrowFormat::kF16, true},   {"bf16x2", NarrowFormat::kBf16, true},
       {"e4m3x2", NarrowFormat::kE4m3, true}, {"e5m2x2", NarrowFormat::kE5m2, true}};
-  for (const Entry& e : kEntries) {
-    if (e.name != word) continue;
-    format = e.format;
-    pair = e.pair;
-    return true;
+  for (const Entry& e : kEntries)
+    if (e.name == word) return Format{e.format, e.pair};
+  return std::nullopt;
+}
+
+// What a cvt converts between, where it has two formats of these and do_cvt has no operation for
+// that.
+struct NarrowTypes {
+  Format to, from;
+};
+std::optional<NarrowTypes> narrow_types(const std::vector<std::string_view>& words) {
+  std::vector<Format> formats;
+  bool finite = false, rna = false, rz = false;
+  for (size_t k = 1; k < words.size(); ++k) {
+    if (const auto format = format_of(words[k])) formats.push_back(*format);
+    finite |= words[k] == "satfinite";
+    rna |= words[k] == "rna";
+    rz |= words[k] == "rz";
   }
-  return false;
+  if (formats.size() != 2) return std::nullopt;
+  const Format to = formats[0], from = formats[1];
+  const bool fp8 = to.is_fp8() || from.is_fp8();
+  const bool tf32 = to.of == NarrowFormat::kTf32 || from.of == NarrowFormat::kTf32;
+  const bool of_f32 = from.of == NarrowFormat::kF32 && (finite || (to.pair && rz));
+  if (!fp8 && !(tf32 && (!rna || finite)) && !of_f32) return std::nullopt;
+  return NarrowTypes{to, from};
 }
 
 }  // namespace
@@ -67,73 +95,38 @@ Operand Decoder::flushed_half(Operand value, Type type) {
 // cvt between fp8, tf32, halves and f32 beyond what do_cvt has operations for. `handled` false:
 // none of those.
 bool Decoder::cvt_narrow(bool& handled) {
-  NarrowFormat formats[2] = {};
-  bool pairs[2] = {};
-  size_t types = 0;
-  bool fp8 = false, tf32 = false, modified = false, rna = false;
-  std::string_view rounding;
-  for (size_t k = 1; k < words_.size(); ++k) {
-    NarrowFormat format;
-    bool pair;
-    if (narrow_format(words_[k], format, pair)) {
-      if (types < 2) {
-        formats[types] = format;
-        pairs[types] = pair;
-      }
-      ++types;
-      fp8 = fp8 || format == NarrowFormat::kE4m3 || format == NarrowFormat::kE5m2;
-      tf32 = tf32 || format == NarrowFormat::kTf32;
-    } else if (words_[k] == "satfinite") {
-      modified = true;
-    } else if (words_[k] == "rna") {
-      rna = true;
-    } else if (words_[k] == "rz") {
-      rounding = "rz";
-    }
-  }
-  const NarrowFormat to = formats[0], from = formats[1];
-  const bool to_pair = pairs[0], from_pair = pairs[1];
-  handled =
-      types == 2 && (fp8 || (tf32 && !(rna && !modified)) ||
-                     (from == NarrowFormat::kF32 && (modified || (to_pair && rounding == "rz"))));
+  const auto types = narrow_types(words_);
+  handled = types.has_value();
   if (!handled) return true;
+  const auto [to, from] = *types;
   bool given;
   const uint16_t round = take_rounding(kRn, given);
   const bool relu = take("relu"), finite = take("satfinite");
-  for (size_t k = 1; k < words_.size(); ++k) {
-    NarrowFormat format;
-    bool pair;
-    if (narrow_format(words_[k], format, pair)) taken_[k] = true;
-  }
-  const bool to_fp8 = to == NarrowFormat::kE4m3 || to == NarrowFormat::kE5m2;
-  const bool from_fp8 = from == NarrowFormat::kE4m3 || from == NarrowFormat::kE5m2;
+  for (size_t k = 1; k < words_.size(); ++k)
+    if (format_of(words_[k])) taken_[k] = true;
   const uint16_t mod =
       static_cast<uint16_t>(round | (relu ? kModRelu : 0) | (finite ? kModSat : 0));
-  const int64_t code = static_cast<int64_t>(to) | static_cast<int64_t>(from) << 4;
+  const int64_t code = static_cast<int64_t>(to.of) | static_cast<int64_t>(from.of) << 4;
+  const auto convert = [&](Type result, std::initializer_list<Type> sources, bool pair) {
+    return simple("cvtnarrow", result, sources, mod, code | (pair ? kNarrowPair : 0));
+  };
   if (!given || round == kRm || round == kRp) return unsupported();
-  if (from_fp8)
-    return to == NarrowFormat::kF16 && to_pair && round == kRn && !finite
-               ? simple("cvtnarrow", Type::kB32, {Type::kB16}, mod, code | kNarrowPair)
+  if (from.is_fp8())
+    return to.of == NarrowFormat::kF16 && to.pair && round == kRn && !finite
+               ? convert(Type::kB32, {Type::kB16}, true)
                : unsupported();
-  if (to_fp8) {
+  if (to.is_fp8()) {
     if (round != kRn || !finite) return unsupported();
-    if (from == NarrowFormat::kF32)
-      return simple("cvtnarrow", Type::kB16, {Type::kF32, Type::kF32}, mod, code | kNarrowPair);
-    return from == NarrowFormat::kF16 && from_pair
-               ? simple("cvtnarrow", Type::kB16, {Type::kB32}, mod, code | kNarrowPair)
-               : unsupported();
+    if (from.of == NarrowFormat::kF32) return convert(Type::kB16, {Type::kF32, Type::kF32}, true);
+    return from.of == NarrowFormat::kF16 && from.pair ? convert(Type::kB16, {Type::kB32}, true)
+                                                      : unsupported();
   }
-  if (from != NarrowFormat::kF32 || to == NarrowFormat::kF32) return unsupported();
-  if (to == NarrowFormat::kTf32) {
-    // With .rn and .rz saturation belongs to later chips.
-    if (finite && round != kRna) return unsupported();
-    return simple("cvtnarrow", Type::kB32, {Type::kF32}, mod, code);
-  }
+  if (from.of != NarrowFormat::kF32 || to.of == NarrowFormat::kF32) return unsupported();
+  if (to.of == NarrowFormat::kTf32)  // with .rn and .rz saturation belongs to later chips
+    return finite && round != kRna ? unsupported() : convert(Type::kB32, {Type::kF32}, false);
   if (round == kRna) return unsupported();
-  if (to_pair)
-    return simple("cvtnarrow", Type::kB32, {Type::kF32, Type::kF32}, mod, code | kNarrowPair);
-  return simple("cvtnarrow", to == NarrowFormat::kF16 ? Type::kF16 : Type::kBf16, {Type::kF32}, mod,
-                code);
+  if (to.pair) return convert(Type::kB32, {Type::kF32, Type::kF32}, true);
+  return convert(to.of == NarrowFormat::kF16 ? Type::kF16 : Type::kBf16, {Type::kF32}, false);
 }
 
 // cvt.pack.sat.{u16,s16}.s32 d, a, b; cvt.pack.sat.{u8,s8,u4,s4,u2,s2}.s32.b32 d, a, b, c.
