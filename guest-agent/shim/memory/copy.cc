@@ -108,65 +108,27 @@ class Copier {
   // Device or pinned to pageable: complete when it returns, as CUDA allows for pageable memory.
   // Pieces are fetched ahead while the ones before are copied out.
   CUresult download(Place src) {
-    struct Fetch {
-      Pending pending;
-      std::byte* piece;
-      uint64_t row, rows, column, width;
-    };
     Staging& memory = staging(link_);
-    std::deque<std::unique_ptr<Fetch>> fetches;
+    Fetches fetches;
     CUresult status = CUDA_SUCCESS;
-    auto finish_first = [&] {
-      Fetch& fetch = *fetches.front();
-      const CUresult r = link_.wait(fetch.pending);
-      if (r == CUDA_SUCCESS && status == CUDA_SUCCESS) {
-        char* to = reinterpret_cast<char*>(copy_.dst) + fetch.row * copy_.dst_pitch + fetch.column;
-        for (uint64_t i = 0; i < fetch.rows; ++i)
-          std::memcpy(to + i * copy_.dst_pitch, fetch.piece + i * fetch.width, fetch.width);
-      } else if (status == CUDA_SUCCESS) {
-        status = r;
-      }
-      memory.release(fetch.piece, fetch.rows * fetch.width);
-      fetches.pop_front();
-    };
     for_pieces(memory, [&](uint64_t row, uint64_t rows, uint64_t column, uint64_t width, bool) {
-      const uint64_t bytes = rows * width;
-      std::byte* piece = nullptr;
-      while (piece == nullptr && status == CUDA_SUCCESS) {
-        piece = fetches.size() < kFetchAhead ? memory.acquire_if_free(bytes) : nullptr;
-        if (piece != nullptr) break;
-        if (!fetches.empty()) {
-          finish_first();
-        } else if ((piece = memory.acquire(bytes)) == nullptr) {
-          status = no_staging();
-        }
-      }
-      if (status != CUDA_SUCCESS) {
-        if (piece != nullptr) memory.release(piece, bytes);
-        return false;
-      }
+      std::byte* piece = piece_to_fetch(memory, rows * width, fetches, status);
+      if (piece == nullptr) return false;
       auto fetch = std::make_unique<Fetch>();
       fetch->piece = piece;
       fetch->row = row;
       fetch->rows = rows;
       fetch->column = column;
       fetch->width = width;
-      sluice_copy body = piece_body(rows, width);
-      set_end(body.src, body.src_kind, copy_.src + row * copy_.src_pitch + column, src);
-      body.dst = link_.offset_of(piece);
-      body.dst_kind = SLUICE_COPY_BULK;
-      body.src_pitch = rows > 1 ? copy_.src_pitch : 0;
-      body.dst_pitch = rows > 1 ? width : 0;
-      body.wait = 1;
-      status = link_.start(SLUICE_CALL_COPY, context_, body, fetch->pending);
+      status = link_.start(SLUICE_CALL_COPY, context_, fetch_body(*fetch, src), fetch->pending);
       if (status != CUDA_SUCCESS) {
-        memory.release(piece, bytes);
+        memory.release(piece, rows * width);
         return false;
       }
       fetches.push_back(std::move(fetch));
       return true;
     });
-    while (!fetches.empty()) finish_first();
+    while (!fetches.empty()) finish_first(memory, fetches, status);
     return link_.with_deferred(status);
   }
 
@@ -182,6 +144,52 @@ class Copier {
  private:
   // Pieces of one download that are on their way while the oldest is copied out.
   static constexpr size_t kFetchAhead = 4;
+  struct Fetch {
+    Pending pending;
+    std::byte* piece;
+    uint64_t row, rows, column, width;
+  };
+  using Fetches = std::deque<std::unique_ptr<Fetch>>;
+
+  sluice_copy fetch_body(const Fetch& fetch, Place src) const {
+    sluice_copy body = piece_body(fetch.rows, fetch.width);
+    set_end(body.src, body.src_kind, copy_.src + fetch.row * copy_.src_pitch + fetch.column, src);
+    body.dst = link_.offset_of(fetch.piece);
+    body.dst_kind = SLUICE_COPY_BULK;
+    body.src_pitch = fetch.rows > 1 ? copy_.src_pitch : 0;
+    body.dst_pitch = fetch.rows > 1 ? fetch.width : 0;
+    return body;
+  }
+
+  // Waits for the oldest, and copies it out unless one has failed.
+  void finish_first(Staging& memory, Fetches& fetches, CUresult& status) {
+    Fetch& fetch = *fetches.front();
+    const CUresult r = link_.wait(fetch.pending);
+    if (status == CUDA_SUCCESS) status = r;
+    if (status == CUDA_SUCCESS) {
+      char* to = reinterpret_cast<char*>(copy_.dst) + fetch.row * copy_.dst_pitch + fetch.column;
+      for (uint64_t i = 0; i < fetch.rows; ++i)
+        std::memcpy(to + i * copy_.dst_pitch, fetch.piece + i * fetch.width, fetch.width);
+    }
+    memory.release(fetch.piece, fetch.rows * fetch.width);
+    fetches.pop_front();
+  }
+
+  // Staging memory for one more; the oldest are finished until there is some. Null: `status` says
+  // why.
+  std::byte* piece_to_fetch(Staging& memory, uint64_t bytes, Fetches& fetches, CUresult& status) {
+    while (status == CUDA_SUCCESS) {
+      if (fetches.size() < kFetchAhead)
+        if (std::byte* piece = memory.acquire_if_free(bytes)) return piece;
+      if (fetches.empty()) {
+        if (std::byte* piece = memory.acquire(bytes)) return piece;
+        status = no_staging();
+      } else {
+        finish_first(memory, fetches, status);
+      }
+    }
+    return nullptr;
+  }
 
   CUresult wait_for_stream() {
     sluice_synchronize body{};
