@@ -4,26 +4,43 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <spdlog/sinks/base_sink.h>
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
-
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <ctime>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "mediator/base/clock.h"
 #include "mediator/base/limits.h"
 
 namespace sluice::log {
 namespace {
+
+// To stderr, for as long as it takes; what cannot be written is lost.
+void write_all(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(2, text.data(), text.size());
+    if (n > 0) {
+      text.remove_prefix(static_cast<size_t>(n));
+    } else if (errno == EAGAIN) {
+      pollfd p{2, POLLOUT, 0};
+      ::poll(&p, 1, -1);
+    } else if (errno != EINTR) {
+      return;
+    }
+  }
+}
 
 // Lines on their way to stderr, and the thread that may wait there for as long as it takes. Never
 // destroyed, because the thread may still wait when the program ends.
@@ -75,39 +92,12 @@ class Background {
       changed_.notify_all();
     }
   }
-  static void write_all(std::string_view text) {
-    while (!text.empty()) {
-      const ssize_t n = ::write(2, text.data(), text.size());
-      if (n > 0) {
-        text.remove_prefix(static_cast<size_t>(n));
-      } else if (errno == EAGAIN) {
-        pollfd p{2, POLLOUT, 0};
-        ::poll(&p, 1, -1);
-      } else if (errno != EINTR) {
-        return;
-      }
-    }
-  }
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::string> lines_;
   uint64_t dropped_ = 0;
   bool started_ = false, writing_ = false;
-};
-
-class BackgroundSink : public spdlog::sinks::base_sink<std::mutex> {
- public:
-  explicit BackgroundSink(Background& background) : background_(background) {}
-
- private:
-  void sink_it_(const spdlog::details::log_msg& message) override {
-    spdlog::memory_buf_t text;
-    formatter_->format(message, text);
-    background_.push({text.data(), text.size()});
-  }
-  void flush_() override {}
-  Background& background_;
 };
 
 // How many lines may begin alike.
@@ -161,34 +151,32 @@ class LineBudgets {
 };
 
 struct State {
-  Background* background = nullptr;      // null: lines are written at once
-  std::unique_ptr<LineBudgets> budgets;  // null: no limit
-  std::shared_ptr<spdlog::logger> logger;
+  std::optional<std::string> program;  // none: before init()
   Level least = Level::kInfo;
   bool journal = false;
+  std::mutex writing;                    // to stderr, at once
+  Background* background = nullptr;      // null: lines are written at once
+  std::unique_ptr<LineBudgets> budgets;  // null: no limit
   Observer observer;
 };
 
+// Never destroyed: a thread may log while the program ends.
 State& state() {
-  static State s;
+  static State& s = *new State;
   return s;
 }
 
-spdlog::level::level_enum to_spdlog(Level level) {
-  switch (level) {
-    case Level::kDebug:
-      return spdlog::level::debug;
-    case Level::kInfo:
-      return spdlog::level::info;
-    case Level::kWarning:
-      return spdlog::level::warn;
-    case Level::kError:
-      return spdlog::level::err;
-  }
-  return spdlog::level::err;
+// "2026-11-27 17:30:00.123", local time.
+std::string time_text() {
+  using namespace std::chrono;
+  const auto now = system_clock::now();
+  const std::time_t seconds = system_clock::to_time_t(now);
+  std::tm t{};
+  ::localtime_r(&seconds, &t);
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:03}", t.tm_year + 1900, t.tm_mon + 1,
+                     t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec,
+                     duration_cast<milliseconds>(now.time_since_epoch()).count() % 1000);
 }
-
-constexpr const char* kPattern = "%Y-%m-%d %H:%M:%S.%e %n[%P] %l: %v";
 
 // sd-daemon(3): the kernel's priorities.
 int to_syslog(Level level) {
@@ -211,10 +199,15 @@ void put(Level level, std::string_view line) {
   std::string clean(line);
   for (char& c : clean)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  if (s.journal)
-    s.logger->log(to_spdlog(level), "<{}>{}", to_syslog(level), clean);
-  else
-    s.logger->log(to_spdlog(level), "{}", clean);
+  std::string text = s.journal ? fmt::format("<{}>{}\n", to_syslog(level), clean)
+                               : fmt::format("{} {}[{}] {}: {}\n", time_text(), *s.program,
+                                             ::getpid(), level_name(level), clean);
+  if (s.background) {
+    s.background->push(std::move(text));
+  } else {
+    std::lock_guard lock(s.writing);
+    write_all(text);
+  }
   if (s.observer) s.observer(level, clean);
 }
 
@@ -222,24 +215,15 @@ void put(Level level, std::string_view line) {
 
 void init(std::string_view program, Level least) {
   State& s = state();
+  s.program = program;
   s.least = least;
   s.journal = std::getenv("JOURNAL_STREAM") != nullptr;
-  s.logger = std::make_shared<spdlog::logger>(std::string(program),
-                                              std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  s.logger->set_pattern(s.journal ? "%v" : kPattern);
-  s.logger->set_level(to_spdlog(least));
-  s.logger->flush_on(spdlog::level::trace);
 }
 
 void write_in_background() {
   State& s = state();
   s.background = new Background;
   s.budgets = std::make_unique<LineBudgets>();
-  auto logger = std::make_shared<spdlog::logger>(s.logger->name(),
-                                                 std::make_shared<BackgroundSink>(*s.background));
-  logger->set_pattern(s.journal ? "%v" : kPattern);
-  logger->set_level(s.logger->level());
-  s.logger = std::move(logger);
 }
 
 bool finish(uint64_t ms) { return !state().background || state().background->finish(ms); }
@@ -277,7 +261,8 @@ void format(Level level, fmt::string_view f, fmt::format_args args) {
 
 void write(Level level, std::string_view line) {
   State& s = state();
-  if (!s.logger) init("sluice", s.least);
+  if (!enabled(level)) return;
+  if (!s.program) init("sluice", s.least);
   if (s.budgets && level != Level::kDebug) {  // who asks for debugging gets all of it
     uint64_t suppressed = 0;
     if (!s.budgets->take(line, monotonic_ns(), &suppressed)) return;

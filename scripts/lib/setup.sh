@@ -46,8 +46,8 @@ ensure_packages() {
 
 # One list a purpose; docs/internals/dependencies.md says why each is there.
 build_packages=(g++ meson ninja-build pkg-config python3 libboost1.81-dev libboost-json1.81-dev
-  libfmt-dev libspdlog-dev libtomlplusplus-dev libcli11-dev libpugixml-dev libseccomp-dev
-  libzstd-dev liblz4-dev debhelper protobuf-compiler protobuf-compiler-grpc)
+  libfmt-dev libtomlplusplus-dev libcli11-dev libpugixml-dev libseccomp-dev libzstd-dev
+  liblz4-dev debhelper protobuf-compiler protobuf-compiler-grpc)
 test_packages=(libgtest-dev libgmock-dev clang-format python3-grpcio python3-protobuf openssl)
 guest_packages=(qemu-system-x86 cpio xz-utils kmod python3)
 libvirt_packages=(libvirt-daemon libvirt-daemon-system libvirt-clients gnuplot-nox)

@@ -11,7 +11,7 @@ and a line for each step.
     tests/bench/hardware.py --build build-static --out out/hardware.json
 
 Steps (--only STEP,..): each under a limit of its own; a step that fails or runs into it does not
-stop the others. --lib-dir: where sluice-worker's libraries lie (fmt, spdlog, seccomp), if the
+stop the others. --lib-dir: where sluice-worker's libraries lie (fmt, seccomp), if the
 machine has none. Exits 1 if a result was wrong or a step did not end well.
 """
 import argparse

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The log of a program that must not wait: a stderr that nobody reads, and lines without end.
+// Lines as they are written, and the log of a program that must not wait: a stderr that nobody
+// reads, and lines without end.
 #include "mediator/base/log.h"
 
 #include <fcntl.h>
@@ -7,6 +8,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <string>
 
 #include "mediator/base/fd.h"
@@ -16,6 +18,34 @@ namespace sluice {
 namespace {
 
 constexpr uint64_t kPatienceMs = 120'000;
+
+// Each in a process of its own: a log is set up once.
+TEST(LogDeathTest, ALineHasTimeProgramProcessAndLevel) {
+  EXPECT_EXIT(
+      {
+        ::unsetenv("JOURNAL_STREAM");
+        log::init("test", log::Level::kInfo);
+        log::debug("not written");
+        log::write(log::Level::kDebug, "nor this");
+        log::warning("vgpu {}: a\nb", 'a');
+        ::_exit(0);
+      },
+      ::testing::ExitedWithCode(0),
+      "^20[0-9][0-9]-[01][0-9]-[0-3][0-9] [0-2][0-9]:[0-5][0-9]:[0-6][0-9]\\.[0-9][0-9][0-9] "
+      "test\\[[0-9]+\\] warning: vgpu a: a\\?b\n$");
+}
+
+TEST(LogDeathTest, TheJournalIsToldThePriority) {
+  EXPECT_EXIT(
+      {
+        ::setenv("JOURNAL_STREAM", "1:2", 1);
+        log::init("test", log::Level::kInfo);
+        log::error("bad");
+        log::info("good");
+        ::_exit(0);
+      },
+      ::testing::ExitedWithCode(0), "^<3>bad\n<6>good\n$");
+}
 
 TEST(BackgroundLog, AFullStderrHoldsNobodyUpAndWhatIsDroppedIsCounted) {
   int ends[2];
