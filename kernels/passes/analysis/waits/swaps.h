@@ -4,7 +4,7 @@
 // block does not put back.
 //
 // Owner: find_waiting(), one function, one thread; refers to the control-flow graph. Shapes, not
-// proofs; each function says to which side it errs.
+// proofs; each function says to which side it errs. Turns and counts are in swap_turns.cc.
 #pragma once
 
 #include <cstdint>
@@ -114,6 +114,12 @@ class Swaps {
   bool is_higher(const ptx::Statement& s, std::string_view value, const ptx::Statement& read,
                  const Sum& own, int depth) const;
 
+  static bool in_own_memory(const ptx::Statement& s);
+  // Where a statement that writes to memory writes.
+  static std::size_t address_operand(const ptx::Statement& s);
+
+  // Definitions that a number is followed through; compilers need one or two.
+  static constexpr int kDeepest = 8;
   // Statements that takes_token() may still look at; then it cannot tell.
   mutable std::uint64_t left_ = 4'000'000;
   const ptx::Cfg& cfg_;
