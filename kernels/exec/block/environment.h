@@ -18,6 +18,8 @@ class Environment {
   virtual uint64_t global_timer_ns() = 0;
   // Text that kernels print (vprintf), already formatted; one call per thread and call.
   virtual void print(std::string_view text) = 0;
+  // The line of an assertion that fails (__assertfail), without its end; one call per thread.
+  virtual void assertion_failed(std::string_view) {}
   // Preempt sequence: while blocks run they look at it at back edges, and Block::run returns soon
   // after it has changed (kYielded; it goes on when run again). Null: nobody ever asks. Set before
   // any block runs; the word may lie in memory that other processes write.

@@ -242,10 +242,14 @@ bool BlockImpl::builtin(WarpState& w, const Inst& in) {
       if (in.d != kNoOperand) std::memcpy(parameters.local + in.d, &value, sizeof value);
     };
     switch (static_cast<Builtin>(in.imm)) {
-      case Builtin::kAssertFail:
-        detail_ = assertion_text(*this, memory, parameters);
+      case Builtin::kAssertFail: {  // each thread says so; the fault is the first one's
+        const std::string text = assertion_text(*this, memory, parameters);
+        environment->assertion_failed(text);
+        if (w.fault_kind != FaultKind::kNone) break;
+        detail_ = text;
         w.fault(FaultKind::kAssert, lane, 0, 0);
-        return false;
+        break;
+      }
       case Builtin::kMalloc:
         give(uint64_t{shape.heap == nullptr ? 0 : shape.heap->allocate(parameters[0])});
         break;
@@ -270,6 +274,7 @@ bool BlockImpl::builtin(WarpState& w, const Inst& in) {
       }
     }
   }
+  if (w.fault_kind != FaultKind::kNone) return false;
   ++w.splits[w.current].pc;
   return true;
 }

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstdio>
 
 #include "mediator/base/clock.h"
 
@@ -68,6 +69,12 @@ void GridRunner::print(std::string_view text) {
     if (n <= 0) return;
     text.remove_prefix(static_cast<size_t>(n));
   }
+}
+
+// By the C library's stream, which a program may have put elsewhere.
+void GridRunner::assertion_failed(std::string_view line) {
+  const std::string text = std::string(line) + '\n';
+  (void)std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
 void GridRunner::start_threads() {

@@ -173,6 +173,7 @@ class GridRunner : private exec::Environment {
 
   uint64_t global_timer_ns() override;
   void print(std::string_view text) override;
+  void assertion_failed(std::string_view line) override;
 
   // grid_runner.cc. All that takes a Lock gives it up for a while.
   void start_threads();

@@ -20,7 +20,9 @@ class TestEnvironment : public Environment {
  public:
   uint64_t global_timer_ns() override { return timer_ += 100; }
   void print(std::string_view text) override { printed += text; }
+  void assertion_failed(std::string_view line) override { failed.emplace_back(line); }
   std::string printed;
+  std::vector<std::string> failed;
 
  private:
   uint64_t timer_ = 1'000'000;

@@ -155,6 +155,9 @@ TEST_P(ExecLanguage, Assert) {
             std::string::npos)
       << fault_.detail;
   EXPECT_NE(fault_.detail.find("language.cu:"), std::string::npos);
+  ASSERT_EQ(environment_.failed.size(), 7u) << "a line for each thread from 33 to 39";
+  EXPECT_EQ(environment_.failed[0], fault_.detail);
+  EXPECT_NE(environment_.failed[6].find("thread: [39,0,0] Assertion"), std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(nvcc, ExecLanguage, ::testing::Values("O3", "O0", "G"),

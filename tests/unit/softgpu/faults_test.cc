@@ -140,8 +140,13 @@ TEST_F(SoftGpuFaults, Stack) {
 }
 TEST_F(SoftGpuFaults, Trap) { expect(fault(4, 0, CUDA_ERROR_LAUNCH_FAILED), {"PTX line 31"}); }
 TEST_F(SoftGpuFaults, Assert) {
-  expect(fault(5, 0, CUDA_ERROR_ASSERT),
-         {"text:12: text: block: [", ",0,0], thread: [33,0,0] Assertion `text` failed."});
+  const std::string line = ",0,0], thread: [33,0,0] Assertion `text` failed.";
+  testing::internal::CaptureStderr();
+  const std::string message = fault(5, 0, CUDA_ERROR_ASSERT);
+  const std::string output = testing::internal::GetCapturedStderr();
+  expect(message, {"text:12: text: block: [", line.c_str()});
+  EXPECT_EQ(output.find("text:12: text: block: ["), 0u) << output;
+  EXPECT_NE(output.find(line + "\n"), std::string::npos) << output;
 }
 TEST_F(SoftGpuFaults, PointerToNoFunction) {
   expect(fault(6, 4096, CUDA_ERROR_INVALID_PC), {"no function has this address"});
