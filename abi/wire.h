@@ -130,10 +130,11 @@ enum sluice_custom_opcode {
                                   answer of a call that the program waits for */
 };
 
-/* What kernels have printed, for the program's standard output; `bytes` of text follow. */
+/* What kernels have printed, for the program's own output; `bytes` of text follow. */
+enum sluice_printed_to { SLUICE_PRINTED_OUTPUT = 0, SLUICE_PRINTED_ERROR = 1 /* asserts' lines */ };
 struct sluice_printed {
   uint32_t bytes;
-  uint32_t reserved;
+  uint32_t to; /* sluice_printed_to; a libcuda of before knows OUTPUT only */
 };
 #define SLUICE_PRINTED_MAX_BYTES 4096u
 

@@ -295,7 +295,8 @@ class WorkerBench {
           SLUICE_CHECK(a.body.size() >= sizeof p);
           std::memcpy(&p, a.body.data(), sizeof p);
           SLUICE_CHECK(p.bytes <= a.body.size() - sizeof p);
-          printed.append(reinterpret_cast<const char*>(a.body.data()) + sizeof p, p.bytes);
+          (p.to == SLUICE_PRINTED_ERROR ? complained : printed)
+              .append(reinterpret_cast<const char*>(a.body.data()) + sizeof p, p.bytes);
         } else if (c.call_id == 0) {
           async_errors.push_back(c.status);
         } else {
@@ -332,7 +333,7 @@ class WorkerBench {
   sluice_slot_header* slot;
   uint32_t generation = 0;
   std::vector<int> async_errors;
-  std::string printed;  // by kernels
+  std::string printed, complained;  // by kernels
   pid_t pid() const { return pid_; }
 
  private:

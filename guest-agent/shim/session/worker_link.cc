@@ -359,7 +359,8 @@ void WorkerLink::complete(const RecordBuffer& record) {
     if (body.size() < sizeof printed) return;
     std::memcpy(&printed, body.data(), sizeof printed);
     (void)std::fwrite(body.data() + sizeof printed, 1,
-                      std::min<size_t>(printed.bytes, body.size() - sizeof printed), stdout);
+                      std::min<size_t>(printed.bytes, body.size() - sizeof printed),
+                      printed.to == SLUICE_PRINTED_ERROR ? stderr : stdout);
     return;
   }
   if (completion.call_id == 0) {

@@ -11,6 +11,40 @@
 #include <utility>
 
 namespace sluice::worker {
+namespace {
+
+// `stderr` line by line.
+struct Errors {
+  std::mutex mutex;
+  std::string line;        // not whole yet
+  std::string assertions;  // whole lines
+};
+Errors& errors() {
+  static auto* const made = new Errors;  // the driver may write until the process has ended
+  return *made;
+}
+
+bool is_assertion(std::string_view line) {
+  const size_t block = line.find(": block: ["), thread = line.find("], thread: [");
+  return block < thread && line.find("] Assertion `") > thread && line.ends_with("` failed.\n");
+}
+
+ssize_t take_errors(void*, const char* text, size_t bytes) {
+  Errors& e = errors();
+  std::lock_guard lock(e.mutex);
+  for (size_t k = 0; k < bytes; ++k) {
+    e.line += text[k];
+    if (text[k] != '\n' && e.line.size() < Printed::kMostAssertionBytes) continue;
+    if (!is_assertion(e.line))
+      (void)!::write(STDERR_FILENO, e.line.data(), e.line.size());
+    else if (e.assertions.size() + e.line.size() <= Printed::kMostAssertionBytes)
+      e.assertions += e.line;
+    e.line.clear();
+  }
+  return static_cast<ssize_t>(bytes);
+}
+
+}  // namespace
 
 Result<Fd> Printed::capture() {
   int ends[2];
@@ -21,6 +55,12 @@ Result<Fd> Printed::capture() {
     return Error::from_errno("standard output");
   // NVIDIA's driver prints by the C library, which would keep what goes to a pipe.
   std::setvbuf(stdout, nullptr, _IONBF, 0);
+  cookie_io_functions_t by_lines{};
+  by_lines.write = take_errors;
+  std::FILE* const stream = ::fopencookie(nullptr, "w", by_lines);
+  if (stream == nullptr) return Error::from_errno("standard error");
+  std::setvbuf(stream, nullptr, _IONBF, 0);
+  stderr = stream;
   return read;
 }
 
@@ -57,6 +97,11 @@ std::string Printed::take() {
   if (const size_t lost = std::exchange(buffer_->lost, 0))
     text += "\n[sluice: " + std::to_string(lost) + " bytes that kernels printed are lost]\n";
   return text;
+}
+
+std::string Printed::take_assertions() {
+  std::lock_guard lock(errors().mutex);
+  return std::exchange(errors().assertions, {});
 }
 
 }  // namespace sluice::worker

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels print. Drivers write it to the standard output of their process; here that is a
-// pipe, and what comes out of it goes to the program's own standard output, before the answer of
-// the call that the program waits for.
+// What kernels print, and what their assertions say when they fail. Both go to the program's own
+// standard output and error, before the answer of the call that the program waits for.
+//
+// Drivers write the former to the standard output of their process: here that is a pipe. They write
+// the latter to the C library's `stderr`: here that is a stream that keeps such lines and passes on
+// all others to the worker's log, which descriptor 2 stays.
 //
 // One per process, because there is one standard output. capture() before the driver is loaded; the
 // rest any thread.
@@ -23,8 +26,11 @@ class Printed {
   // What a program that does not wait for anything can have waiting; the rest is lost, as in the
   // driver's own buffer.
   static constexpr size_t kMostBytes = 1u << 20;
+  // Of the lines of assertions; the rest is lost.
+  static constexpr size_t kMostAssertionBytes = 64 * 1024;
 
-  // The process's standard output becomes a pipe, whose other end this returns.
+  // The process's standard output becomes a pipe, whose other end this returns; `stderr` that
+  // stream.
   static Result<Fd> capture();
 
   // `pipe`: capture()'s; without one nothing is ever printed.
@@ -37,6 +43,8 @@ class Printed {
 
   // All that was written before this call and was not taken yet.
   std::string take();
+  // The lines of failed assertions, likewise.
+  static std::string take_assertions();
 
  private:
   // Outlives this: the reading thread ends with the process.

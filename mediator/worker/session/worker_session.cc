@@ -138,11 +138,15 @@ void WorkerSession::send_printed(const Call& call) {
       sticky.load() == 0 && make_current(api, call.context->cu) == CUDA_SUCCESS)
     (void)api.cuStreamSynchronize(call.context->transfers);
   std::lock_guard lock(printed_mutex_);
-  const std::string text = printed.take();
+  send_text(printed.take(), SLUICE_PRINTED_OUTPUT);
+}
+
+void WorkerSession::send_text(const std::string& text, sluice_printed_to to) {
   for (size_t at = 0; at < text.size(); at += SLUICE_PRINTED_MAX_BYTES) {
     std::byte piece[sizeof(sluice_printed) + SLUICE_PRINTED_MAX_BYTES];
     const sluice_printed header{
-        static_cast<uint32_t>(std::min<size_t>(text.size() - at, SLUICE_PRINTED_MAX_BYTES)), 0};
+        static_cast<uint32_t>(std::min<size_t>(text.size() - at, SLUICE_PRINTED_MAX_BYTES)),
+        static_cast<uint32_t>(to)};
     std::memcpy(piece, &header, sizeof header);
     std::memcpy(piece + sizeof header, text.data() + at, header.bytes);
     replies.send(0, SLUICE_CALL_PRINTED, CUDA_SUCCESS,
@@ -152,6 +156,10 @@ void WorkerSession::send_printed(const Call& call) {
 
 void WorkerSession::answer(const Call& call, CUresult status, std::span<const std::byte> body) {
   if (printed.started() && (call.flags & SLUICE_RECORD_NO_REPLY) == 0) send_printed(call);
+  if (status == CUDA_ERROR_ASSERT) {
+    std::lock_guard lock(printed_mutex_);
+    send_text(printed.take_assertions(), SLUICE_PRINTED_ERROR);
+  }
   if (call.flags & SLUICE_RECORD_NO_REPLY) {
     if (status != CUDA_SUCCESS) replies.send(0, call.opcode, status);
   } else {

@@ -241,6 +241,7 @@ class WorkerSession {
 
   // --- others ---
   void send_printed(const Call& call);
+  void send_text(const std::string& text, sluice_printed_to to);  // with `printed_mutex_` held
 
   void make_green_context(const std::shared_ptr<ContextObject>& context);
   // With `mutex` held: charges a pool's growth to its context. False: not now; sluiced is asked for

@@ -317,7 +317,8 @@ void FakeWorker::serve(const RecordBuffer& buffer) {
       return fill(record, body);
     case SLUICE_CALL_SYNCHRONIZE: {
       if (options_.printed != nullptr) {
-        const sluice_printed header{static_cast<uint32_t>(std::strlen(options_.printed)), 0};
+        const sluice_printed header{static_cast<uint32_t>(std::strlen(options_.printed)),
+                                    static_cast<uint32_t>(options_.printed_to)};
         std::vector<std::byte> text(sizeof header + header.bytes);
         std::memcpy(text.data(), &header, sizeof header);
         std::memcpy(text.data() + sizeof header, options_.printed, header.bytes);

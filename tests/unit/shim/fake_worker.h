@@ -29,7 +29,8 @@ class FakeWorker {
     uint64_t staging_bytes = 1 << 20;
     bool accept_rewritten = true;   // false: modules with clones do not load
     const char* printed = nullptr;  // by kernels: comes before each synchronisation's answer
-    size_t hold_syncs = 0;          // answer synchronisations only when so many wait, last first
+    sluice_printed_to printed_to = SLUICE_PRINTED_OUTPUT;
+    size_t hold_syncs = 0;  // answer synchronisations only when so many wait, last first
   };
   FakeWorker() : FakeWorker(Options{}) {}
   explicit FakeWorker(Options options);

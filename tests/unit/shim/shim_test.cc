@@ -120,6 +120,22 @@ TEST(Shim, WhatKernelsPrintIsTheProgramsOutput) {
   });
 }
 
+TEST(Shim, WhatAssertionsSayIsTheProgramsStandardError) {
+  Options failing;
+  failing.printed = "a.cu:3: failed.\n";
+  failing.printed_to = SLUICE_PRINTED_ERROR;
+  in_process(failing, [](FakeWorker&) {
+    set_up();
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
+    const CUresult r = cuCtxSynchronize();
+    const std::string error = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");
+    OK(r);
+    EXPECT_EQ(error, "a.cu:3: failed.\n");
+  });
+}
+
 TEST(Shim, SessionEndIsSeenByEveryCall) {
   in_process({}, [](FakeWorker& worker) {
     CUcontext context;

@@ -538,6 +538,36 @@ plain:
   }
 }
 
+TEST_F(WorkerProcess, WhatAssertionsSayComesBeforeTheirError) {
+  start();
+  make_context();
+  const Answer a = load(R"(.version 7.0
+.target sm_70
+.address_size 64
+.extern .func __assertfail(.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n,
+.param .b64 s);
+.global .align 1 .b8 text[2] = {116, 0};
+.visible .entry fails(.param .u64 at, .param .u32 n, .param .u32 k, .param .u32 r)
+{
+  .reg .b64 %d<3>;
+  mov.u64 %d1, text; cvta.global.u64 %d2, %d1;
+  { .param .b64 m; .param .b64 f; .param .b32 l; .param .b64 n; .param .b64 s;
+    st.param.b64 [m], %d2; st.param.b64 [f], %d2; st.param.b32 [l], 7; st.param.b64 [n], %d2;
+    st.param.b64 [s], 1; call.uni __assertfail, (m, f, l, n, s); }
+  ret;
+}
+)");
+  ASSERT_EQ(a.status, CUDA_SUCCESS);
+  module = a.as<uint64_t>();
+  add = function("fails", 0);
+  launch(1, 1, 0, 0, 0);
+  EXPECT_EQ(sync().status, CUDA_ERROR_ASSERT);
+  EXPECT_EQ(b->printed, "");
+  EXPECT_NE(b->complained.find("t:7: t: block: [0,0,0], thread: [0,0,0] Assertion `t` failed.\n"),
+            std::string::npos)
+      << b->complained;
+}
+
 TEST_F(WorkerProcess, ExtentsAreAllocatedUsedAndFreed) {
   start();
   make_context();
