@@ -46,6 +46,8 @@ uint64_t find_global(Warp& warp, uint64_t address, uint32_t bytes, bool write, C
 // memory of the block that it names (kRankShift), which is not there, has ended, or is, in
 // kSpaceShared, another one.
 uint64_t find_shared(const BlockState& block, uint32_t space, uint64_t inside, uint32_t bytes);
+// Which of these it was.
+FaultKind shared_fault(const BlockState& block, uint32_t space, uint64_t inside);
 // The block of the cluster that such an address names; null: none.
 const BlockState* owner_of(const BlockState& block, uint64_t inside);
 // Drops the warp's remembered ranges when the map has changed.

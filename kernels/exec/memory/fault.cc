@@ -15,6 +15,10 @@ const char* to_string(FaultKind kind) {
       return "misaligned address";
     case FaultKind::kSharedBounds:
       return "address beyond the block's shared memory";
+    case FaultKind::kNoBlock:
+      return "shared memory of a block that is not there";
+    case FaultKind::kOthersShared:
+      return "shared memory of another block";
     case FaultKind::kLocalBounds:
       return "address beyond the thread's local memory";
     case FaultKind::kStackOverflow:

@@ -18,7 +18,9 @@ enum class FaultKind : uint8_t {
   kOutOfBounds,    // no mapped range holds the whole access (also: freed memory, null)
   kReadOnly,       // a store or atomic to a range that is mapped read-only
   kMisaligned,     // address not a multiple of the access (vector: of the whole vector)
-  kSharedBounds,   // beyond static + dynamic shared memory
+  kSharedBounds,   // beyond static + dynamic shared memory, the block's or another's of its cluster
+  kNoBlock,        // shared memory of a block that is not in the cluster, or has ended
+  kOthersShared,   // .shared of another block's memory, which only shared::cluster may access
   kLocalBounds,    // beyond the thread's local memory
   kStackOverflow,  // calls or alloca need more local memory than the thread has
   kWrongSpace,     // atomic or store on a space that cannot take it

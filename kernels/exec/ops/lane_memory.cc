@@ -22,6 +22,14 @@ uint64_t find_shared(const BlockState& block, uint32_t space, uint64_t inside, u
   return reinterpret_cast<uint64_t>(owner->shared) + offset;
 }
 
+FaultKind shared_fault(const BlockState& block, uint32_t space, uint64_t inside) {
+  const BlockState* const owner = owner_of(block, inside);
+  if (space == kSpaceShared)
+    return owner == nullptr || owner == &block ? FaultKind::kSharedBounds
+                                               : FaultKind::kOthersShared;
+  return owner == nullptr || owner->ended ? FaultKind::kNoBlock : FaultKind::kSharedBounds;
+}
+
 uint64_t resolve_lane_access(Warp& w, const LaneAccess& at, uint64_t address, uint32_t lane) {
   if ((address & (at.align - 1)) != 0) {
     w.fault(FaultKind::kMisaligned, lane, address, at.bytes);
@@ -59,7 +67,7 @@ uint64_t resolve_lane_access(Warp& w, const LaneAccess& at, uint64_t address, ui
     case kSpaceCluster: {
       const uint64_t host = find_shared(block, space, inside, at.bytes);
       if (host == 0) {
-        w.fault(FaultKind::kSharedBounds, lane, address, at.bytes);
+        w.fault(shared_fault(block, space, inside), lane, address, at.bytes);
       } else if (block.checker != nullptr) {
         block.checker->lane_access(w, space, inside, at.bytes, at.write, lane);
       }

@@ -279,6 +279,8 @@ void BlockImpl::record_fault(const WarpState& w, uint32_t pc, const std::string&
     case FaultKind::kReadOnly:
     case FaultKind::kMisaligned:
     case FaultKind::kSharedBounds:
+    case FaultKind::kNoBlock:
+    case FaultKind::kOthersShared:
     case FaultKind::kLocalBounds:
     case FaultKind::kWrongSpace:
       fault_.space = kSpaces[space < std::size(kSpaces) ? space : 0];
@@ -289,7 +291,8 @@ void BlockImpl::record_fault(const WarpState& w, uint32_t pc, const std::string&
   if (!detail.empty()) return;
   if (w.fault_kind == FaultKind::kOutOfBounds)
     fault_.detail = map->near(w.fault_address, w.fault_bytes);
-  else if (w.fault_kind == FaultKind::kSharedBounds)
+  else if (w.fault_kind == FaultKind::kSharedBounds || w.fault_kind == FaultKind::kNoBlock ||
+           w.fault_kind == FaultKind::kOthersShared)
     fault_.detail = near_shared(w.fault_address & (kWindowBytes - 1));
   else if (w.fault_kind == FaultKind::kLocalBounds)
     fault_.detail = "the thread has " + std::to_string(local_bytes) + " bytes";

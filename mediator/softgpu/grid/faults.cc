@@ -11,9 +11,9 @@ CUresult to_result(exec::FaultKind kind) {
     case FaultKind::kOutOfBounds:
     case FaultKind::kReadOnly:
     case FaultKind::kLocalBounds:
-      return CUDA_ERROR_ILLEGAL_ADDRESS;
-    // The driver API's description of that error names it.
     case FaultKind::kSharedBounds:
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
+    case FaultKind::kNoBlock:
       return CUDA_ERROR_LAUNCH_FAILED;
     case FaultKind::kStackOverflow:
       return CUDA_ERROR_HARDWARE_STACK_ERROR;
@@ -31,6 +31,7 @@ CUresult to_result(exec::FaultKind kind) {
       return CUDA_ERROR_ASSERT;
     case FaultKind::kBadBarrier:
     case FaultKind::kBadRegisters:
+    case FaultKind::kOthersShared:
       return CUDA_ERROR_ILLEGAL_INSTRUCTION;
     case FaultKind::kBadCall:
       return CUDA_ERROR_INVALID_PC;

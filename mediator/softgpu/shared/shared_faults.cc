@@ -24,6 +24,8 @@ uint32_t stall_us(const sluice_soft_info& info, exec::FaultKind kind) {
     case FaultKind::kMisaligned:
     case FaultKind::kLocalBounds:
     case FaultKind::kSharedBounds:
+    case FaultKind::kNoBlock:
+    case FaultKind::kOthersShared:
     case FaultKind::kStackOverflow:
     case FaultKind::kWrongSpace:
     case FaultKind::kBadBarrier:

@@ -222,18 +222,21 @@ TEST_F(ExecCluster, LanesMayNameDifferentBlocks) {
 TEST_F(ExecCluster, WhatIsNotThereIsAFault) {
   struct {
     const char *name, *body, *says;
+    FaultKind kind;
   } const cases[] = {
-      {"a rank that is not there", "mapa.shared::cluster.u32 %r8, %r4, 2;\n", "no block"},
+      {"a rank that is not there", "mapa.shared::cluster.u32 %r8, %r4, 2;\n", "no block",
+       FaultKind::kNoBlock},
       {"beyond its memory", "mapa.shared::cluster.u32 %r8, %r4, 1;\nadd.u32 %r8, %r8, 256;\n",
-       "256 bytes"},
-      {"below it", "mapa.shared::cluster.u32 %r8, %r4, 1;\nsub.u32 %r8, %r8, 64;\n", "bytes"},
+       "256 bytes", FaultKind::kSharedBounds},
+      {"below it", "mapa.shared::cluster.u32 %r8, %r4, 1;\nsub.u32 %r8, %r8, 64;\n", "bytes",
+       FaultKind::kSharedBounds},
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(c.name);
     const std::string text =
         kernel(kWords + kSync + c.body + "ld.shared::cluster.u32 %r9, [%r8];\n" + kSync);
     ASSERT_EQ(run(text, {2, 1, 1}, {32, 1, 1}, {2, 1, 1}), RunState::kFault);
-    EXPECT_EQ(fault_.kind, FaultKind::kSharedBounds);
+    EXPECT_EQ(fault_.kind, c.kind);
     EXPECT_NE(fault_.describe().find(c.says), std::string::npos) << fault_.describe();
   }
   // .shared is the block's own; st.shared of another's address is not PTX.
@@ -242,7 +245,7 @@ TEST_F(ExecCluster, WhatIsNotThereIsAFault) {
                  "mapa.shared::cluster.u32 %r8, %r4, %r6;\nst.shared.u32 [%r8], 1;\n" + kSync),
           {2, 1, 1}, {32, 1, 1}, {2, 1, 1}),
       RunState::kFault);
-  EXPECT_EQ(fault_.kind, FaultKind::kSharedBounds);
+  EXPECT_EQ(fault_.kind, FaultKind::kOthersShared);
   EXPECT_EQ(fault_.space, "shared");
 }
 
@@ -252,7 +255,7 @@ TEST_F(ExecCluster, SharedMemoryOfABlockThatHasEndedIsGone) {
              "setp.eq.u32 %p0, %r5, 1;\n@%p0 ret;\nmov.u32 %r9, 0;\nagain:\nadd.u32 %r9, %r9, 1;\n"
              "setp.lt.u32 %p0, %r9, 20000;\n@%p0 bra again;\nst.shared::cluster.u32 [%r8], 1;\n");
   ASSERT_EQ(run(text, {2, 1, 1}, {32, 1, 1}, {2, 1, 1}), RunState::kFault);
-  EXPECT_EQ(fault_.kind, FaultKind::kSharedBounds);
+  EXPECT_EQ(fault_.kind, FaultKind::kNoBlock);
   EXPECT_EQ(fault_.space, "shared::cluster");
   EXPECT_EQ(fault_.block.x, 0u);
   EXPECT_NE(fault_.describe().find("block 1 of the cluster has ended"), std::string::npos)

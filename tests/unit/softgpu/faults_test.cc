@@ -130,7 +130,10 @@ TEST_F(SoftGpuFaults, Misaligned) {
   expect(fault(0, p + 4, CUDA_ERROR_MISALIGNED_ADDRESS), {"misaligned", "8 bytes"});
 }
 TEST_F(SoftGpuFaults, SharedMemory) {
-  expect(fault(1, 64, CUDA_ERROR_LAUNCH_FAILED), {"PTX line 25", "(shared)", "has 64 bytes"});
+  expect(fault(1, 64, CUDA_ERROR_ILLEGAL_ADDRESS), {"PTX line 25", "(shared)", "has 64 bytes"});
+}
+TEST_F(SoftGpuFaults, MisalignedSharedMemory) {
+  expect(fault(1, 2, CUDA_ERROR_MISALIGNED_ADDRESS), {"PTX line 25", "(shared)", "misaligned"});
 }
 TEST_F(SoftGpuFaults, LocalMemory) {
   expect(fault(2, 1 << 20, CUDA_ERROR_ILLEGAL_ADDRESS), {"PTX line 27", "(local)"});
