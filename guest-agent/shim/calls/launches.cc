@@ -55,6 +55,8 @@ CUresult check_shape(WorkerLink& link, const FunctionInfo& info, const uint32_t 
       return CUDA_ERROR_INVALID_VALUE;
     threads *= block[i];
   }
+  if (info.required_block[0] != 0 && !std::equal(block, block + 3, info.required_block.begin()))
+    return CUDA_ERROR_INVALID_VALUE;
   if (threads > static_cast<uint64_t>(limits.threads)) return CUDA_ERROR_INVALID_VALUE;
   const int most = info.attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
   if (most != INT_MIN && threads > static_cast<uint64_t>(most)) {

@@ -24,7 +24,8 @@ struct Module {
   std::unordered_map<std::string, KernelFlags> kernels;   // empty if the original was loaded
   std::shared_ptr<const ptx::SeparableModule> separable;  // of Text
   std::unordered_map<std::string, uint64_t> functions;
-  std::vector<std::string> entries;           // names of all its kernels
+  std::vector<std::string> entries;  // names of all its kernels
+  RequiredBlocks required_blocks;
   uint64_t library = 0;                       // handle of the library it belongs to, 0: none
   std::vector<uint64_t> globals;              // base addresses in the pointer map
   std::vector<ReferenceName> references;      // texture_references.h

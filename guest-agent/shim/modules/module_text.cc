@@ -44,6 +44,20 @@ std::vector<std::string> entries_of(const std::string& ptx) {
   return names;
 }
 
+RequiredBlocks required_blocks_of(const std::string& ptx) {
+  RequiredBlocks blocks;
+  if (ptx.find(".reqntid") == std::string::npos) return blocks;
+  const auto module = ptx::Module::parse(ptx);
+  if (!module) return blocks;
+  for (const ptx::Function& f : module->functions()) {
+    const auto counts_clusters = [](const auto& d) { return d.name == ".blocksareclusters"; };
+    if (f.is_entry && f.reqntid[0] != 0 &&
+        std::none_of(f.directives.begin(), f.directives.end(), counts_clusters))
+      blocks.emplace(f.name, f.reqntid);
+  }
+  return blocks;
+}
+
 // A cubin has to be whole before any of it is copied. `bytes`: of a file; 0: what it says itself.
 CUresult machine_code_of(const void* image, size_t bytes, std::string_view* code,
                          std::string* log) {
@@ -177,6 +191,7 @@ std::shared_ptr<const Text> make_text(ModuleCode code) {
   const bool sets_conditionals = add_device_runtime(&text->original);
   text->managed = lift_managed_variables(&text->original);
   text->references = lift_references(&text->original);
+  text->required_blocks = required_blocks_of(text->original);
   // Machine code has these in the driver's own way.
   if (sets_conditionals || !text->references.empty()) code.machine.clear();
   if (!rewriting() || code.originals) {

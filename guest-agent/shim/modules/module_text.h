@@ -4,6 +4,7 @@
 // is, whose kernels cannot. Pure but for reading files and the environment; any thread.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -24,6 +25,10 @@ struct KernelFlags {
   uint32_t flags = 0;
   uint32_t state_bytes = 0;
 };
+// Kernels that run in blocks of one shape only (.reqntid), by name. Of .blocksareclusters, whose
+// launches may leave it out, none.
+using RequiredBlocks = std::unordered_map<std::string, std::array<uint32_t, 3>>;
+
 KernelFlags flags_of(const passes::KernelReport& kernel);  // of one that is evictable
 
 // A module's text, with what is known of its kernels.
@@ -37,6 +42,7 @@ struct Text {
   std::shared_ptr<const ptx::SeparableModule> separable;
   std::unordered_map<std::string, KernelFlags> kernels;
   std::vector<std::string> entries;       // names of all kernels, in the order of the text
+  RequiredBlocks required_blocks;         // of machine code alone they are not known
   std::vector<std::string> managed;       // its managed variables (managed_variables.h)
   std::vector<ReferenceName> references;  // texture references (texture_references.h)
 };

@@ -106,6 +106,7 @@ CUresult load_module(const Entered& e, const Text& text, uint64_t library,
   module.context = e.context;
   module.library = library;
   module.entries = text.entries;
+  module.required_blocks = text.required_blocks;
   module.separable = text.separable;
   module.references = text.references;
   CUresult r = CUDA_ERROR_INVALID_PTX;
@@ -197,6 +198,8 @@ CUresult find_function(const Entered& e, uint64_t module_handle, const std::stri
     info.context = module.context;
     info.name = name;
     info.clones = module.separable != nullptr ? ClonesState::kAbsent : ClonesState::kSettled;
+    if (const auto block = module.required_blocks.find(name); block != module.required_blocks.end())
+      info.required_block = block->second;
     info.param_bytes = reply.param_bytes;
     info.params = std::move(params);
     for (size_t i = 0; i < info.attributes.size(); ++i) info.attributes[i] = reply.attributes[i];

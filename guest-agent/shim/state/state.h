@@ -135,6 +135,7 @@ struct FunctionInfo {
   uint64_t context = 0;
   std::string name;
   std::atomic<ClonesState> clones{ClonesState::kSettled};
+  std::array<uint32_t, 3> required_block{};  // .reqntid; zeros: none
   uint32_t param_bytes = 0;
   std::vector<std::pair<uint32_t, uint32_t>> params;  // offset, bytes
   std::array<std::atomic<int>, 16> attributes{};      // CUfunction_attribute; INT32_MIN: not known

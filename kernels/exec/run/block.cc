@@ -33,6 +33,11 @@ Result<std::unique_ptr<Block>> Block::make(std::shared_ptr<const Image> image,
   if (info.max_threads != 0 && threads > info.max_threads)
     return fail("block of " + std::to_string(threads) + " threads, but the kernel allows " +
                 std::to_string(info.max_threads));
+  const uint32_t* sides = info.required_block;
+  if (sides[0] != 0 &&
+      (shape.block.x != sides[0] || shape.block.y != sides[1] || shape.block.z != sides[2]))
+    return fail("needs blocks of " + std::to_string(sides[0]) + "x" + std::to_string(sides[1]) +
+                "x" + std::to_string(sides[2]) + " threads");
   if (shape.grid.x == 0 || shape.grid.y == 0 || shape.grid.z == 0 || shape.grid.x > 0x7fffffffu ||
       shape.grid.y > 65535 || shape.grid.z > 65535)
     return fail("grid is out of range");

@@ -389,11 +389,13 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* min_grid, int* block_siz
                                                    size_t dynamic_shared, int limit, unsigned int) {
   return with_occupancy(f, [&](State& s, const Function& function) {
     if (min_grid == nullptr || block_size == nullptr || limit < 0) return CUDA_ERROR_INVALID_VALUE;
-    const uint32_t most =
-        limit == 0 ? kMaxBlockThreads : std::min(static_cast<uint32_t>(limit), kMaxBlockThreads);
+    uint32_t most = kMaxBlockThreads;
+    if (limit != 0) most = std::min(most, static_cast<uint32_t>(limit));
+    if (function.entry->max_threads != 0) most = std::min(most, function.entry->max_threads);
     uint32_t best_size = 0, best_blocks = 0;
-    // The largest block among those with the most resident threads.
-    for (uint32_t size = most / 32 * 32; size >= 32; size -= 32) {
+    // The largest block among those with the most resident threads: whole warps, or the largest
+    // that there may be.
+    for (uint32_t size = most; size > 0; size = (size - 1) / 32 * 32) {
       const size_t shared =
           shared_of != nullptr ? shared_of(static_cast<int>(size)) : dynamic_shared;
       const uint32_t blocks = occupancy(s, function, size, shared);

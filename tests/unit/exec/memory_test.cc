@@ -315,6 +315,11 @@ TEST_F(ExecMemory, EntriesTellWhatALauncherNeeds) {
   EXPECT_EQ(second->required_block[0], 32u);
   EXPECT_EQ(second->param_bytes, 0u);
   EXPECT_EQ(program_->find_entry("third"), nullptr);
+  LaunchShape shape;
+  shape.block = {32};
+  EXPECT_TRUE(Block::make(image_, "second", shape, {}, map_, environment_).ok());
+  shape.block = {16, 2};
+  EXPECT_FALSE(Block::make(image_, "second", shape, {}, map_, environment_).ok());
 }
 
 TEST_F(ExecMemory, LaunchesOutOfRangeAreErrors) {

@@ -100,6 +100,39 @@ TEST_F(SoftGpuResources, OccupancyCallsAgreeWithOneAnother) {
     EXPECT_LE(resident(f, other) * other, resident(f, block) * block);
 }
 
+TEST_F(SoftGpuResources, TheBestBlockIsNoLargerThanTheKernelAllows) {
+  const auto best = [this](CUfunction f, int limit) {
+    int grid = 0, block = 0;
+    EXPECT_EQ(api.cuOccupancyMaxPotentialBlockSize(&grid, &block, f, nullptr, 0, limit),
+              CUDA_SUCCESS);
+    EXPECT_EQ(grid, resident(f, block) * 4);
+    return block;
+  };
+  CUfunction one = load("one", 4, ".maxntid 1, 1, 1"), fifty = load("fifty", 4, ".maxntid 50");
+  EXPECT_EQ(attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, one), 1);
+  EXPECT_EQ(best(one, 0), 1);
+  EXPECT_EQ(best(fifty, 0), 50);
+  EXPECT_EQ(best(fifty, 40), 40);
+  EXPECT_EQ(best(load("any", 4), 20), 20);
+}
+
+TEST_F(SoftGpuResources, ABlockOfAnotherShapeThanRequiredIsRefused) {
+  CUdeviceptr out = allocate(4096);
+  void* arguments[] = {&out};
+  const auto run = [&](CUfunction f, unsigned x, unsigned y) {
+    return api.cuLaunchKernel(f, 1, 1, 1, x, y, 1, 0, nullptr, arguments, nullptr);
+  };
+  CUfunction one = load("one", 4, ".reqntid 1, 1, 1"), row = load("row", 4, ".reqntid 64, 2");
+  OK(run(one, 1, 1));
+  FAILS(CUDA_ERROR_INVALID_VALUE, run(one, 2, 1));
+  FAILS(CUDA_ERROR_INVALID_VALUE, run(one, 32, 1));
+  OK(run(row, 64, 2));
+  FAILS(CUDA_ERROR_INVALID_VALUE, run(row, 64, 1));
+  FAILS(CUDA_ERROR_INVALID_VALUE, run(row, 128, 1));
+  FAILS(CUDA_ERROR_INVALID_VALUE, run(row, 2, 64));
+  OK(api.cuCtxSynchronize());
+}
+
 TEST_F(SoftGpuResources, CooperativeGridsMustFit) {
   CUdeviceptr out = allocate(4096);
   void* arguments[] = {&out};
