@@ -104,6 +104,19 @@ cudaTextureDesc to_runtime_form(const DriverTexture& from) {
   return to;
 }
 
+// Whether texels are integers that a filter would be asked to mix: the runtime has an error of its
+// own for what drivers call an invalid value.
+bool filters_integers(const cudaResourceDesc& resource, const cudaTextureDesc& texture) {
+  constexpr int kLinear = 1, kReadElementType = 0;
+  if (texture.filterMode != kLinear || texture.readMode != kReadElementType) return false;
+  if (resource.resType == cudaResourceTypePitch2D)
+    return resource.res.pitch2D.desc.f != cudaChannelFormatKindFloat;
+  ArrayDescription d;
+  return resource.resType == cudaResourceTypeArray &&
+         describe_array(resource.res.array.array, &d) == CUDA_SUCCESS &&
+         to_channels(d.format, d.channels).f != cudaChannelFormatKindFloat;
+}
+
 DriverView to_driver(const cudaResourceViewDesc& from) {
   DriverView to = {};
   to.format = from.format;
@@ -179,9 +192,12 @@ cudaError_t cudaCreateTextureObject(cudaTextureObject_t* object, const cudaResou
   const DriverTexture t = to_driver(*texture);
   DriverView v = {};
   if (view != nullptr) v = to_driver(*view);
-  return to_runtime(call_driver<cudaTextureObject_t*, const DriverResource*, const DriverTexture*,
-                                const DriverView*>("cuTexObjectCreate", object, &r, &t,
-                                                   view == nullptr ? nullptr : &v));
+  const CUresult made = call_driver<cudaTextureObject_t*, const DriverResource*,
+                                    const DriverTexture*, const DriverView*>(
+      "cuTexObjectCreate", object, &r, &t, view == nullptr ? nullptr : &v);
+  if (made == CUDA_ERROR_INVALID_VALUE && view == nullptr && filters_integers(*resource, *texture))
+    return cudaErrorInvalidFilterSetting;
+  return to_runtime(made);
 }
 cudaError_t cudaGetTextureObjectResourceDesc(cudaResourceDesc* resource,
                                              cudaTextureObject_t object) {

@@ -230,7 +230,8 @@ CUresult cuTexObjectCreate(CUtexObject* object, const CUDA_RESOURCE_DESC* resour
     }
     d.normalised = (texture->flags & CU_TRSF_NORMALIZED_COORDINATES) != 0;
     d.as_integer = (texture->flags & CU_TRSF_READ_AS_INTEGER) != 0;
-    d.filter = texture->filterMode == CU_TR_FILTER_MODE_LINEAR;
+    // Linear memory has no filter, whatever is asked for (CUDA Driver API, CUDA_TEXTURE_DESC).
+    d.filter = texture->filterMode == CU_TR_FILTER_MODE_LINEAR && !d.linear_memory;
     const bool numbers = d.format == exec::TexelFormat::kF32 || d.format == exec::TexelFormat::kF16;
     const bool wide = d.format == exec::TexelFormat::kU32 || d.format == exec::TexelFormat::kS32;
     // Integers have no mean.

@@ -40,6 +40,9 @@ __global__ void volume(cudaTextureObject_t of, float* out) {
 __global__ void pixels(cudaTextureObject_t of, float4* out) {
   out[threadIdx.x] = tex2D<float4>(of, (threadIdx.x + 0.5f) / 8, 0.25f);
 }
+__global__ void between(cudaTextureObject_t of, float4* out) {
+  out[threadIdx.x] = tex2D<float4>(of, (threadIdx.x + 1.0f) / 8, 0.25f);
+}
 
 int main() {
   constexpr int n = 5000, kRows = 1000;
@@ -176,6 +179,26 @@ int main() {
     wrong += std::fabs(got[x].x - (8 + x) / 255.0f) > 1e-6f || std::fabs(got[x].y - 0.2f) > 1e-6f ||
              got[x].w != 1.0f;
   CHECK(wrong == 0);
+  OK(cudaDestroyTextureObject(texture));
+  // Such numbers are filtered, bytes are not.
+  how.filterMode = cudaFilterModeLinear;
+  OK(cudaCreateTextureObject(&texture, &resource, &how, nullptr));
+  between<<<1, 7>>>(texture, out);
+  OK(cudaMemcpy(got.data(), out, 7 * sizeof(float4), cudaMemcpyDeviceToHost));
+  for (int x = 0; x < 7; ++x)
+    wrong += std::fabs(got[x].x - (4.5f + x) / 255) > 1e-3f || std::fabs(got[x].y - 0.2f) > 1e-3f;
+  CHECK(wrong == 0);
+  OK(cudaDestroyTextureObject(texture));
+  how.readMode = cudaReadModeElementType;
+  CHECK(cudaCreateTextureObject(&texture, &resource, &how, nullptr) != cudaSuccess);
+  (void)cudaGetLastError();
+  // Linear memory has no filter to ask for.
+  resource = {};
+  resource.resType = cudaResourceTypeLinear;
+  resource.res.linear.devPtr = image;
+  resource.res.linear.desc = cudaCreateChannelDesc<uchar4>();
+  resource.res.linear.sizeInBytes = 8 * sizeof(uchar4);
+  OK(cudaCreateTextureObject(&texture, &resource, &how, nullptr));
   OK(cudaDestroyTextureObject(texture));
   const cudaChannelFormatDesc four = cudaCreateChannelDesc<uchar4>();
   cudaArray_t from, to;

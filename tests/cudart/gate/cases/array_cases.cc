@@ -209,6 +209,9 @@ TEST_F(ArrayCases, TexturesReportTheirDescriptions) {
   cudaResourceDesc unknown = array;
   unknown.resType = 17;
   REFUSED(cudaCreateTextureObject(&texture, &unknown, &description, nullptr));
+  description.filterMode = 1;  // integers have no mean
+  ANSWERS(cudaErrorInvalidFilterSetting,
+          cudaCreateTextureObject(&texture, &array, &description, nullptr));
   EXPECT_EQ(texture, 0u);
 }
 
