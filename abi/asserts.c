@@ -132,6 +132,7 @@ SIZE(sluice_green, 64);
 SIZE(sluice_green_reply, 48);
 SIZE(sluice_memset, 56);
 SIZE(sluice_printed, 8);
+SIZE(sluice_stream_value64, 32);
 SIZE(sluice_function_reply, 80);
 
 SIZE(CUdevResource_st, 144);

@@ -144,7 +144,8 @@
   Y(SLUICE_CALL_HOST_FUNC_DONE, host_func_done, uint64_t, kNoTail) \
   Y(SLUICE_CALL_CLUSTERS, clusters, sluice_clusters, kNoTail) \
   Y(SLUICE_CALL_GREEN_SPLIT, green_split, sluice_green, kNoTail) \
-  Y(SLUICE_CALL_GREEN_CREATE, green_create, sluice_green, kNoTail)
+  Y(SLUICE_CALL_GREEN_CREATE, green_create, sluice_green, kNoTail) \
+  Y(SLUICE_CALL_STREAM_VALUE64, stream_value64, sluice_stream_value64, kNoTail)
 /* clang-format on */
 
 namespace sluice::calls {

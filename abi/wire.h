@@ -126,6 +126,8 @@ enum sluice_custom_opcode {
   SLUICE_CALL_CLUSTERS = 0x1011,        /* sluice_clusters; reply int32_t, and 4 bytes of 0 */
   SLUICE_CALL_GREEN_SPLIT = 0x1012,     /* sluice_green; reply sluice_green_reply */
   SLUICE_CALL_GREEN_CREATE = 0x1013,    /* sluice_green; reply sluice_green_reply */
+  SLUICE_CALL_STREAM_VALUE64 = 0x1014,  /* sluice_stream_value64: write or wait value 64; answered,
+                                           because a worker of before does not know it */
   SLUICE_CALL_PRINTED = 0x100e /* never a record: a completion of call 0, sluice_printed, before the
                                   answer of a call that the program waits for */
 };
@@ -285,6 +287,11 @@ struct sluice_stream_value {
   uint64_t stream, address;
   uint32_t value, flags;
   uint32_t is_wait, reserved;
+};
+struct sluice_stream_value64 {
+  uint64_t stream, address;
+  uint64_t value;
+  uint32_t flags, is_wait;
 };
 struct sluice_extent {
   uint64_t bytes; /* rounded up to extents */

@@ -64,12 +64,7 @@ struct Run {
   }
   CUresult operator()(const ValuesWork& w) const {
     for (const CUstreamBatchMemOpParams& v : w.values) {
-      const CUresult r = v.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32
-                             ? cuStreamWaitValue32(stream, v.waitValue.address, v.waitValue.value,
-                                                   v.waitValue.flags)
-                             : cuStreamWriteValue32(stream, v.writeValue.address,
-                                                    v.writeValue.value, v.writeValue.flags);
-      if (r != CUDA_SUCCESS) return r;
+      if (const CUresult r = run_value(v, stream); r != CUDA_SUCCESS) return r;
     }
     return CUDA_SUCCESS;
   }
@@ -172,10 +167,10 @@ CUresult make_values(const CUDA_BATCH_MEM_OP_NODE_PARAMS& p, WorkPtr* to) {
     return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < p.count; ++i) {
     const CUstreamBatchMemOpParams& v = p.paramArray[i];
-    if (v.operation != CU_STREAM_MEM_OP_WAIT_VALUE_32 &&
-        v.operation != CU_STREAM_MEM_OP_WRITE_VALUE_32)
-      return driver().refuse("cuGraphAddBatchMemOpNode", "values of 64 bits, barriers, flushes");
-    if (v.waitValue.address % 4 != 0 || !driver().is_memory(v.waitValue.address, 4))
+    const unsigned bytes = value_bytes(v.operation);
+    if (bytes == 0)
+      return driver().refuse("cuGraphAddBatchMemOpNode", "barriers, flushes of remote writes");
+    if (v.waitValue.address % bytes != 0 || !driver().is_memory(v.waitValue.address, bytes))
       return CUDA_ERROR_INVALID_VALUE;
     work.values.push_back(v);
   }
@@ -228,14 +223,40 @@ WorkPtr host_work(CUhostFn function, void* data, uint64_t context) {
   return made(HostWork{{function, data}, context});
 }
 WorkPtr event_work(CUevent event, bool wait) { return made(EventWork{event, wait}); }
-WorkPtr value_work(CUdeviceptr address, cuuint32_t value, unsigned flags, bool wait,
-                   uint64_t context) {
-  CUstreamBatchMemOpParams v{};
-  v.waitValue.operation = wait ? CU_STREAM_MEM_OP_WAIT_VALUE_32 : CU_STREAM_MEM_OP_WRITE_VALUE_32;
-  v.waitValue.address = address;
-  v.waitValue.value = value;
-  v.waitValue.flags = flags;
-  return made(ValuesWork{{v}, 0, context});
+WorkPtr value_work(const CUstreamBatchMemOpParams& value, uint64_t context) {
+  return made(ValuesWork{{value}, 0, context});
+}
+CUresult run_value(const CUstreamBatchMemOpParams& value, CUstream stream) {
+  const auto& v = value.waitValue;
+  switch (v.operation) {
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+      return cuStreamWaitValue32(stream, v.address, v.value, v.flags);
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+      return cuStreamWriteValue32(stream, v.address, v.value, v.flags);
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+      return cuStreamWaitValue64(stream, v.address, v.value64, v.flags);
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+      return cuStreamWriteValue64(stream, v.address, v.value64, v.flags);
+    case CU_STREAM_MEM_OP_BARRIER:  // what a stream does is in order for the memory, too
+      return CUDA_SUCCESS;
+    case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+      break;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+unsigned value_bytes(CUstreamBatchMemOpType operation) {
+  switch (operation) {
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+      return 4;
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+      return 8;
+    case CU_STREAM_MEM_OP_BARRIER:
+    case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+      break;
+  }
+  return 0;
 }
 WorkPtr alloc_work(std::shared_ptr<GraphMemory> memory, size_t bytes) {
   AllocWork work{std::move(memory), {}, {}};

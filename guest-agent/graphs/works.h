@@ -17,8 +17,11 @@ WorkPtr box_work(const CUDA_MEMCPY3D& box, uint64_t context);
 WorkPtr fill_work(const CUDA_MEMSET_NODE_PARAMS& fill, uint64_t context);
 WorkPtr host_work(CUhostFn function, void* data, uint64_t context);
 WorkPtr event_work(CUevent event, bool wait);
-WorkPtr value_work(CUdeviceptr address, cuuint32_t value, unsigned flags, bool wait,
-                   uint64_t context);
+// Of a stream's call on one value, or of one of several in a batch.
+WorkPtr value_work(const CUstreamBatchMemOpParams& value, uint64_t context);
+CUresult run_value(const CUstreamBatchMemOpParams& value, CUstream stream);
+// The bytes that it writes or waits for; 0: neither.
+unsigned value_bytes(CUstreamBatchMemOpType operation);
 WorkPtr alloc_work(std::shared_ptr<GraphMemory> memory, size_t bytes);
 WorkPtr free_work(std::shared_ptr<GraphMemory> memory);
 

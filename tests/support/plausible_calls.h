@@ -592,7 +592,14 @@ class PlausibleCalls {
     v.is_wait = chance(3);
     v.value = static_cast<uint32_t>(v.is_wait && !chance(8) ? 0 : number());
     v.flags = static_cast<uint32_t>(chance(8) ? random_() % 8 : 0);
-    ask(SLUICE_CALL_STREAM_VALUE, v);
+    if (chance(2)) return ask(SLUICE_CALL_STREAM_VALUE, v), void();
+    sluice_stream_value64 wide{};
+    wide.stream = v.stream;
+    wide.address = v.address & ~uint64_t{chance(24) ? 0u : 7u};
+    wide.value = v.value;
+    wide.flags = v.flags;
+    wide.is_wait = v.is_wait;
+    ask(SLUICE_CALL_STREAM_VALUE64, wide);
   }
   void host_func() {
     if (const auto id = link_.last_host_func(); id && !chance(6))

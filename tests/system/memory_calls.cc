@@ -45,13 +45,14 @@ void run_twice(CUdeviceptr words, CUstream stream) {
 void threads_do_not_wait_for_each_other() {
   uint32_t* word = nullptr;
   OK(cuMemHostAlloc(reinterpret_cast<void**>(&word), 4096, CU_MEMHOSTALLOC_DEVICEMAP));
-  word[0] = 0;
+  word[0] = word[1] = 0;
   CUdeviceptr memory = 0;
   OK(cuMemAlloc(&memory, 2 * kWords * 4));
   OK(cuMemsetD8(memory, 0, 2 * kWords * 4));
   OK(cuCtxSynchronize());
   const auto address = reinterpret_cast<CUdeviceptr>(word);
   OK(cuStreamWaitValue32(CU_STREAM_PER_THREAD, address, 1, CU_STREAM_WAIT_VALUE_GEQ));
+  OK(cuStreamWaitValue64(CU_STREAM_PER_THREAD, address, 1, CU_STREAM_WAIT_VALUE_GEQ));
   run_twice(memory, CU_STREAM_PER_THREAD);
   std::thread([&] {
     OK(cuCtxSetCurrent(context));
@@ -246,6 +247,18 @@ void stream_attributes_and_values() {
   OK(cuMemcpyDtoH(&word, words, 4));
   EXPECT(word == 41);  // none of them
   ANSWERS(kInvalid, cuStreamBatchMemOp(stream, 1, ops, 1));
+  ops[0].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+  ops[0].writeValue.value64 = uint64_t{43} << 32 | 44;
+  ops[2].waitValue = ops[0].writeValue;
+  ops[2].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+  OK(cuStreamBatchMemOp(stream, 3, ops, 0));
+  OK(cuStreamSynchronize(stream));
+  uint64_t wide = 0;
+  OK(cuMemcpyDtoH(&wide, words, 8));
+  EXPECT(wide == (uint64_t{43} << 32 | 44));
+  ANSWERS(kInvalid, cuStreamWriteValue64(stream, words + 4, 1, 0));
+  ANSWERS(kInvalid, cuStreamWaitValue64(stream, 4096, 1, CU_STREAM_WAIT_VALUE_EQ));
+  OK(cuMemsetD32(words, 41, 1));
 
   // Batched copies: device to device and from pageable memory.
   uint32_t from = 77;

@@ -6,6 +6,7 @@
 #include "abi/cuda_graph.h"
 #include "guest-agent/graphs/capture.h"
 #include "guest-agent/graphs/in_context.h"
+#include "guest-agent/graphs/works.h"
 #include "guest-agent/shim/calls/green_contexts.h"
 #include "guest-agent/shim/calls/stream_attributes.h"
 #include "guest-agent/shim/modules/clones.h"
@@ -89,25 +90,38 @@ CUresult event_call(uint16_t opcode, CUevent event) {
   return r;
 }
 
-CUresult stream_value(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned flags,
-                      bool wait) {
+// A word of 32 bits or, with a value of that type, of 64.
+template <class T>
+CUresult stream_value(CUstream stream, CUdeviceptr addr, T value, unsigned flags,
+                      CUstreamBatchMemOpType operation) {
+  constexpr bool kWide = sizeof(T) == 8;
   const Entered e = enter_context();
   if (!e) return e.status;
   if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
   if (addr % sizeof value != 0 || !state().pointers.find(addr, sizeof value))
     return CUDA_ERROR_INVALID_VALUE;
-  if (const auto r = graphs::capture_node(
-          stream, [&] { return graphs::value_work(addr, value, flags, wait, e.context); })) {
+  if (const auto r = graphs::capture_node(stream, [&] {
+        CUstreamBatchMemOpParams kept{};
+        kept.waitValue.operation = operation;
+        kept.waitValue.address = addr;
+        kept.waitValue.value64 = value;
+        kept.waitValue.flags = flags;
+        return graphs::value_work(kept, e.context);
+      })) {
     return *r;
   }
-  sluice_stream_value body{};
+  std::conditional_t<kWide, sluice_stream_value64, sluice_stream_value> body{};
   body.stream = wire(stream);
   body.address = addr;
   body.value = value;
   body.flags = flags;
-  body.is_wait = wait ? 1 : 0;
-  if (wait) streams_wait_for_the_program();
-  return e.link->post(SLUICE_CALL_STREAM_VALUE, e.context, body);
+  body.is_wait =
+      operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 || operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+  if (body.is_wait != 0) streams_wait_for_the_program();
+  if constexpr (kWide)
+    return e.link->call(SLUICE_CALL_STREAM_VALUE64, e.context, body);
+  else
+    return e.link->post(SLUICE_CALL_STREAM_VALUE, e.context, body);
 }
 
 }  // namespace
@@ -251,12 +265,20 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) {
 
 CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
                                  unsigned int flags) {
-  return stream_value(stream, addr, value, flags, false);
+  return stream_value(stream, addr, value, flags, CU_STREAM_MEM_OP_WRITE_VALUE_32);
+}
+CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
+                                 unsigned int flags) {
+  return stream_value(stream, addr, value, flags, CU_STREAM_MEM_OP_WRITE_VALUE_64);
 }
 
 CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
                                 unsigned int flags) {
-  return stream_value(stream, addr, value, flags, true);
+  return stream_value(stream, addr, value, flags, CU_STREAM_MEM_OP_WAIT_VALUE_32);
+}
+CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
+                                unsigned int flags) {
+  return stream_value(stream, addr, value, flags, CU_STREAM_MEM_OP_WAIT_VALUE_64);
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
@@ -330,22 +352,13 @@ namespace {
 constexpr unsigned kMostBatchOps = 256;  // as CUDA has it
 
 CUresult check_op(const CUstreamBatchMemOpParams& op) {
-  switch (op.operation) {
-    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-    case CU_STREAM_MEM_OP_WRITE_VALUE_32: {
-      const CUdeviceptr address = op.waitValue.address;
-      const bool there = address % 4 == 0 && state().pointers.find(address, sizeof(cuuint32_t));
-      return there ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    }
-    case CU_STREAM_MEM_OP_BARRIER:  // what a stream does is in order for the memory, too
-      return CUDA_SUCCESS;
-    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-    case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
-      return static_cast<CUresult>(
-          not_supported("cuStreamBatchMemOp", "values of 64 bits, flushes of remote writes"));
-  }
-  return CUDA_ERROR_INVALID_VALUE;
+  if (op.operation == CU_STREAM_MEM_OP_BARRIER) return CUDA_SUCCESS;
+  if (op.operation == CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES)
+    return static_cast<CUresult>(not_supported("cuStreamBatchMemOp", "flushes of remote writes"));
+  const unsigned bytes = graphs::value_bytes(op.operation);
+  const bool there = bytes != 0 && op.waitValue.address % bytes == 0 &&
+                     state().pointers.find(op.waitValue.address, bytes);
+  return there ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace
@@ -360,13 +373,8 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
   if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
   for (unsigned i = 0; i < count; ++i)
     if (const CUresult r = check_op(params[i]); r != CUDA_SUCCESS) return r;
-  for (unsigned i = 0; i < count; ++i) {
-    const auto& op = params[i].waitValue;
-    if (op.operation == CU_STREAM_MEM_OP_BARRIER) continue;
-    const bool wait = op.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32;
-    const CUresult r = stream_value(stream, op.address, op.value, op.flags, wait);
-    if (r != CUDA_SUCCESS) return r;
-  }
+  for (unsigned i = 0; i < count; ++i)
+    if (const CUresult r = graphs::run_value(params[i], stream); r != CUDA_SUCCESS) return r;
   return CUDA_SUCCESS;
 }
 CUresult sluice_batch_mem_op_v1(CUstream stream, unsigned int count,

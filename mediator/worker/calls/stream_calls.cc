@@ -281,23 +281,39 @@ void handle_stream_wait(WorkerSession& s, const Call& call, const sluice_stream_
   s.answer(call, CUDA_SUCCESS);
 }
 
-void handle_stream_value(WorkerSession& s, const Call& call, const sluice_stream_value& v,
-                         std::span<const std::byte> tail) {
+namespace {
+
+template <class Value>
+void queue_value(WorkerSession& s, const Call& call, const Value& v) {
+  constexpr unsigned kBytes = sizeof v.value;
   std::lock_guard lock(s.mutex);
   CUresult error;
   auto stream = s.find_stream(call, v.stream, &error);
   if (!stream) return s.answer(call, error);
-  if (v.address % 4 != 0 || !s.memory.owns_range(v.address, 4))
+  if (v.address % kBytes != 0 || !s.memory.owns_range(v.address, kBytes))
     return s.answer(call, CUDA_ERROR_INVALID_VALUE);
   auto work = std::make_shared<ValueWork>();
   work->address = v.address;
   work->value = v.value;
+  work->bytes = kBytes;
   work->flags = v.flags;
   work->is_wait = v.is_wait != 0;
   const OpKind kind = work->is_wait ? OpKind::kValueWait : OpKind::kWork;
   s.engine.submit(stream->id, kind, std::move(work), 0, monotonic_ns());
   s.after_engine();
   s.answer(call, CUDA_SUCCESS);
+}
+
+}  // namespace
+
+void handle_stream_value(WorkerSession& s, const Call& call, const sluice_stream_value& v,
+                         std::span<const std::byte> tail) {
+  queue_value(s, call, v);
+}
+
+void handle_stream_value64(WorkerSession& s, const Call& call, const sluice_stream_value64& v,
+                           std::span<const std::byte> tail) {
+  queue_value(s, call, v);
 }
 
 void handle_host_func(WorkerSession& s, const Call& call, const sluice_synchronize& request,

@@ -159,7 +159,9 @@ CUresult CudaStreams::issue(StreamId stream, OpKind kind, Work& work, uint64_t n
     case OpKind::kValueWait: {
       if (CUresult r = lanes_.move_to(s, s); r != CUDA_SUCCESS) return r;
       auto& v = static_cast<ValueWork&>(work);
-      return services_.api.cuStreamWaitValue32(s.cu, v.address, v.value, v.flags);
+      return v.bytes == 8 ? services_.api.cuStreamWaitValue64(s.cu, v.address, v.value, v.flags)
+                          : services_.api.cuStreamWaitValue32(
+                                s.cu, v.address, static_cast<cuuint32_t>(v.value), v.flags);
     }
     case OpKind::kWork:
     case OpKind::kBulk:
@@ -177,7 +179,9 @@ CUresult CudaStreams::issue_here(StreamObject& s, Work& work) {
   if (auto* b = dynamic_cast<BoxWork*>(&work)) return api.cuMemcpy3DAsync_v2(&b->copy, s.cu);
   if (auto* m = dynamic_cast<MemsetWork*>(&work)) return fill(api, s.cu, m->args);
   auto& v = dynamic_cast<ValueWork&>(work);
-  return api.cuStreamWriteValue32(s.cu, v.address, v.value, v.flags);
+  return v.bytes == 8
+             ? api.cuStreamWriteValue64(s.cu, v.address, v.value, v.flags)
+             : api.cuStreamWriteValue32(s.cu, v.address, static_cast<cuuint32_t>(v.value), v.flags);
 }
 
 CUresult CudaStreams::mark(StreamId stream, uint64_t* marker) {

@@ -368,7 +368,8 @@ struct RecordWork : Work {
 
 struct ValueWork : Work {
   CUdeviceptr address = 0;
-  uint32_t value = 0;
+  uint64_t value = 0;
+  unsigned bytes = 4;  // or 8
   unsigned flags = 0;
   bool is_wait = false;
 };

@@ -176,6 +176,17 @@ TEST_F(Calls, WordsOfStreams) {
   EXPECT_EQ(word(2), 3u);
   EXPECT_EQ(word(), 1u);
 }
+TEST_F(Calls, WideWordsOfStreams) {
+  constexpr uint64_t kWord = 0x1'2345'6789;
+  OK(cuMemsetD8(memory_ + 8, 0, 8));
+  OK(cuStreamWriteValue64(stream_, memory_ + 8, kWord, 0));
+  OK(cuStreamWaitValue64(stream_, memory_ + 8, kWord, CU_STREAM_WAIT_VALUE_EQ));
+  add_one(stream_);
+  OK(cuStreamSynchronize(stream_));
+  EXPECT_EQ(word(2), uint32_t{0x2345'6789});
+  EXPECT_EQ(word(3), 1u);
+  EXPECT_EQ(word(), 1u);
+}
 TEST_F(Calls, MemoryInStreamOrder) {
   CUdeviceptr later = 0;
   OK(cuMemAllocAsync(&later, 1 << 16, stream_));

@@ -341,6 +341,7 @@ void FakeWorker::serve(const RecordBuffer& buffer) {
     case SLUICE_CALL_EVENT_RECORD:
     case SLUICE_CALL_STREAM_WAIT:
     case SLUICE_CALL_STREAM_VALUE:
+    case SLUICE_CALL_STREAM_VALUE64:
     case SLUICE_CALL_QUERY:
       return answer(record, CUDA_SUCCESS);
     case SLUICE_CALL_EXTENT_ALLOC: {

@@ -232,7 +232,6 @@ TEST(Shim, ProcAddressHonoursTheVersion) {
   EXPECT_NE(p, p2) << "the first version has four parameters";
   const void* table = nullptr;
   EXPECT_EQ(cuGetExportTable(&table, nullptr), CUDA_ERROR_NOT_SUPPORTED);
-  EXPECT_EQ(cuStreamWaitValue64_v2(nullptr, 0, 0, 0), CUDA_ERROR_NOT_SUPPORTED);
 }
 
 TEST(Shim, AllOfThePublicApiIsExported) {

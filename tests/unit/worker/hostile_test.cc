@@ -91,6 +91,7 @@ TEST_F(WorkerProcess, RandomRecordsNeverCrashIt) {
       {SLUICE_CALL_EXTENT_ALLOC, sizeof(sluice_extent)},
       {SLUICE_CALL_EXTENT_FREE, sizeof(sluice_bulk)},
       {SLUICE_CALL_STREAM_VALUE, sizeof(sluice_stream_value)},
+      {SLUICE_CALL_STREAM_VALUE64, sizeof(sluice_stream_value64)},
       {SLUICE_CALL_HOST_FUNC_DONE, 8},
       {kOpcode_cuMemFree_v2, 8},
       {kOpcode_cuStreamDestroy_v2, 8},
