@@ -38,6 +38,11 @@ inline constexpr uint64_t kWindowBytes = 1ull << 32;
 // on as well, which are its own for every block of the cluster. An address below is the reader's.
 inline constexpr uint32_t kRankShift = 24;
 inline constexpr uint64_t kRankStride = 1ull << kRankShift;
+// What a GPU keeps of a block's shared memory for the toolkit's own code, as tiles of several warps
+// (%reserved_smem_offset_begin and kin): in the middle of the block's addresses, so that what is
+// beyond either end of its variables is a fault.
+inline constexpr uint32_t kReservedSharedBytes = 1024;
+inline constexpr uint64_t kReservedShared = kRankStride / 2;
 
 inline constexpr uint64_t kDefaultStackBytes = 1024;  // CUDA's own default
 // Of one thread, as the hardware has it; what LaunchShape asks beyond is not given.

@@ -17,7 +17,8 @@ struct BlockState {
   uint8_t* shared = nullptr;
   uint32_t shared_bytes = 0;  // static + dynamic
   uint32_t static_shared_bytes = 0;
-  uint32_t local_bytes = 0;  // of one thread
+  uint8_t* reserved_shared = nullptr;  // kReservedShared
+  uint32_t local_bytes = 0;            // of one thread
   const uint8_t* params = nullptr;
   uint32_t param_bytes = 0;
   const uint32_t* aux = nullptr;
@@ -43,8 +44,8 @@ void read_special(Warp& warp, const Inst& inst);
 // The host address of `bytes` at a global address for one access, or 0. Fills `cached`.
 uint64_t find_global(Warp& warp, uint64_t address, uint32_t bytes, bool write, CachedRange& cached);
 // The host address of `bytes` at an address in the window of shared memory, or 0: it is beyond the
-// memory of the block that it names (kRankShift), which is not there, has ended, or is, in
-// kSpaceShared, another one.
+// memory of the block that it names (kRankShift) and not reserved there (kReservedShared), or that
+// block is not there, has ended, or is, in kSpaceShared, another one.
 uint64_t find_shared(const BlockState& block, uint32_t space, uint64_t inside, uint32_t bytes);
 // Which of these it was.
 FaultKind shared_fault(const BlockState& block, uint32_t space, uint64_t inside);

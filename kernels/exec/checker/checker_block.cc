@@ -270,6 +270,7 @@ void BlockChecker::record(Warp& w, const Inst& in) {
 
 bool BlockChecker::never_written(const Warp& w, const Access& a) const {
   if (a.space == kSpaceGlobal) return checker_.shadow().never_written(a.address, a.bytes);
+  if (a.space == kSpaceShared && a.address >= kReservedShared) return false;  // not the program's
   const auto& written = a.space == kSpaceShared ? shared_written_ : local_written_;
   const size_t lane = w.index * kWarpLanes + a.lane;
   const size_t first = a.address + (a.space == kSpaceShared ? 0 : block_.local_bytes * lane);

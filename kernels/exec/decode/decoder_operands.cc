@@ -119,11 +119,11 @@ const std::unordered_map<std::string_view, SpecialRegister> kSpecialRegisters = 
     {"%envreg1", {Special::kGridWorkspaceHi, 4}},
     {"%envreg2", {Special::kGridWorkspaceLo, 4}},
     // Nothing of the block's shared memory is reserved.
-    {"%reserved_smem_offset_begin", {Special::kReservedSmem, 4}},
-    {"%reserved_smem_offset_end", {Special::kReservedSmem, 4}},
-    {"%reserved_smem_offset_cap", {Special::kReservedSmem, 4}},
-    {"%reserved_smem_offset_0", {Special::kReservedSmem, 4}},
-    {"%reserved_smem_offset_1", {Special::kReservedSmem, 4}}};
+    {"%reserved_smem_offset_begin", {Special::kReservedBegin, 4}},
+    {"%reserved_smem_offset_end", {Special::kReservedEnd, 4}},
+    {"%reserved_smem_offset_cap", {Special::kReservedCap, 4}},
+    {"%reserved_smem_offset_0", {Special::kReserved0, 4}},
+    {"%reserved_smem_offset_1", {Special::kReserved1, 4}}};
 
 }  // namespace
 

@@ -18,6 +18,8 @@ uint64_t find_shared(const BlockState& block, uint32_t space, uint64_t inside, u
   const BlockState* const owner = owner_of(block, inside);
   if (owner == nullptr || owner->ended || (space == kSpaceShared && owner != &block)) return 0;
   const uint64_t offset = inside & (kRankStride - 1);
+  if (offset >= kReservedShared && offset <= kReservedShared + kReservedSharedBytes - bytes)
+    return reinterpret_cast<uint64_t>(owner->reserved_shared) + (offset - kReservedShared);
   if (owner->shared_bytes < bytes || offset > owner->shared_bytes - bytes) return 0;
   return reinterpret_cast<uint64_t>(owner->shared) + offset;
 }

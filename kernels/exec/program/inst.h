@@ -120,7 +120,11 @@ enum class Special : uint8_t {
   kGlobalTimerHi,
   kDynamicSmem,
   kTotalSmem,
-  kReservedSmem,
+  kReservedBegin,  // %reserved_smem_offset_...
+  kReservedEnd,
+  kReservedCap,
+  kReserved0,
+  kReserved1,
   kDynamicBase,  // address of the dynamic shared memory; no register of PTX's
   kGridWorkspaceHi,
   kGridWorkspaceLo,

@@ -73,6 +73,10 @@ uint32_t shared_size(const EntryInfo& info, const LaunchShape& shape) {
   return shape.dynamic_shared_bytes == 0 ? info.static_shared_bytes
                                          : fixed + shape.dynamic_shared_bytes;
 }
+// With what is reserved, behind it.
+uint32_t shared_room(const EntryInfo& info, const LaunchShape& shape) {
+  return ((shared_size(info, shape) + 15) & ~15u) + kReservedSharedBytes;
+}
 // One thread's local memory. Real frames hold registers that ours do not, ours hold parameters that
 // real ones pass in registers: twice the limit lets run what runs on hardware.
 uint32_t local_size(const ProgramData& program, uint32_t entry, const LaunchShape& shape) {
@@ -94,7 +98,7 @@ BlockImpl::BlockImpl(std::shared_ptr<const Image> image, uint32_t entry, const L
       parameters_(parameters.begin(), parameters.end()),
       registers_(size_t{image_->program().data().entry_code[entry].register_bytes} *
                  warps_of(launch)),
-      shared_bytes_(shared_size(image_->program().data().entries[entry], launch)),
+      shared_bytes_(shared_room(image_->program().data().entries[entry], launch)),
       local_bytes_(size_t{local_size(image_->program().data(), entry, launch)} * warps_of(launch) *
                    kWarpLanes),
       thread_ids_(size_t{warps_of(launch)} * 3 * kSlotBytes),
@@ -102,7 +106,8 @@ BlockImpl::BlockImpl(std::shared_ptr<const Image> image, uint32_t entry, const L
   const ProgramData& program = image_->program().data();
   const EntryInfo& info = program.entries[entry];
   shared = shared_bytes_.data;
-  shared_bytes = static_cast<uint32_t>(shared_bytes_.bytes);
+  shared_bytes = shared_size(info, launch);
+  reserved_shared = shared + (shared_room(info, launch) - kReservedSharedBytes);
   static_shared_bytes = info.static_shared_bytes;
   local_bytes = local_size(program, entry, launch);
   params = reinterpret_cast<const uint8_t*>(parameters_.data());

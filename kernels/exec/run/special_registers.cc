@@ -137,8 +137,15 @@ uint64_t place_special(const Warp& w, Special which) {
       return b.shape.grid_workspace >> 32;
     case Special::kGridWorkspaceLo:
       return b.shape.grid_workspace;
-    case Special::kReservedSmem:
-      return 0;
+    case Special::kReservedBegin:
+    case Special::kReserved0:
+      return kReservedShared;
+    case Special::kReserved1:  // the toolkit wants 288 bytes there
+      return kReservedShared + kReservedSharedBytes / 2;
+    case Special::kReservedEnd:
+      return kReservedShared + kReservedSharedBytes;
+    case Special::kReservedCap:
+      return kReservedSharedBytes;
     default:
       return cluster_special(b, which);
   }

@@ -322,6 +322,26 @@ TEST_F(ExecMemory, EntriesTellWhatALauncherNeeds) {
   EXPECT_FALSE(Block::make(image_, "second", shape, {}, map_, environment_).ok());
 }
 
+// The toolkit's own code (tiles of several warps) keeps words there, in blocks without any
+// variable, too: 1 KiB that is nobody else's.
+TEST_F(ExecMemory, ReservedSharedMemory) {
+  const std::string text =
+      kernel(std::string(kIndex) +
+             "mov.u32 %r4, %reserved_smem_offset_1;\nmov.u32 %r5, %reserved_smem_offset_end;\n"
+             "mov.u32 %r6, %reserved_smem_offset_begin;\nsub.u32 %r6, %r5, %r6;\n"
+             "sub.u32 %r5, %r5, %r4;\ncvt.u64.u32 %rd1, %r4;\ncvta.shared.u64 %rd1, %rd1;\n"
+             "setp.eq.u32 %p0, %r0, 0;\n@%p0 st.shared.u32 [%r4], 7;\nbar.sync 0;\n"
+             "red.add.u32 [%rd1], 1;\nbar.sync 0;\nld.shared.u32 %r7, [%r4];\n"
+             "st.global.u32 [%rd10], %r7;\n"
+             "@%p0 st.global.u32 [%rd0+1024], %r5;\n@%p0 st.global.u32 [%rd0+1028], %r6;\n");
+  ASSERT_TRUE(load(text)) << error_;
+  std::vector<uint32_t> out(258);
+  ASSERT_EQ(launch({2}, {96}, {share(out)}), RunState::kDone) << fault_.describe();
+  for (int i = 0; i < 192; ++i) EXPECT_EQ(out[i], 103u) << i;
+  EXPECT_GE(out[256], 288u) << "what the toolkit wants";
+  EXPECT_EQ(out[257], 1024u);
+}
+
 TEST_F(ExecMemory, LaunchesOutOfRangeAreErrors) {
   ASSERT_TRUE(load(kernel(""))) << error_;
   const auto refused = [this](Dim3 grid, Dim3 block, uint32_t shared, size_t bytes) {
