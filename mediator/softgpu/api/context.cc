@@ -3,6 +3,7 @@
 #include "mediator/softgpu/softgpu.h"
 #include "mediator/softgpu/state/state.h"
 
+#include <algorithm>
 #include <cstdio>
 
 using namespace sluice::softgpu;
@@ -212,6 +213,10 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
       if (value > sluice::exec::kMaxStackBytes) return CUDA_ERROR_INVALID_VALUE;
       value = (value + 15) / 16 * 16;
     }
+    // Hints to a cache that is not there, of which nothing can be set aside.
+    constexpr size_t kMostFetched = 128;
+    if (limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY) value = std::min(value, kMostFetched);
+    if (limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE) value = 0;
     if (!reserve_limit(s, context, limit, it->second, value)) return CUDA_ERROR_OUT_OF_MEMORY;
     if (limit == CU_LIMIT_STACK_SIZE) context.stack_bytes = value;
     // Not once a kernel has taken memory from it.

@@ -199,5 +199,17 @@ TEST_F(SoftGpuFaults, LimitsOfStackAndHeapCount) {
   FAILS(CUDA_ERROR_INVALID_VALUE, api.cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 1 << 20));
 }
 
+TEST_F(SoftGpuFaults, LimitsOfTheCacheAreHints) {
+  const auto set = [this](CUlimit limit, size_t value) {
+    EXPECT_EQ(api.cuCtxSetLimit(limit, value), CUDA_SUCCESS);
+    EXPECT_EQ(api.cuCtxGetLimit(&value, limit), CUDA_SUCCESS);
+    return value;
+  };
+  EXPECT_EQ(set(CU_LIMIT_MAX_L2_FETCH_GRANULARITY, 32), 32u);
+  EXPECT_EQ(set(CU_LIMIT_MAX_L2_FETCH_GRANULARITY, 4096), 128u);
+  EXPECT_EQ(set(CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 1 << 20), 0u);
+  FAILS(CUDA_ERROR_UNSUPPORTED_LIMIT, api.cuCtxSetLimit(CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH, 3));
+}
+
 }  // namespace
 }  // namespace sluice
