@@ -8,6 +8,7 @@ __global__ void __launch_bounds__(128) bounded(int* p) {
   __syncthreads();
   p[threadIdx.x] = room[127 - threadIdx.x];
 }
+__global__ void __launch_bounds__(48) few(int* p) { atomicAdd(p, 1); }
 extern __shared__ int dynamic_room[];
 __global__ void dynamic(int* p, int n) {
   for (int i = threadIdx.x; i < n; i += blockDim.x) dynamic_room[i] = p[i];
@@ -26,6 +27,8 @@ int main() {
   int grid = 0, block = 0;
   OK(cudaOccupancyMaxPotentialBlockSize(&grid, &block, dynamic, 0, 0));
   CHECK(grid > 0 && block >= 32 && block <= 1024);
+  OK(cudaOccupancyMaxPotentialBlockSize(&grid, &block, few, 0, 0));
+  CHECK(block == 48);
   size_t bytes = 0;
   OK(cudaOccupancyAvailableDynamicSMemPerBlock(&bytes, dynamic, 1, 128));
   CHECK(bytes >= 16384);
