@@ -20,6 +20,19 @@ cudaError_t allocate_pitched(void** address, size_t* pitch, size_t width, size_t
       driver().cuMemAllocPitch_v2(device_address(address), pitch, width, height, kElementBytes));
 }
 
+// A fill without "Async" in its name ends before it returns where the program sees the memory, too
+// (CUDA Runtime API, "API synchronization behavior").
+cudaError_t end_fill(CUresult queued, const void* address, cudaStream_t stream) {
+  if (queued != CUDA_SUCCESS) return to_runtime(queued);
+  unsigned type = 0, managed = 0;
+  CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                  CU_POINTER_ATTRIBUTE_IS_MANAGED};
+  void* data[] = {&type, &managed};
+  const CUresult r = driver().cuPointerGetAttributes(2, wanted, data, device_address(address));
+  const bool seen = r == CUDA_SUCCESS && (type == CU_MEMORYTYPE_HOST || managed != 0);
+  return seen ? to_runtime(driver().cuStreamSynchronize(stream)) : cudaSuccess;
+}
+
 }  // namespace
 
 namespace impl {
@@ -96,8 +109,9 @@ cudaError_t cudaMemset(DefaultStream mode, void* address, int value, size_t byte
   if (bytes == 0) return cudaSuccess;
   const auto byte = static_cast<unsigned char>(value);
   if (mode == DefaultStream::kPerThread) {
-    return to_runtime(
-        driver().cuMemsetD8Async(device_address(address), byte, bytes, kPerThreadStream));
+    return end_fill(
+        driver().cuMemsetD8Async(device_address(address), byte, bytes, kPerThreadStream), address,
+        kPerThreadStream);
   }
   return to_runtime(driver().cuMemsetD8_v2(device_address(address), byte, bytes));
 }
@@ -113,8 +127,9 @@ cudaError_t cudaMemset2D(DefaultStream mode, void* address, size_t pitch, int va
   if (width == 0 || height == 0) return cudaSuccess;
   const auto byte = static_cast<unsigned char>(value);
   if (mode == DefaultStream::kPerThread) {
-    return to_runtime(driver().cuMemsetD2D8Async(device_address(address), pitch, byte, width,
-                                                 height, kPerThreadStream));
+    return end_fill(driver().cuMemsetD2D8Async(device_address(address), pitch, byte, width, height,
+                                               kPerThreadStream),
+                    address, kPerThreadStream);
   }
   return to_runtime(driver().cuMemsetD2D8_v2(device_address(address), pitch, byte, width, height));
 }
@@ -128,8 +143,7 @@ cudaError_t cudaMemset2DAsync(DefaultStream mode, void* address, size_t pitch, i
 
 cudaError_t cudaMemset3D(DefaultStream mode, cudaPitchedPtr p, int value, cudaExtent extent) {
   const cudaError_t error = cudaMemset3DAsync(mode, p, value, extent, nullptr);
-  if (error != cudaSuccess || mode == DefaultStream::kPerThread) return error;
-  return cudaSuccess;
+  return error != cudaSuccess ? error : end_fill(CUDA_SUCCESS, p.ptr, stream_for(mode, nullptr));
 }
 // Slice by slice, or at once where nothing stands between the slices.
 cudaError_t cudaMemset3DAsync(DefaultStream mode, cudaPitchedPtr p, int value, cudaExtent extent,

@@ -9,8 +9,10 @@ namespace graphs = sluice::graphs;
 
 namespace {
 
+enum class Ends { kLater, kBeforeItReturns };
+
 CUresult fill(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t element_bytes,
-              uint64_t width, uint64_t height, CUstream stream) {
+              uint64_t width, uint64_t height, CUstream stream, Ends ends = Ends::kLater) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
@@ -32,32 +34,43 @@ CUresult fill(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t element_
       })) {
     return *r;
   }
-  // CUDA's fills of device memory are asynchronous even without "Async" in their names.
-  return e.link->post(SLUICE_CALL_MEMSET, e.context, body);
+  if (ends == Ends::kLater) return e.link->post(SLUICE_CALL_MEMSET, e.context, body);
+  body.wait = 1;
+  return e.link->with_deferred(e.link->call(SLUICE_CALL_MEMSET, e.context, body));
+}
+
+// Without "Async" in its name: CUDA's fills of device memory end later all the same, those of
+// memory that the program sees, too, do not (CUDA Driver API, "API synchronization behavior").
+CUresult fill_now(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t element_bytes,
+                  uint64_t width, uint64_t height) {
+  const auto range = state().pointers.find(dst);
+  const bool seen = range && range->kind != MemoryKind::kDevice;
+  return fill(dst, pitch, value, element_bytes, width, height, nullptr,
+              seen ? Ends::kBeforeItReturns : Ends::kLater);
 }
 
 }  // namespace
 
 CUresult cuMemsetD8_v2(CUdeviceptr dst, unsigned char uc, size_t n) {
-  return fill(dst, 0, uc, 1, n, 1, nullptr);
+  return fill_now(dst, 0, uc, 1, n, 1);
 }
 CUresult cuMemsetD16_v2(CUdeviceptr dst, unsigned short us, size_t n) {
-  return fill(dst, 0, us, 2, n, 1, nullptr);
+  return fill_now(dst, 0, us, 2, n, 1);
 }
 CUresult cuMemsetD32_v2(CUdeviceptr dst, unsigned int ui, size_t n) {
-  return fill(dst, 0, ui, 4, n, 1, nullptr);
+  return fill_now(dst, 0, ui, 4, n, 1);
 }
 CUresult cuMemsetD2D8_v2(CUdeviceptr dst, size_t pitch, unsigned char uc, size_t width,
                          size_t height) {
-  return fill(dst, pitch, uc, 1, width, height, nullptr);
+  return fill_now(dst, pitch, uc, 1, width, height);
 }
 CUresult cuMemsetD2D16_v2(CUdeviceptr dst, size_t pitch, unsigned short us, size_t width,
                           size_t height) {
-  return fill(dst, pitch, us, 2, width, height, nullptr);
+  return fill_now(dst, pitch, us, 2, width, height);
 }
 CUresult cuMemsetD2D32_v2(CUdeviceptr dst, size_t pitch, unsigned int ui, size_t width,
                           size_t height) {
-  return fill(dst, pitch, ui, 4, width, height, nullptr);
+  return fill_now(dst, pitch, ui, 4, width, height);
 }
 CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char uc, size_t n, CUstream stream) {
   return fill(dst, 0, uc, 1, n, 1, stream);

@@ -190,6 +190,8 @@ bool FakeWorker::owns(CUdeviceptr p, uint64_t bytes) {
   const auto global = reinterpret_cast<CUdeviceptr>(global_.data());
   if (p >= global && p - global <= global_.size() && bytes <= global_.size() - (p - global))
     return true;
+  if (p >= SLUICE_WINDOW_ADDRESS && p - SLUICE_WINDOW_ADDRESS < kRegionBytes)  // pinned
+    return bytes <= kRegionBytes - (p - SLUICE_WINDOW_ADDRESS);
   auto it = allocations_.upper_bound(p);
   if (it == allocations_.begin()) return false;
   --it;
@@ -484,6 +486,7 @@ void FakeWorker::fill(const sluice_record& record, std::span<const std::byte> bo
     for (uint64_t i = 0; i < m.width; ++i)
       std::memcpy(reinterpret_cast<std::byte*>(m.dst) + row * m.pitch + i * m.element_bytes,
                   &m.value, m.element_bytes);
+  waited_fills_ += m.wait;
   answer(record, CUDA_SUCCESS);
 }
 

@@ -49,6 +49,7 @@ class FakeWorker {
   void set_sync_status(CUresult status) { sync_status_ = status; }
   void set_clusters_that_fit(int32_t n) { clusters_that_fit_ = n; }
   uint64_t answered_syncs() const { return answered_syncs_; }
+  uint64_t waited_fills() const { return waited_fills_; }  // that the program waited for
   void put_end_word(uint32_t value);
 
   uint64_t records() const { return records_; }
@@ -110,7 +111,7 @@ class FakeWorker {
   std::atomic<size_t> hold_syncs_{0};
   std::atomic<bool> writes_end_words_{false};
   std::atomic<CUresult> sync_status_{CUDA_SUCCESS};
-  std::atomic<uint64_t> answered_syncs_{0};
+  std::atomic<uint64_t> answered_syncs_{0}, waited_fills_{0};
   std::atomic<int32_t> clusters_that_fit_{1};
   std::atomic<uint64_t> records_{0}, live_allocations_{0}, live_extents_{0},
       modules_with_clones_{0}, last_launch_flags_{0};

@@ -210,6 +210,26 @@ TEST(Shim, PointersAreKnown) {
 }
 
 // The fake worker takes every mapping; what it answers is tested with the real one.
+TEST(Shim, FillsOfWhatTheProgramSeesHaveEnded) {
+  in_process({}, [](FakeWorker& worker) {
+    set_up();
+    void* host;
+    CUdeviceptr device, managed;
+    OK(cuMemHostAlloc(&host, 4096, 0));
+    OK(cuMemAlloc(&device, 4096));
+    OK(cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
+    const auto pinned = reinterpret_cast<CUdeviceptr>(host);
+    OK(cuMemsetD8(device, 1, 4096));
+    OK(cuMemsetD32Async(pinned, 1, 16, nullptr));
+    OK(cuCtxSynchronize());
+    EXPECT_EQ(worker.waited_fills(), 0u);
+    OK(cuMemsetD32(pinned, 2, 16));
+    OK(cuMemsetD2D8(managed, 64, 3, 16, 4));
+    EXPECT_EQ(worker.waited_fills(), 2u);
+    EXPECT_EQ(static_cast<uint32_t*>(host)[15], 2u);
+  });
+}
+
 TEST(Shim, MappedRangesAreAsOneAndOfNoContext) {
   in_process({}, [](FakeWorker&) {
     constexpr size_t kUnit = size_t{2} << 20;
