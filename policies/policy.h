@@ -197,9 +197,10 @@ enum class LeftReason : uint8_t {
 
 struct Action {
   enum class Kind : uint8_t {
-    kRun,       // vgpu (or one launch of it) holds `sms` from now on
-    kEvict,     // vgpu (or launch) leaves `sms`; `next` may be prepared meanwhile. `value` 1: its
-                // turn is not over, `next` interrupts it
+    kRun,       // vgpu (or one launch of it) holds `sms` from now on. `value`: it visits, before
+                // others' turns, and so many ns of work of it are known; 0: it has its turn
+    kEvict,     // vgpu (or launch) leaves `sms`; `next` may be prepared meanwhile. `value` 1:
+                // its turn is not over, `next` interrupts it
     kSetSlice,  // proportional: `vgpu`'s busy workers share `value` ns of each round (0: gated,
                 // nothing new of it starts)
     kWake       // on_wake() at `at_ns`; replaces an earlier kWake

@@ -40,15 +40,16 @@ class SrtCredits {
     weights_[share.priority] += share.weight;
   }
   void remove(const VgpuShare& share) { weights_[share.priority] -= share.weight; }
-  // Its share, `part`, of the time since it was asked last, at the same level.
+  // Its share, `part`, of the time since it was asked last, at the same level; of the sure credit
+  // up to `most_sure_sm_ns`.
   void earn(uint64_t now_ns, VgpuId v, const VgpuShare& share, double part, bool busy,
-            double most_sm_ns) {
+            double most_sm_ns, double most_sure_sm_ns) {
     Credit& c = of_[v];
     const double all = static_cast<double>(now_ns - c.at_ns) * sms_,
                  above = above_[share.priority] - c.above;
     const double left = std::max(all - above, 0.0), earned = left * part;
     c.sm_ns = std::min(c.sm_ns + earned, most_sm_ns);
-    c.sure = std::min(c.sure + left * share.weight / weights_[share.priority], most_sm_ns);
+    c.sure = std::min(c.sure + left * share.weight / weights_[share.priority], most_sure_sm_ns);
     if (busy) c.missed += earned;
     c.at_ns = now_ns;
     c.above = above_[share.priority];
@@ -67,6 +68,10 @@ class SrtCredits {
   }
   double operator[](VgpuId v) const { return of_[v].sm_ns; }
   double sure(VgpuId v) const { return of_[v].sure; }
+  // After an earn(): in how long it is `sm_ns`, if higher levels use nothing.
+  double sure_in_ns(VgpuId v, const VgpuShare& share, double sm_ns) const {
+    return (sm_ns - of_[v].sure) * weights_[share.priority] / share.weight / sms_;
+  }
 
   bool has_waited(VgpuId v, double most_sm_ns) const {
     return of_[v].missed >= kPatience * most_sm_ns;

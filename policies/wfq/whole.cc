@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "policies/wfq/whole.h"
 
+#include <utility>
+
 namespace sluice::policy {
 
 WholeGpu::WholeGpu(const Config& config)
@@ -26,6 +28,7 @@ void WholeGpu::on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, 
     due_.resize(v + 1);
     rank_.resize(v + 1);
     work_.resize(v + 1);
+    covered_at_ns_.resize(v + 1);
     pauses_.resize(v + 1);
   }
   turn_of_[v] = 0;
@@ -44,7 +47,7 @@ void WholeGpu::on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share
   credits_.change(v, before, clock_[v].share);
   due_[v] = clock_[v].vtime;
   if (v == holder_) overrun_ns_ = 0;
-  if (waits) wait(v);
+  if (waits) wait(now_ns, v);
   decide(now_ns, out);
 }
 
@@ -63,7 +66,7 @@ void WholeGpu::on_arrival(uint64_t now_ns, VgpuId v, Actions& out) {
   // After lingering, the turn goes on.
   due_[v] = lingered_ns ? due_[v] + clock_[v].vtime - before : clock_[v].vtime;
   pauses_[v].had_no_turn = v != holder_;
-  if (v != holder_) wait(v);
+  if (v != holder_) wait(now_ns, v);
   decide(now_ns, out);
 }
 
@@ -73,7 +76,7 @@ void WholeGpu::on_launch_queued(uint64_t now_ns, const Launch& launch, Actions& 
   settle(now_ns, v);
   if (!waiting(v).contains(v)) return;
   stop_waiting(v);
-  wait(v);
+  wait(now_ns, v);
   decide(now_ns, out);
 }
 
@@ -121,7 +124,7 @@ void WholeGpu::on_left(uint64_t now_ns, VgpuId v, LeftReason, Actions& out) {
   if (clock_[v].backlogged()) due_[v] = next_due();
   holder_ = kNoVgpu;
   gpu_ = Gpu::kFree;
-  if (clock_[v].backlogged()) wait(v);
+  if (clock_[v].backlogged()) wait(now_ns, v);
   decide(now_ns, out);
 }
 
@@ -138,18 +141,19 @@ uint64_t WholeGpu::quantum_ns() const {  // at equal weights, for people
 
 // ---- rules ------------------------------------------------------------------------------------
 
-WholeGpu::Next WholeGpu::next() {
+WholeGpu::Next WholeGpu::next(uint64_t now_ns) {
   for (uint32_t i = kPriorityLevels; i-- > 0;) {
     if (waiting_[i].empty()) continue;
     const VgpuId first = waiting_[i].top();
     if (!short_[i].empty() && turn_is_overdue(first)) {
-      const VgpuId v = entitled_short(i);
+      const VgpuId v = covered_first(i);
       return v == kNoVgpu ? Next{first} : Next{v, /*before_its_turn=*/true};
     }
     while (!short_[i].empty()) {
       const VgpuId v = short_[i].top();
-      if (eligible(v)) return {v, /*before_its_turn=*/true};
+      if (goes_first(v)) return {v, /*before_its_turn=*/true};
       short_[i].remove(v);  // too far ahead of V: until its next turn it is like the others
+      watch(now_ns, v);
     }
     return {first};
   }
@@ -165,14 +169,34 @@ bool WholeGpu::turn_is_overdue(VgpuId v) const {
   return credits_.has_waited(v, most(v) * std::min(of_equal, 1.0));
 }
 
-// The shortest of those that are entitled to go before an overdue turn.
-VgpuId WholeGpu::entitled_short(uint32_t level) const {
+// The shortest of those that may go before an overdue turn.
+VgpuId WholeGpu::covered_first(uint32_t level) const {
   VgpuId best = kNoVgpu;
   short_[level].descend([&](VgpuId v) {
-    if ((best == kNoVgpu || work_[v].rest < work_[best].rest) && entitled(v)) best = v;
+    if ((best == kNoVgpu || work_[v].rest < work_[best].rest) && covered(v)) best = v;
     return best != v;
   });
   return best;
+}
+
+// By then its sure credit has come to what it wants, unless higher priorities run meanwhile.
+void WholeGpu::watch(uint64_t now_ns, VgpuId v) {
+  const KnownWork& w = work_[v];
+  if (w.rest == 0 || static_cast<double>(w.used + w.rest) > sure_burst(v)) return;
+  settle(now_ns, v);
+  const double in_ns = credits_.sure_in_ns(v, clock_[v].share, static_cast<double>(w.rest));
+  covered_at_ns_[v] =
+      now_ns + std::max(static_cast<uint64_t>(std::max(in_ns, 0.0)) + 1, TurnLength::kTickNs);
+  uncovered_.push(v);
+}
+
+void WholeGpu::look_again(uint64_t now_ns) {
+  while (!uncovered_.empty() && covered_at_ns_[uncovered_.top()] <= now_ns) {
+    const VgpuId v = uncovered_.top();
+    uncovered_.remove(v);
+    settle(now_ns, v);
+    short_[level(v)].push(v);
+  }
 }
 
 int64_t WholeGpu::next_due() const {
@@ -204,7 +228,7 @@ bool WholeGpu::preempts(uint64_t now_ns, const Next& n, uint64_t quantum_ns) {
   const bool came_first = pauses_[n.vgpu].gap_ns && rank_[n.vgpu] < turn_rank_ &&
                           latency(n.vgpu) != LatencyClass::kBatch;
   if (!came_first && !n.before_its_turn) return false;
-  if (!came_first && turn_was_overdue_ && !entitled(n.vgpu)) return false;
+  if (!came_first && turn_was_overdue_ && !covered(n.vgpu)) return false;
   if (handover_ns() >= quantum_ns) return false;
   if (holder_goes_first() && !shorter(n)) return false;
   return budget_.affords(now_ns, length_.handover_ns());
@@ -218,7 +242,7 @@ uint64_t WholeGpu::finish() const {
 bool WholeGpu::linger(uint64_t now_ns, VgpuId v) {
   const uint64_t gap_ns = pauses_[v].gap_ns;
   if (gap_ns == 0 || gap_ns > longest_keep_ns()) return false;
-  const Next n = next();
+  const Next n = next(now_ns);
   if (n.vgpu == kNoVgpu) return false;
   if (!pays_its_pauses(v) && !idling_.affords(now_ns, keep_ns(v), length_.handover_ns()))
     return false;
@@ -233,11 +257,12 @@ bool WholeGpu::linger(uint64_t now_ns, VgpuId v) {
 void WholeGpu::decide(uint64_t now_ns, Actions& out) {
   if (gpu_ == Gpu::kDrains) return;  // on_left() decides
   settle_holder_and_first(now_ns);
-  Next n = next();
+  look_again(now_ns);
+  Next n = next(now_ns);
   if (n.vgpu == kNoVgpu) return;
   if (gpu_ == Gpu::kFree) {
-    begin(now_ns, n.vgpu, out);
-    n = next();
+    begin(now_ns, n, out);
+    n = next(now_ns);
     if (n.vgpu == kNoVgpu) return;
   }
   const bool above = level(n.vgpu) > level(holder_);
@@ -264,7 +289,9 @@ void WholeGpu::decide(uint64_t now_ns, Actions& out) {
     turn_was_overdue_ = false;
     start_turn(now_ns);
   }
-  wake_at(turn_start_ns_ + length_ns, out);
+  uint64_t at_ns = turn_start_ns_ + length_ns;
+  if (!uncovered_.empty()) at_ns = std::min(at_ns, covered_at_ns_[uncovered_.top()]);
+  wake_at(at_ns, out);
 }
 
 void WholeGpu::settle(uint64_t now_ns, VgpuId v) {
@@ -273,7 +300,7 @@ void WholeGpu::settle(uint64_t now_ns, VgpuId v) {
   const int64_t others = clock_.weight(share.priority) - (backlogged ? share.weight : 0);
   const double part =
       static_cast<double>(share.weight) / static_cast<double>(others + share.weight);
-  credits_.earn(now_ns, v, share, part, backlogged, most(v));
+  credits_.earn(now_ns, v, share, part, backlogged, most(v), sure_burst(v));
 }
 
 void WholeGpu::settle_holder_and_first(uint64_t now_ns) {
@@ -282,14 +309,18 @@ void WholeGpu::settle_holder_and_first(uint64_t now_ns) {
     if (!waiting_[i].empty()) return settle(now_ns, waiting_[i].top());
 }
 
-void WholeGpu::begin(uint64_t now_ns, VgpuId v, Actions& out) {
-  stop_waiting(v);
-  holder_ = v;
-  pauses_[v].had_no_turn = false;
+void WholeGpu::begin(uint64_t now_ns, const Next& n, Actions& out) {
+  stop_waiting(n.vgpu);
+  holder_ = n.vgpu;
+  pauses_[holder_].had_no_turn = false;
   gpu_ = Gpu::kHeld;
-  turn_was_overdue_ = turn_is_overdue(v);
+  turn_was_overdue_ = turn_is_overdue(holder_);
   start_turn(now_ns);
-  out.push_back(Action::run(v));
+  out.push_back(Action::run(holder_));
+  if (std::exchange(interrupted_, false) || n.before_its_turn) {
+    const auto longest = static_cast<uint64_t>(sure_burst(holder_));
+    out.back().value = std::max<uint64_t>(std::min(work_[holder_].rest, longest) / sms(), 1);
+  }
 }
 
 void WholeGpu::start_turn(uint64_t now_ns) {
@@ -307,6 +338,7 @@ void WholeGpu::evict(uint64_t now_ns, VgpuId next, bool early, Actions& out) {
   gpu_ = Gpu::kDrains;
   out.push_back(Action::evict(holder_, next));
   out.back().value = early;
+  interrupted_ = early;
 }
 
 void WholeGpu::wake_at(uint64_t at_ns, Actions& out) {
@@ -315,16 +347,20 @@ void WholeGpu::wake_at(uint64_t at_ns, Actions& out) {
   out.push_back(Action::wake(at_ns));
 }
 
-void WholeGpu::wait(VgpuId v) {
+void WholeGpu::wait(uint64_t now_ns, VgpuId v) {
   rank_[v] = rank(v);
   waiting(v).push(v);
-  if (is_short(v)) short_[level(v)].push(v);
+  if (is_short(v) || covered(v))
+    short_[level(v)].push(v);
+  else
+    watch(now_ns, v);
 }
 
 void WholeGpu::stop_waiting(VgpuId v) {
   waiting(v).remove(v);
   auto& s = short_[level(v)];
   if (s.contains(v)) s.remove(v);
+  if (uncovered_.contains(v)) uncovered_.remove(v);
 }
 
 // Those that have always had work keep the order of a round. A burst is measured against half a

@@ -13,8 +13,9 @@
 //   next()      the vGPU with the earliest rank runs; an eligible short one goes before it, unless
 //               its turn is overdue: it is owed more than a quantum, or has missed its share for
 //               long (srt_credit.h)
-//   entitled()  except one within its sure share, which all can have at once: it goes
-//               before, and ends, even an overdue turn
+//   covered()   one whose sure share, which all can have at once, pays for all that it wants goes
+//               before even an overdue turn, and ends it, also with somewhat longer work
+//   watch()     one whose sure share will pay for it later is looked at again then
 //   rank()      the due time. Of one that pauses and has said what it wants, by when a fluid GPU
 //               would end that (at most a quantum of it), against half a round: bursts are served
 //               in the order of their fluid ends (weighted fair queuing; FSP, Friedman and
@@ -100,9 +101,15 @@ class WholeGpu : public Policy {
   virtual uint64_t protect(uint64_t /*now_ns*/, uint64_t length_ns) const { return length_ns; }
 
   // ---- rules ----------------------------------------------------------------------------------
-  Next next();
+  Next next(uint64_t now_ns);
   bool turn_is_overdue(VgpuId v) const;
-  bool entitled(VgpuId v) const { return credits_.sure(v) >= static_cast<double>(work_[v].rest); }
+  bool covered(VgpuId v) const {
+    const KnownWork& w = work_[v];
+    const auto all = static_cast<double>(w.used + w.rest);
+    return (is_short(v) || (w.rest > 0 && all <= sure_burst(v))) &&
+           credits_.sure(v) >= static_cast<double>(w.rest);
+  }
+  bool goes_first(VgpuId v) const { return (is_short(v) && eligible(v)) || covered(v); }
   int64_t next_due() const;
   uint64_t quantum(VgpuId v) const;
   uint64_t correct(uint64_t turn_ns) const;
@@ -133,7 +140,8 @@ class WholeGpu : public Policy {
     return (w.rest > 0 || nearly_done(v)) && w.used + w.rest <= short_ns(v) * sms();
   }
   bool holder_goes_first() const {
-    return is_short(holder_) && has_short_work(holder_) && eligible(holder_);
+    return (is_short(holder_) && has_short_work(holder_) && eligible(holder_)) ||
+           (work_[holder_].rest > 0 && covered(holder_));
   }
   uint64_t handover_ns() const { return static_cast<uint64_t>(length_.handover_ns()); }
   uint64_t sms() const { return config_.machine.sm_count; }
@@ -173,6 +181,13 @@ class WholeGpu : public Policy {
       return s != t ? s < t : a < b;
     }
   };
+  struct Sooner {
+    const std::vector<uint64_t>* at_ns;
+    bool operator()(uint32_t a, uint32_t b) const {
+      const uint64_t x = (*at_ns)[a], y = (*at_ns)[b];
+      return x != y ? x < y : a < b;
+    }
+  };
   struct Pause {
     uint64_t since_ns = 0;       // when it became idle last
     uint64_t gap_ns = 0;         // mean think time; 0: not known
@@ -187,13 +202,22 @@ class WholeGpu : public Policy {
   void decide(uint64_t now_ns, Actions& out);
   void settle(uint64_t now_ns, VgpuId v);  // brings v's credits up to now
   double most(VgpuId v) const { return static_cast<double>(short_ns(v) * sms()); }
+  // The longest work that goes first because it is covered: so little that others wait no longer
+  // for it than for a turn.
+  double sure_burst(VgpuId v) const {
+    const uint64_t each_ns = config_.latency_target_ns / std::max(clock_.busy(level(v)), 1u);
+    const uint64_t burst_ns = std::min(2 * length_.least_quantum(), each_ns);
+    return std::max(most(v), static_cast<double>(burst_ns * sms()));
+  }
   void settle_holder_and_first(uint64_t now_ns);
-  VgpuId entitled_short(uint32_t level) const;
-  void begin(uint64_t now_ns, VgpuId v, Actions& out);
+  VgpuId covered_first(uint32_t level) const;
+  void watch(uint64_t now_ns, VgpuId v);
+  void look_again(uint64_t now_ns);
+  void begin(uint64_t now_ns, const Next& n, Actions& out);
   void start_turn(uint64_t now_ns);
   void evict(uint64_t now_ns, VgpuId next, bool early, Actions& out);
   void wake_at(uint64_t at_ns, Actions& out);
-  void wait(VgpuId v);
+  void wait(uint64_t now_ns, VgpuId v);
   void stop_waiting(VgpuId v);
   IndexedHeap<Earlier>& waiting(VgpuId v) { return waiting_[level(v)]; }
 
@@ -215,9 +239,13 @@ class WholeGpu : public Policy {
   std::vector<int64_t> rank_;                  // of the waiting: rank()
   std::vector<uint64_t> turn_of_;              // number of each one's last turn; 0: none
   std::vector<IndexedHeap<Earlier>> waiting_;  // by priority: backlogged and not the holder
-  std::vector<IndexedHeap<Shorter>> short_;    // of these, the short ones that may be eligible
+  std::vector<IndexedHeap<Shorter>> short_;    // of these, those that may go before their turns
+  IndexedHeap<Sooner> uncovered_{
+      Sooner{&covered_at_ns_}};          // of the others, those that may be later
+  std::vector<uint64_t> covered_at_ns_;  // ... when that is
   Gpu gpu_ = Gpu::kFree;
-  bool turn_was_overdue_ = false;  // of the holder's turn: no short one preempts it
+  bool turn_was_overdue_ = false;  // of the holder's turn: only a covered one preempts it
+  bool interrupted_ = false;       // kDrains, kFree: a turn that was not over
   uint64_t turns_ = 0;
   uint64_t turn_start_ns_ = 0;
   int64_t turn_rank_ = 0;  // the holder's, as its turn began

@@ -93,7 +93,9 @@ void TurnsHost::drain() {
 core::ReportSnapshot TurnsHost::snapshot(const Tenant& t) const {
   core::ReportSnapshot r;
   r.guest_demand = t.demand;
-  r.guest_in_flight = static_cast<uint32_t>(t.flights.size());
+  // Launches: of one that is sent in windows only the last window ends it.
+  for (const Flight& f : t.flights) r.guest_in_flight += f.last;
+  if (!t.flights.empty() && !t.flights.back().last) ++r.guest_in_flight;
   r.guest_left_generation = t.left_generation;
   r.guest_launches = t.launches;
   r.guest_launches_done = t.done;
@@ -165,7 +167,7 @@ void TurnsHost::send(VgpuId v, uint64_t ns, bool last) {
     for (Flight& g : all_[v].flights)
       if (!g.ready) {
         g.ready = true;
-        if (&g == head(v)) g.at_ns = now_ns_;
+        g.at_ns = now_ns_;
         break;
       }
     reconsider();
@@ -211,7 +213,9 @@ void TurnsHost::launch_done(VgpuId v) {
 void TurnsHost::program_knows(VgpuId v, uint64_t queued_at) {
   const TurnsProgram& p = all_[v].program;
   all_[v].took_ns.push_back(now_ns_ - queued_at);
-  at(now_ns_ + p.pause_ns, [this, v, n = std::max(1u, p.chain)] {
+  double pause_ns = static_cast<double>(p.pause_ns);
+  if (p.random) pause_ns *= std::exponential_distribution()(random_);
+  at(now_ns_ + static_cast<uint64_t>(pause_ns), [this, v, n = std::max(1u, p.chain)] {
     for (uint32_t i = 0; i < n; ++i) queue_launch(v);
   });
 }
@@ -270,10 +274,12 @@ void TurnsHost::reconsider() {
   at(now_ns_ + head(running_)->rest_ns, [this, epoch] {
     if (epoch != gpu_epoch_) return;
     const VgpuId v = running_;
-    head(v)->ended = true;
+    Flight* before = head(v);
+    before->ended = true;
     if (Flight* f = head(v)) {
-      f->at_ns = now_ns_ + costs_.gap_ns;
-      at(f->at_ns, [this] { reconsider(); });
+      // A launch's windows are in two streams: the next one is already first in the other.
+      if (before->last) f->at_ns = now_ns_ + costs_.gap_ns;
+      at(std::max(f->at_ns, now_ns_), [this] { reconsider(); });
     }
     at(now_ns_ + costs_.poll_ns, [this, v] { flight_ended(v); });
     running_ = next_ = policy::kNoVgpu;

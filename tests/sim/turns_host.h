@@ -16,6 +16,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <random>
 #include <vector>
 
 #include "mediator/core/scheduler.h"
@@ -30,6 +31,7 @@ struct TurnsProgram {
   uint32_t queued = 2;    // launches that it keeps queued; 0: it waits for each ...
   uint32_t chain = 0;     // it queues so many at once and waits for the last; 0: it does not
   uint64_t pause_ns = 0;  // ... and does nothing for so long
+  bool random = false;    // ... on average: the chains come as a Poisson process would have them
   bool opaque = false;    // its kernels have no windows
   uint64_t start_ns = 0;
 };
@@ -109,6 +111,7 @@ class TurnsHost {
   std::unique_ptr<core::Scheduler> scheduler_;
   core::ActionQueue actions_;
   EventQueue events_;
+  std::mt19937 random_;
   uint64_t now_ns_ = 0, timer_epoch_ = 0, gpu_epoch_ = 0, idle_ns_ = 0;
   std::vector<Tenant> all_;  // by VgpuId
   core::VgpuId running_ = policy::kNoVgpu, next_ = policy::kNoVgpu;

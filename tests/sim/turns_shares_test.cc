@@ -74,7 +74,9 @@ TEST_P(TurnsPairs, HaveWhatTheirWeightsSay) {
   const Shares s = share({a, b}, 10);
   const double asked = double{1} * b.weight / (a.weight + b.weight);
   EXPECT_NEAR(s.ran[1], asked, 0.01) << "charged " << s.charged[1];
-  EXPECT_NEAR(s.charged[1], s.ran[1], 0.003);
+  // What fills the moment between a waiting one's launch and the news of its end is not seen.
+  const bool waits = a.program.queued == 0 || b.program.queued == 0;
+  EXPECT_NEAR(s.charged[1], s.ran[1], waits ? 0.005 : 0.003);
   EXPECT_LE(s.idle, 0.015);
 }
 
@@ -155,31 +157,54 @@ TEST(TurnsShares, ALightTenantBesideLongBlocksCostsNothingElse) {
   }
 }
 
-// Twenty kernels of 50 us, each after the other, every 12 ms, beside kernels of 5 ms. Where nothing
-// of the heavy one begins between them the chain waits as one launch does; at each gap half a
-// block.
-TEST(TurnsShares, AChainIsServedBesideAHeavyTenant) {
-  constexpr uint32_t kKernels = 20;
-  constexpr uint64_t kBlockNs = 50 * kUs;
-  for (const uint64_t gap_ns : {uint64_t{0}, 2 * kUs}) {
-    SCOPED_TRACE(gap_ns);
-    TurnsCosts costs;
-    costs.gap_ns = gap_ns;
-    TurnsHost h(shared(), costs);
-    const auto v = h.add(100, {.block_ns = kBlockNs});
-    const auto chain = h.add(100, {.launch_ns = 50 * kUs,
-                                   .block_ns = 10 * kUs,
-                                   .queued = 0,
-                                   .chain = kKernels,
-                                   .pause_ns = 12 * kMs});
-    h.run_until(4 * kSecond);
-    std::vector<uint64_t> took = h.took_ns(chain);
-    ASSERT_GT(took.size(), 250u);
-    std::sort(took.begin(), took.end());
-    const uint64_t of_gaps = gap_ns == 0 ? 0 : kKernels * (gap_ns + kBlockNs / 2);
-    EXPECT_LE(took[took.size() * 99 / 100], kKernels * 50 * kUs + 100 * kUs + of_gaps);
-    EXPECT_GE(took.front(), kKernels * 50 * kUs + of_gaps * 9 / 10);
-    EXPECT_GE(static_cast<double>(h.ran_ns(v)), 0.9 * 4 * kSecond);
+// Chains of kernels of 50 us, each after the other, at random times, beside kernels of 5 ms. Where
+// nothing of the heavy ones begins between two of them a chain waits as one launch does; at each
+// gap half a block.
+struct Chains {
+  uint32_t kernels;
+  uint64_t pause_ns;
+  uint32_t others, weight;
+  double p50, p99;  // over alone, at most, without gaps
+};
+
+TEST(TurnsShares, AChainIsServedBesideHeavyTenants) {
+  constexpr uint64_t kKernelNs = 50 * kUs, kBlockNs = 50 * kUs;
+  for (const auto& [kernels, pause_ns, others, weight, p50, p99] :
+       {Chains{20, 6 * kMs, 1, 100, 1.05, 1.1}, Chains{20, 6 * kMs, 3, 100, 1.05, 1.1},
+        Chains{100, 16 * kMs, 1, 100, 1.03, 1.1}, Chains{100, 16 * kMs, 3, 300, 1.03, 1.1},
+        // These want as much as their share, now and then more.
+        Chains{100, 16 * kMs, 3, 100, 1.03, 12}}) {
+    for (const uint64_t gap_ns : {uint64_t{0}, 2 * kUs}) {
+      SCOPED_TRACE(std::to_string(kernels) + " beside " + std::to_string(others) + ", weight " +
+                   std::to_string(weight) + ", gaps of " + std::to_string(gap_ns));
+      TurnsCosts costs;
+      costs.gap_ns = gap_ns;
+      const TurnsProgram program{.launch_ns = kKernelNs,
+                                 .block_ns = 10 * kUs,
+                                 .queued = 0,
+                                 .chain = kernels,
+                                 .pause_ns = pause_ns,
+                                 .random = true};
+      TurnsHost by_itself(shared(), costs);
+      by_itself.add(weight, program);
+      TurnsHost h(shared(), costs);
+      uint64_t ran_ns = 0;
+      for (uint32_t i = 0; i < others; ++i) h.add(100, {.block_ns = kBlockNs});
+      const auto chain = h.add(weight, program);
+      by_itself.run_until(6 * kSecond);
+      h.run_until(6 * kSecond);
+      for (uint32_t v = 0; v < others; ++v) ran_ns += h.ran_ns(v);
+      std::vector<uint64_t> took = h.took_ns(chain);
+      ASSERT_GT(took.size(), 100u);
+      std::sort(took.begin(), took.end());
+      const auto alone = static_cast<double>(by_itself.took_ns(0).front());
+      const double gaps = static_cast<double>(gap_ns == 0 ? 0 : kernels * kBlockNs / 2) / alone;
+      EXPECT_LE(static_cast<double>(took[took.size() / 2]) / alone, p50 + gaps);
+      if (gap_ns == 0) {
+        EXPECT_LE(static_cast<double>(took[took.size() * 99 / 100]) / alone, p99);
+      }
+      EXPECT_GE(static_cast<double>(ran_ns + h.ran_ns(chain)), 0.97 * 6 * kSecond);
+    }
   }
 }
 

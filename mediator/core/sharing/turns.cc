@@ -50,16 +50,16 @@ bool Turns::run(uint64_t now_ns, const policy::Action& a, ActionQueue& out) {
   sharing_.begin_hold(now_ns, a.vgpu);
   if (runs_ != a.vgpu) sharing_.charging.clock(a.vgpu).on_left(now_ns);
   holds_.on_granted(now_ns, a.vgpu);
-  linger_until_ns_ = now_ns + sharing_.config.linger_ns;
   goes_down_ = false;
   Turn& t = vgpus_[a.vgpu];
-  const bool visits = std::exchange(interrupted_, policy::kNoVgpu) != policy::kNoVgpu;
+  const bool visits = a.value != 0 && sharing_.reports.others_backlogged(a.vgpu) > 0;
+  linger_until_ns_ = now_ns + sharing_.config.linger_ns + (visits ? a.value : 0);
   if (t.state == TurnState::kLingering) {
     // Its gates are open and its words stand.
     t.state = TurnState::kTurn;
     std::erase(lingering_, a.vgpu);
   } else {
-    t.level = !visits ? turn_level(a.vgpu) : is_visit(a.vgpu) ? kVisit : kShort;
+    t.level = visits ? visit_level(a.vgpu) : turn_level(a.vgpu);
     // Who lingers is below it, or does not linger.
     for (const VgpuId v : std::vector<VgpuId>(lingering_))
       if (vgpus_[v].level >= t.level) {
@@ -85,7 +85,6 @@ bool Turns::evict(uint64_t now_ns, const policy::Action& a, ActionQueue& out) {
     return sharing_.sessions[s].report.guest_keeps & SLUICE_KEEPS_SMS;
   });
   const bool early = a.value != 0 && g->backlogged();
-  if (early) interrupted_ = a.vgpu;
   if (t.state == TurnState::kWaiting) {
     t.state = g->draining_sessions > 0 ? TurnState::kLeaving : TurnState::kOut;
   } else if (early && t.level < kVisit && !stays) {
@@ -115,7 +114,7 @@ void Turns::close(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   t.closed_ns = now_ns;
   g.had_in_flight = false;
   if (g.backlogged()) ++g.counters.evictions;
-  t.closed_level = t.runs_level;
+  t.closed_level = t.level;
   begin_leaving(now_ns, v);
   const EvictCause cause = g.busy ? EvictCause::kQuantum : EvictCause::kIdle;
   sharing_.log(out, LogEvent::kEvictSent, v, static_cast<uint64_t>(cause));
@@ -132,6 +131,8 @@ void Turns::stop_lingering(uint64_t now_ns, ActionQueue& out) {
 bool Turns::go_down(ActionQueue& out) {
   const VgpuId v = holder();
   if (v == policy::kNoVgpu || vgpus_[v].state != TurnState::kTurn) return goes_down_ = false;
+  // What those that lingered have left is known with their reports.
+  if (sharing_.reports.outstanding()) return false;
   const uint32_t level = turn_level(v);
   if (level < vgpus_[v].level && !has_place(v, level)) return false;
   goes_down_ = false;
@@ -152,36 +153,57 @@ bool Turns::go_down(ActionQueue& out) {
 
 // ---- levels ----------------------------------------------------------------------------------
 
-// All that it has queued is short, as far as its launch records say.
-bool Turns::is_visit(VgpuId v) const {
+// As far as its launch records say.
+bool Turns::is_one_short_launch(VgpuId v) const {
   const uint64_t sm_ns = sharing_.launches.reported_sm_ns(v);
-  return sm_ns > 0 && sm_ns <= sharing_.config.visit_ns * sharing_.sm_count();
+  uint64_t queued = 0;
+  for (const SessionId s : sharing_.vgpus[v].sessions)
+    queued += sharing_.sessions[s].report.guest_demand;
+  return queued == 1 && sm_ns > 0 && sm_ns <= sharing_.config.visit_ns * sharing_.sm_count();
+}
+
+uint32_t Turns::visit_level(VgpuId v) const {
+  const uint64_t longest_ns = sharing_.launches.longest_ns(v);
+  return longest_ns > 0 && longest_ns <= sharing_.config.visit_ns ? kVisit : kAboveTurns;
 }
 
 uint32_t Turns::turn_level(VgpuId v) const {
   // Alone it is below whoever comes.
-  if (sharing_.reports.others_backlogged(v) == 0) return kLong;
-  const uint64_t longest_ns = sharing_.launches.longest_ns(v);
-  if (longest_ns > 0 && longest_ns <= sharing_.config.visit_ns) return kShort;
+  if (sharing_.reports.others_backlogged(v) == 0) return kTurnLevel;
+  if (is_one_short_launch(v)) return kAboveTurns;
   const bool above = std::any_of(leaving_.begin(), leaving_.end(), [&](VgpuId w) {
-    return w != v && vgpus_[w].left_level == kLong &&
-           (has_left_many(w) ||
+    return w != v && has_left_at(w, kTurnLevel) &&
+           (has_left_much(w) ||
             sharing_.vgpus[w].share.priority < sharing_.vgpus[v].share.priority);
   });
-  return above ? kShort : kLong;
+  return above ? kAboveTurns : kTurnLevel;
 }
 
-bool Turns::has_left_many(VgpuId v) const {
+// The oldest or the newest of what it has left.
+bool Turns::has_left_at(VgpuId v, uint32_t level) const {
+  return vgpus_[v].left_level == level || vgpus_[v].closed_level == level;
+}
+
+uint64_t Turns::launches_left(VgpuId v) const {
   uint64_t launches = 0;
   for (const SessionId s : sharing_.vgpus[v].sessions)
     launches += sharing_.sessions[s].report.guest_in_flight;
-  return launches > 1;
+  return launches;
+}
+
+// Waiting for it would be worse than going above it.
+bool Turns::has_left_much(VgpuId v) const {
+  const uint64_t launches = launches_left(v), longest_ns = sharing_.launches.longest_ns(v);
+  return launches > 1 && (longest_ns == 0 ||
+                          launches > sharing_.config.policy_config.latency_target_ns / longest_ns);
 }
 
 bool Turns::has_place(VgpuId v, uint32_t level) const {
-  return level != kShort || std::none_of(leaving_.begin(), leaving_.end(), [&](VgpuId w) {
-           return w != v && vgpus_[w].left_level == kShort;
-         });
+  if (level == kVisit) return true;
+  return std::none_of(leaving_.begin(), leaving_.end(), [&](VgpuId w) {
+    if (w == v || !has_left_at(w, level)) return false;
+    return level == kAboveTurns || (launches_left(w) > 1 && !has_left_much(w));
+  });
 }
 
 // ---- who runs --------------------------------------------------------------------------------
@@ -226,13 +248,19 @@ void Turns::settle(uint64_t now_ns) {
 
 void Turns::begin_leaving(uint64_t now_ns, VgpuId v) {
   if (is_leaving(v)) return;
-  leaving_.push_back(v);
-  set_oldest(now_ns, v);
+  set_oldest(now_ns, v, vgpus_[v].runs_level);
 }
 
-// From now on what it had launched when its gates closed last is the oldest.
-void Turns::set_oldest(uint64_t now_ns, VgpuId v) {
-  vgpus_[v].left_level = vgpus_[v].closed_level;
+// From now on what it had launched when its gates closed last is the oldest, at this level. It came
+// behind what others had launched when theirs closed before.
+void Turns::set_oldest(uint64_t now_ns, VgpuId v, uint32_t level) {
+  Turn& t = vgpus_[v];
+  t.left_level = level;
+  t.left_ns = t.state == TurnState::kLeaving ? t.closed_ns : now_ns;
+  std::erase(leaving_, v);
+  leaving_.insert(std::upper_bound(leaving_.begin(), leaving_.end(), t.left_ns,
+                                   [&](uint64_t ns, VgpuId w) { return ns < vgpus_[w].left_ns; }),
+                  v);
   for (const SessionId s : sharing_.vgpus[v].sessions) {
     if (s >= due_.size()) due_.resize(s + 1);
     due_[s] = sharing_.sessions[s].drain == Drain::kNone ? sharing_.sessions[s].generation
@@ -252,7 +280,7 @@ void Turns::on_report(uint64_t now_ns, SessionId s, ActionQueue&) {
       return;
   }
   settle(now_ns);
-  set_oldest(now_ns, v);
+  set_oldest(now_ns, v, vgpus_[v].closed_level);
   settle(now_ns);
 }
 

@@ -8,28 +8,33 @@
 // the launch that came first goes first. What a vGPU has left when its turn ends keeps its level.
 //
 //   level  whose
-//   2      a visit: it interrupts another's turn, and all that it has queued takes visit_ns at most
-//   1      a visit of longer launches; a turn of short launches, of which some are in flight
-//   0      a turn of long launches, of which one is in flight; a turn before which more than one
-//          was left at 0 is at 1
+//   2      a visit: the policy lets it go before another's turn (Action::value says for how long),
+//          and each of its launches takes visit_ns at most
+//   1      a visit of longer launches; a turn of one short launch; a turn before which another has
+//          left *much* at 0, or one of a lower priority has left something there
+//   0      any other turn
 //
-// A level-1 grant waits until nothing that another left is at 1. So what is left at the holder's
-// own level is one launch each, which came first, and short launches soon leave.
+// Much is more than one launch, if together they take more than the policy's latency target, or
+// nobody knows. (Going above others' launches costs who has short ones: at each gap between two of
+// them blocks from below take the SMs.)
+// A grant at level 1 waits until nothing that another left is at 1; one at level 0 until each of
+// the others has one launch left there. So what is left at the holder's own level is one launch
+// each, which came first.
 //
 // Who is interrupted by a visit *lingers*: its gates stay open below the visitor. If it has its
-// turn again soon, nothing has changed for it. linger_ns after the visit began its gates close, and
-// the visitor goes down to a turn's level.
+// turn again soon, nothing has changed for it. linger_ns after the visit should be over its gates
+// close, and the visitor goes down to a turn's level.
 //
 //   state       event                                                            next
 //   kOut        the policy runs it                                               kTurn
-//   kOut        the policy runs it at level 1, where others have something left  kWaiting
-//   kWaiting    they have left                                                   kTurn
+//   kOut        the policy runs it, and others have too much left at its level   kWaiting
+//   kWaiting    they have left that                                              kTurn
 //   kWaiting    evicted                                                          kOut
 //   kTurn       a visit interrupts it, below which it can be, and its blocks     kLingering
 //               make room for others as they end (SLUICE_KEEPS_SMS is not set)
 //   kTurn       evicted otherwise: its gates close, its launches are evicted     kLeaving
 //   kLingering  the policy runs it again                                         kTurn
-//   kLingering  linger_ns after the newest turn began: its gates close           kLeaving
+//   kLingering  linger_ns after the visit should be over: its gates close        kLeaving
 //   kLeaving    all its sessions have drained                                    kOut
 //   kLeaving    the policy runs it: granted anew, what is older drains (recall)  kTurn
 //   any         its last session is gone                                         kOut
@@ -77,14 +82,15 @@ class Turns final : public SharingStrategy {
   uint64_t next_ns() const override { return lingering_.empty() ? kNever : linger_until_ns_; }
 
  private:
-  static constexpr uint32_t kLong = 0, kShort = 1, kVisit = 2;  // levels
+  static constexpr uint32_t kTurnLevel = 0, kAboveTurns = 1, kVisit = 2;
   enum class TurnState : uint8_t { kOut, kWaiting, kTurn, kLingering, kLeaving };
   struct Turn {
     TurnState state = TurnState::kOut;
     uint32_t level = 0;       // of its newest grant
     uint32_t runs_level = 0;  // of what it launched; above `level` until what is older has drained
     uint32_t left_level = 0;  // in leaving_: of the oldest that it has left
-    uint32_t closed_level = 0;  // of what it had launched when its gates closed last
+    uint64_t left_ns = 0;     // ... when its gates had closed behind that
+    uint32_t closed_level = 0;  // of the newest grant when its gates closed last
     bool recall = false;        // launches of older generations drain while its gates are open
     uint64_t closed_ns = 0;     // kLeaving: since then
   };
@@ -95,28 +101,30 @@ class Turns final : public SharingStrategy {
   bool go_down(ActionQueue& out);
   void release(uint64_t now_ns, VgpuId v, ActionQueue& out);
   uint32_t turn_level(VgpuId v) const;
+  uint32_t visit_level(VgpuId v) const;
   bool has_place(VgpuId v, uint32_t level) const;
-  bool is_visit(VgpuId v) const;
-  bool has_left_many(VgpuId v) const;
+  bool is_one_short_launch(VgpuId v) const;
+  bool has_left_at(VgpuId v, uint32_t level) const;
+  uint64_t launches_left(VgpuId v) const;
+  bool has_left_much(VgpuId v) const;
   VgpuId holder() const;
   bool is_leaving(VgpuId v) const;
 
   VgpuId runner() const;
   void settle(uint64_t now_ns);
   void begin_leaving(uint64_t now_ns, VgpuId v);
-  void set_oldest(uint64_t now_ns, VgpuId v);
+  void set_oldest(uint64_t now_ns, VgpuId v, uint32_t level);
 
   Sharing& sharing_;
   HoldTimes holds_{sharing_};
-  std::vector<Turn> vgpus_;               // by VgpuId
-  std::vector<VgpuId> lingering_;         // rarely more than one
-  uint64_t linger_until_ns_ = 0;          // of all of them
-  std::vector<VgpuId> leaving_;           // in the order in which their gates closed
-  std::vector<uint32_t> due_;             // by SessionId, in leaving_: the generation of the oldest
-  VgpuId released_ = policy::kNoVgpu;     // its turn is over, and the policy has to hear of it
-  VgpuId interrupted_ = policy::kNoVgpu;  // by whom the policy runs next
-  bool goes_down_ = false;                // the holder, as soon as it has a place
-  VgpuId runs_ = policy::kNoVgpu;         // since settled_ns_; its clock runs
+  std::vector<Turn> vgpus_;            // by VgpuId
+  std::vector<VgpuId> lingering_;      // rarely more than one
+  uint64_t linger_until_ns_ = 0;       // of all of them
+  std::vector<VgpuId> leaving_;        // by Turn::left_ns
+  std::vector<uint32_t> due_;          // by SessionId, in leaving_: the generation of the oldest
+  VgpuId released_ = policy::kNoVgpu;  // its turn is over, and the policy has to hear of it
+  bool goes_down_ = false;             // the holder, as soon as it has a place
+  VgpuId runs_ = policy::kNoVgpu;      // since settled_ns_; its clock runs
   uint64_t settled_ns_ = 0;
 };
 

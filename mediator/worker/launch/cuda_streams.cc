@@ -70,8 +70,11 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, co
 // A launch has been queued, or not.
 CUresult CudaStreams::submitted(StreamObject& s, const LaunchWork& w, CUresult status) {
   const Lane& lane = *w.submission.lane;
-  if (status == CUDA_SUCCESS && !lane.green && lane.priority < s.priority)
+  if (status != CUDA_SUCCESS || lane.green) return status;
+  if (lane.priority < s.priority)
     filler_.launched_above(*s.context, lane.priority);
+  else
+    filler_.launched_below(*s.context);
   return status;
 }
 
@@ -111,33 +114,27 @@ uint64_t CudaStreams::expected_ns(const Work& work) const {
 uint64_t CudaStreams::issued_ns(const Work& work) const {
   return launch_of(work).submission.issued_ns;
 }
+// The first of a chain's began when it was issued, or when what was before it in the stream had
+// ended. How they share the time until now is known only from what was expected; those of which
+// nothing was have as much as the others have on average.
 void CudaStreams::opaque_ended(StreamId stream, std::span<Work* const> works, bool contended,
                                uint64_t now_ns) {
   StreamObject& s = *streams_.at(stream);
   const uint64_t before_ns = std::exchange(s.ended_ns, now_ns);
-  if (filler_.wanted()) return take_apart(works, before_ns, contended, now_ns);
-  for (Work* work : works) {
-    const uint64_t from_ns = std::min(now_ns, issued_ns(*work));
-    launcher_.planner.original_ended(launch_of(*work), contended, from_ns, now_ns - from_ns);
-  }
-}
-
-// The first of a chain's began when it was issued, or when what was before it in the stream had
-// ended. How they share the time until now is known only from what was expected.
-void CudaStreams::take_apart(std::span<Work* const> works, uint64_t before_ns, bool contended,
-                             uint64_t now_ns) {
-  uint64_t expected = 0;
-  for (const Work* work : works) {
-    if (expected_ns(*work) == 0) return;
-    expected += expected_ns(*work);
-  }
+  uint64_t sum_ns = 0, known = 0;
+  for (const Work* work : works)
+    if (expected_ns(*work) != 0) sum_ns += expected_ns(*work), ++known;
+  const double mean = known == 0 ? 1 : static_cast<double>(sum_ns) / static_cast<double>(known);
+  const auto part = [&](const Work& work) {
+    return expected_ns(work) == 0 ? mean : static_cast<double>(expected_ns(work));
+  };
+  double parts = 0;
+  for (const Work* work : works) parts += part(*work);
   uint64_t from_ns = std::min(now_ns, std::max(issued_ns(*works.front()), before_ns));
-  const double pace = static_cast<double>(now_ns - from_ns) / static_cast<double>(expected);
+  const double pace = static_cast<double>(now_ns - from_ns) / parts;
   for (Work* work : works) {
-    LaunchWork& w = launch_of(*work);
-    const auto took_ns = static_cast<uint64_t>(pace * static_cast<double>(w.plan.expected_ns));
-    launcher_.planner.original_ended(w, contended, from_ns, took_ns);
-    launcher_.planner.learn_shorter(w, took_ns);
+    const auto took_ns = static_cast<uint64_t>(pace * part(*work));
+    launcher_.planner.original_ended(launch_of(*work), contended, from_ns, took_ns);
     from_ns += took_ns;
   }
 }

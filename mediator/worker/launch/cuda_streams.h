@@ -77,8 +77,6 @@ class CudaStreams : public EngineDriver {
  private:
   CUresult issue_here(StreamObject& s, Work& work);
   CUresult submitted(StreamObject& s, const LaunchWork& w, CUresult status);
-  void take_apart(std::span<Work* const> works, uint64_t before_ns, bool contended,
-                  uint64_t now_ns);
 
   LaunchServices services_;
   Callbacks callbacks_;

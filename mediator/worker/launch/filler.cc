@@ -69,6 +69,12 @@ void Filler::launched_above(ContextObject& context, int priority) {
   priority_ = priority;
 }
 
+void Filler::launched_below(const ContextObject& context) {
+  if (context_ != &context) return;
+  if (fills()) stop();
+  context_ = nullptr;
+}
+
 void Filler::follow(uint32_t queued, bool open) {
   if (!context_) return;
   if (!open || queued < (fills() ? 2 : kLeastChain)) {
@@ -92,10 +98,7 @@ void Filler::follow(uint32_t queued, bool open) {
 }
 
 void Filler::forget(const ContextObject& context) {
-  if (context_ == &context) {
-    if (fills()) stop();
-    context_ = nullptr;
-  }
+  launched_below(context);
   places_.erase(context.id);
 }
 

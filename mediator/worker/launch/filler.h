@@ -11,8 +11,9 @@
 //   state    event                                                         next
 //   kIdle    a launch went to a lane above its stream's own, and           kFills
 //            kLeastChain launches are queued
-//   kFills   less than two are queued, or the gate is closed: the blocks   kIdle
-//            that have not begun end at once
+//   kFills   less than two are queued, or the gate is closed, or a launch  kIdle
+//            of the context went to its stream's own lane: the blocks that
+//            have not begun end at once
 //   any      the driver refuses something                                  kNever
 //
 // The stop word is where kernels of the guest can write. One that keeps it from being seen has the
@@ -43,12 +44,13 @@ class Filler {
 
   // A launch of `context` has gone to a lane of this priority, above its stream's own.
   void launched_above(ContextObject& context, int priority);
+  // One of `context` has gone to its stream's own lane: the chain, if it was one, is over above.
+  void launched_below(const ContextObject& context);
   // After each poll of the engine. `queued`: launches that are not done; `open`: the gate is.
   void follow(uint32_t queued, bool open);
   // The context goes, and all that was made in it.
   void forget(const ContextObject& context);
 
-  bool wanted() const { return wanted_; }
   bool fills() const { return state_ == State::kFills; }
   uint64_t grids() const { return grids_; }
 

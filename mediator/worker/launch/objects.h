@@ -25,6 +25,7 @@
 #include "mediator/worker/launch/control_pool.h"
 #include "mediator/worker/launch/geometry.h"
 #include "mediator/worker/launch/register_clamp.h"
+#include "mediator/worker/launch/whole_times.h"
 #include "mediator/worker/streams/engine.h"
 
 namespace sluice::worker {
@@ -121,6 +122,7 @@ struct LaunchVariant {
   CUfunction window = nullptr;  // the clone that is launched in windows, if it fits; or null
   uint32_t window_resident = 0;
   ChunkModel chunks;
+  WholeTimes whole = {};  // of the original
   FormChoice choice = {};
   uint32_t long_launches = 0;  // originals that took much longer than expected
 };

@@ -63,8 +63,10 @@ void LaunchPlanner::plan(LaunchWork& w, bool contended) {
   w.plan.tasks = task_count(w.request.grid[0], w.request.grid[1], w.request.grid[2]);
   w.plan.geometry = Geometry{};
   if (!f.clone || w.plan.tasks == 0 || w.request.flags != 0 ||
-      (f.one_row && (w.request.grid[1] != 1 || w.request.grid[2] != 1)))
+      (f.one_row && (w.request.grid[1] != 1 || w.request.grid[2] != 1))) {
+    if (turns_ && w.plan.tasks != 0) expect_whole(w);
     return;
+  }
   if (make_current(all_.api, f.module->context->cu) != CUDA_SUCCESS) return;
   w.plan.variant = variant_of(f, w.request.block[0] * w.request.block[1] * w.request.block[2],
                               w.request.dynamic_shared);
@@ -73,8 +75,7 @@ void LaunchPlanner::plan(LaunchWork& w, bool contended) {
   // it is issued (fit_to).
   const auto sms = static_cast<uint32_t>(f.module->context->multiprocessors);
   if (turns_ && runs_whole(w, v)) {
-    all_.take_record(w, true);  // so that sluiced knows a visit when it comes
-    if (w.record >= 0) all_.records.set_opaque(w.record);
+    take_opaque_record(w);
     ++whole_;
     return;
   }
@@ -119,11 +120,32 @@ WindowPlan LaunchPlanner::take_form(LaunchWork& w, LaunchVariant& v, uint32_t sm
 // Where turns are priorities, the GPU is taken from the original's blocks at their ends, by the
 // hardware. So a launch that is known to be short is the original, whole.
 bool LaunchPlanner::runs_whole(LaunchWork& w, const LaunchVariant& v) {
-  const uint32_t resident = v.window ? v.window_resident : v.resident;
-  const uint64_t task_ns = v.chunks.task_ns();
-  if (task_ns == 0 || resident == 0) return false;
-  w.plan.expected_ns = std::max<uint64_t>(task_ns, task_ns * w.plan.tasks / resident);
-  return w.plan.expected_ns <= uint64_t{all_.settings.whole_us} * 1000;
+  const uint64_t longest_ns = uint64_t{all_.settings.whole_us} * 1000;
+  w.plan.expected_ns = v.whole.expected_ns(w.plan.tasks);
+  // Times of originals that seem to be too long may hold those of others.
+  if (w.plan.expected_ns == 0 || w.plan.expected_ns > longest_ns) {
+    const uint32_t resident = v.window ? v.window_resident : v.resident;
+    const uint64_t task_ns = v.chunks.task_ns();
+    if (task_ns == 0 || resident == 0) return false;
+    w.plan.expected_ns = std::max<uint64_t>(task_ns, task_ns * w.plan.tasks / resident);
+  }
+  return w.plan.expected_ns <= longest_ns;
+}
+
+// One that nothing can evict.
+void LaunchPlanner::expect_whole(LaunchWork& w) {
+  FunctionObject& f = *w.request.function;
+  if (make_current(all_.api, f.module->context->cu) != CUDA_SUCCESS) return;
+  w.plan.variant = variant_of(f, w.request.block[0] * w.request.block[1] * w.request.block[2],
+                              w.request.dynamic_shared);
+  w.plan.expected_ns = f.variants[w.plan.variant].whole.expected_ns(w.plan.tasks);
+  take_opaque_record(w);
+}
+
+// So that sluiced knows a visit when it comes.
+void LaunchPlanner::take_opaque_record(LaunchWork& w) {
+  all_.take_record(w, true);
+  if (w.record >= 0) all_.records.set_opaque(w.record);
 }
 
 // A longer one runs in windows, whose blocks are the original's too. A loop's workers stay on their
@@ -142,25 +164,19 @@ WindowPlan LaunchPlanner::take_turn_form(LaunchWork& w, const LaunchVariant& v) 
 // for others' blocks.
 void LaunchPlanner::original_ended(LaunchWork& w, bool contended, uint64_t from_ns,
                                    uint64_t took_ns) {
-  if (w.plan.expected_ns == 0 || w.plan.variant >= w.request.function->variants.size()) return;
-  if (w.record >= 0 && (!contended || took_ns < w.plan.expected_ns))
+  if (!turns_ || w.plan.variant >= w.request.function->variants.size()) return;
+  LaunchVariant& v = w.request.function->variants[w.plan.variant];
+  v.whole.observe(w.plan.tasks, took_ns, contended);
+  const uint64_t expected_ns = w.plan.expected_ns;
+  if (w.record >= 0 && (!contended || expected_ns == 0 || took_ns < expected_ns))
     all_.records.set_ran(w.record, from_ns, from_ns + took_ns);
-  if (took_ns < (contended ? kForgetContendedNs : kForgetAfterNs) ||
-      took_ns < kForgetFactor * w.plan.expected_ns)
+  if (expected_ns == 0 || took_ns < (contended ? kForgetContendedNs : kForgetAfterNs) ||
+      took_ns < kForgetFactor * expected_ns)
     return;
-  LaunchVariant& v = w.request.function->variants[w.plan.variant];
-  if (++v.long_launches % kForgetEach == 1) v.chunks = ChunkModel(all_.settings.target_us);
-}
-
-// What is known of its kernel may come from a first launch, which took long. A block that has an SM
-// for itself is quicker, and says less of the others.
-void LaunchPlanner::learn_shorter(LaunchWork& w, uint64_t took_ns) {
-  if (w.plan.expected_ns == 0 || w.plan.variant >= w.request.function->variants.size()) return;
-  LaunchVariant& v = w.request.function->variants[w.plan.variant];
-  const uint32_t resident = v.window ? v.window_resident : v.resident;
-  const uint64_t much_less = w.plan.expected_ns / (w.plan.tasks < resident ? 4 : 1) * 3 / 4;
-  if (took_ns < much_less)
-    v.chunks.observe(w.plan.tasks, std::min(w.plan.tasks, resident), took_ns);
+  if (++v.long_launches % kForgetEach == 1) {
+    v.chunks = ChunkModel(all_.settings.target_us);
+    v.whole = {};
+  }
 }
 
 // What its form comes to on so many SMs. Of a launch in windows: what it is where these cannot be

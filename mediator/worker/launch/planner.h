@@ -6,10 +6,12 @@
 //   plan()            when the program asks for the launch: for the whole GPU
 //   fit_to()          when it is first issued on a green context: for that many SMs
 //   observe()         when it is done: its time, for the next plans
-//   original_ended()  its time for sluiced; one that took much longer than expected is timed again
-//   learn_shorter()   ... and one that took much less is known by that from then on
+//   original_ended()  its time for the next originals and for sluiced; one that took much longer
+//                     than expected is timed again
 //
-// A launch whose plan is not evictable runs as the original.
+// A launch whose plan is not evictable runs as the original. Where turns are priorities its length
+// is learnt, whatever its kernel is: by it others know how long they wait, and how many such
+// launches may be in flight.
 //
 // Owned by CudaStreams, used under the session's lock. Times are ns of the GPU.
 #pragma once
@@ -40,7 +42,6 @@ class LaunchPlanner {
 
   void observe(LaunchWork& w, uint64_t ns);
   void original_ended(LaunchWork& w, bool contended, uint64_t from_ns, uint64_t took_ns);
-  void learn_shorter(LaunchWork& w, uint64_t took_ns);
 
   // Launches of kernels that have clones for which the original was planned, whole.
   uint64_t whole() const { return whole_; }
@@ -52,6 +53,8 @@ class LaunchPlanner {
   uint32_t variant_of(FunctionObject& f, uint32_t block_threads, uint32_t dynamic_shared);
   WindowPlan take_form(LaunchWork& w, LaunchVariant& v, uint32_t sms, bool windows_may) const;
   bool runs_whole(LaunchWork& w, const LaunchVariant& v);
+  void expect_whole(LaunchWork& w);
+  void take_opaque_record(LaunchWork& w);
   WindowPlan take_turn_form(LaunchWork& w, const LaunchVariant& v) const;
   Geometry form_geometry(LaunchWork& w, LaunchVariant& v, uint32_t sms);
   void take_windows(LaunchWork& w, LaunchVariant& v, const WindowPlan& windows, uint32_t sms,

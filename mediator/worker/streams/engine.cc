@@ -363,6 +363,11 @@ bool StreamEngine::enter_gate(Stream& s, Op& op, uint64_t now_ns) {
 }
 
 CUresult StreamEngine::to_driver(Stream& s, Op& op, bool* pieces, uint64_t now_ns) {
+  // What older grants let in would be known as ended only with what is now.
+  if (op.needs_grant() && s.generation != op.flight.grant.generation) {
+    s.generation = op.flight.grant.generation;
+    mark_if_due(s, now_ns, true);
+  }
   if (op.kind == OpKind::kLaunch) return launch(s, op, pieces, now_ns);
   // What is before a long one would be known as ended only when this has.
   if (op.kind == OpKind::kOpaque && is_long(driver_.expected_ns(*op.work)))

@@ -44,7 +44,8 @@ struct EngineStream {
   std::deque<uint64_t> launch_seqs, program_seqs;
   std::deque<std::pair<uint64_t, std::shared_ptr<EventRecord>>> waits;
   Flow flow = Flow::kFlowing;
-  uint64_t retry_ns = 0;  // draining: not put back before this
+  uint32_t generation = 0;  // of the newest grant under which something was submitted
+  uint64_t retry_ns = 0;    // draining: not put back before this
   bool removed = false;
   bool lingers = false;  // after a failure: launches may still run in the driver's stream
   // lingers, and the driver's stream is gone; its context's end is waited for

@@ -113,46 +113,90 @@ struct LengthsTest : TurnsTest {
   LengthsTest() : TurnsTest("wfq") {}
 };
 
-TEST_F(LengthsTest, ShortLaunchesGoAboveLongOnes) {
+TEST_F(LengthsTest, ShortLaunchesFollowALongOneThatIsLeft) {
   work(s, 4, 1, 5000);
-  work(t, 50, 0, 100);
+  work(t, 200, 0, 100);
   to(b);
-  EXPECT_EQ(level(h, t), 1u);
+  EXPECT_EQ(level(h, t), 0u);
+  EXPECT_TRUE(open_gate(h, t));
   const uint64_t of_a = charged(a), of_b = charged(b);
-  quietly(t, 50, 5, 100);
+  quietly(t, 200, 5, 100);
   h.now += kMs;
   h.time(h.now);
-  EXPECT_EQ(charged(a), of_a) << "it waits below";
-  EXPECT_EQ(charged(b) - of_b, kMs);
-  to(a);
-  EXPECT_EQ(level(h, s), 0u);
+  EXPECT_EQ(charged(a) - of_a, kMs) << "it came first";
+  EXPECT_EQ(charged(b), of_b);
+}
+
+// Alone in its turn, and soon gone.
+TEST_F(TurnsTest, OneShortLaunchGoesAboveWhatOthersHaveLeft) {
+  Host g(turns("wfq"));
+  const VgpuId low = g.vgpu(), high = g.vgpu();
+  const SessionId x = g.session(low), y = g.session(high);
+  g.report(x, 2, 1);
+  g.now += 50 * kMs;
+  g.page(y).report.guest_hints =
+      LaunchHints{.predicted = 1, .remaining_ns = 100'000, .longest_ns = 100'000};
+  g.report(y, 1, 0);
+  for (int i = 0; i < 10 && !open_gate(g, y); ++i) g.time(g.wake);
+  EXPECT_GE(level(g, y), 1u);
 }
 
 // Both would take turns launch by launch, and nobody could tell who had what.
-TEST_F(LengthsTest, ShortLaunchesWaitUntilOthersHaveLeft) {
-  work(s, 50, 5, 100);
-  work(t, 50, 0, 100);
+TEST_F(LengthsTest, ATurnWaitsUntilOthersHaveOneShortLaunchLeft) {
+  work(s, 200, 5, 100);
+  work(t, 200, 0, 100);
   to(b);
-  quietly(t, 50, 5, 100);
-  to(a);  // alone it was at the lowest level: now both are where short ones are
+  EXPECT_FALSE(open_gate(h, t)) << "a has left five of 100 us, which are soon over";
+  uint64_t of_a = charged(a), of_b = charged(b);
+  h.now += 300'000;
+  work(s, 197, 2, 100);
+  EXPECT_FALSE(open_gate(h, t));
+  work(s, 196, 1, 100);
+  EXPECT_TRUE(open_gate(h, t)) << "the last one came first";
+  EXPECT_EQ(level(h, t), 0u);
+  EXPECT_EQ(charged(a) - of_a, 300'000u);
+  EXPECT_EQ(charged(b), of_b);
+  // The same the other way round.
+  work(s, 195, 0, 100, granted(h, s));
+  quietly(t, 200, 5, 100);
+  to(a);
   EXPECT_EQ(h.scheduler->stats(h.now, b).evictions, 1u);
   EXPECT_FALSE(open_gate(h, s));
   EXPECT_FALSE(open_gate(h, t));
-  const uint64_t of_a = charged(a), of_b = charged(b);
+  of_a = charged(a), of_b = charged(b);
   h.now += 300'000;
-  work(t, 45, 0, 100, granted(h, t));
+  work(t, 195, 0, 100, granted(h, t));
   EXPECT_TRUE(open_gate(h, s));
-  EXPECT_EQ(level(h, s), 1u);
   EXPECT_EQ(charged(a), of_a);
   EXPECT_EQ(charged(b) - of_b, 300'000u);
   // Its turn may be over before it has begun.
-  work(s, 50, 5, 100, granted(h, s) - 1);
+  work(s, 195, 5, 100, granted(h, s) - 1);
   to(b);
   ASSERT_FALSE(open_gate(h, t));
   h.report(t, 0, 0);
   EXPECT_TRUE(holds(a));
   EXPECT_FALSE(open_gate(h, t));
   EXPECT_TRUE(open_gate(h, s)) << "only its own are there";
+}
+
+// A worker that says that what it has left is short keeps the next turn waiting, pays for that
+// time, and is ended at its deadline.
+TEST_F(LengthsTest, WhoLiesThatItIsSoonGonePaysAndIsEnded) {
+  work(s, 200, 5, 100);
+  work(t, 200, 0, 100);
+  to(b);
+  ASSERT_FALSE(open_gate(h, t));
+  const uint64_t of_a = charged(a), of_b = charged(b);
+  std::string did;
+  for (int i = 0; i < 20000 && did.find("end") == std::string::npos; ++i) {
+    h.time(std::max(h.wake, h.now + 1));
+    did = h.take();
+  }
+  EXPECT_NE(did.find("end" + std::to_string(s) + " "), std::string::npos) << did;
+  EXPECT_GE(charged(a) - of_a, SchedulerConfig{}.evict_end_ns - kMs);
+  EXPECT_EQ(charged(b), of_b);
+  h.remove(s);
+  EXPECT_TRUE(open_gate(h, t));
 }
 
 // a's turn comes before all that it had launched has left: it is granted anew and nothing waits.
@@ -175,6 +219,37 @@ TEST_F(TurnsTest, WhoHasNotLeftYetIsRecalledIntoItsTurn) {
   h.report(s, 4, 1, old);
   h.report(s, 4, 0, old + 1);
   EXPECT_EQ(h.scheduler->stats(h.now, a).ended, 0u);
+}
+
+// One that has its next turn before it has left launches behind what others have left meanwhile. So
+// when its oldest has left, theirs are first.
+TEST_F(TurnsTest, WhatCameLaterIsBehindWhatOthersHaveLeftBefore) {
+  const VgpuId c = h.vgpu();
+  const SessionId u = h.session(c);
+  work(s, 4, 1, 5000);
+  work(t, 4, 0, 5000);
+  to(b);  // a has left one
+  const uint32_t old = granted(h, s);
+  work(u, 4, 0, 5000);
+  quietly(t, 4, 1, 5000);
+  to(c);  // so has b
+  to(a);  // a again, before it has left
+  quietly(s, 4, 1, 5000);
+  to(c);
+  // a's first one leaves: b's is next, then a's second one.
+  uint64_t of_a = charged(a);
+  const uint64_t of_b = charged(b);
+  h.now += kMs;
+  work(s, 3, 1, 5000, old);
+  EXPECT_EQ(charged(a) - of_a, kMs);
+  of_a = charged(a);
+  h.now += kMs;
+  work(t, 3, 0, 5000, granted(h, t));
+  EXPECT_EQ(charged(a), of_a);
+  EXPECT_EQ(charged(b) - of_b, kMs);
+  h.now += kMs;
+  work(s, 2, 0, 5000, granted(h, s));
+  EXPECT_EQ(charged(a) - of_a, kMs);
 }
 
 // Who does not leave is ended, though turns go on meanwhile; who waits behind it is not.
@@ -231,6 +306,8 @@ TEST_F(TurnsTest, SessionsThatGoLeaveNothingBehind) {
 // ---- visits ----------------------------------------------------------------------------------
 
 struct VisitsTest : TurnsTest {
+  // What is known of it, and then others linger.
+  static constexpr uint64_t kVisit = 100'000 + SchedulerConfig{}.linger_ns;
   VisitsTest() : TurnsTest("wfq") {
     // So that nobody is new.
     for (const SessionId x : {t, s}) {
@@ -272,12 +349,12 @@ TEST_F(VisitsTest, LeaveTheOtherAsItWas) {
 
 TEST_F(VisitsTest, ThatLastGoDownAndTheOtherLeaves) {
   const uint32_t old_a = granted(h, s), old_b = granted(h, t);
-  quietly(t, 30, 2, 100);
-  h.time(h.now + SchedulerConfig{}.linger_ns);
+  work(t, 30, 2, 100);
+  h.time(h.now + kVisit);
   EXPECT_FALSE(open_gate(h, s));
   EXPECT_EQ(h.pages[s].evict, SLUICE_EVICT_ALL_SMS(old_a));
   EXPECT_TRUE(open_gate(h, t));
-  EXPECT_EQ(level(h, t), 1u);
+  EXPECT_EQ(level(h, t), 0u);
   EXPECT_EQ(granted(h, t), old_b + 1);
   EXPECT_TRUE(h.pages[t].grant & SLUICE_GRANT_RECALL);
   EXPECT_EQ(h.pages[t].evict, SLUICE_EVICT_ALL_SMS(old_b));
@@ -289,19 +366,67 @@ TEST_F(VisitsTest, ThatLastGoDownAndTheOtherLeaves) {
   EXPECT_EQ(h.scheduler->stats(h.now, b).evictions, 0u);
 }
 
+// A chain's known work is all a visit, beyond linger_ns too, as far as the policy lets it.
+TEST_F(VisitsTest, LastAsLongAsWhatIsKnownOfThem) {
+  h.report(t, 0, 0);
+  ASSERT_TRUE(holds(a));
+  h.now += 4 * kMs;
+  work(t, 18, 0, 50);
+  to(b);
+  EXPECT_EQ(level(h, t), 2u);
+  quietly(t, 18, 5, 50);
+  h.time(h.now + SchedulerConfig{}.linger_ns + 800'000);
+  EXPECT_TRUE(open_gate(h, s)) << "it lingers";
+  EXPECT_EQ(level(h, t), 2u);
+}
+
+TEST_F(VisitsTest, OfLongerLaunchesAreBelowThoseOfShortOnes) {
+  h.report(t, 0, 0);
+  ASSERT_TRUE(holds(a));
+  h.now += 4 * kMs;
+  work(t, 1, 0, 900);
+  to(b);
+  EXPECT_EQ(level(h, t), 1u);
+  EXPECT_TRUE(open_gate(h, s));
+}
+
+// What it launched on the visit is above, what came later is not: each counts at its own level.
+TEST_F(VisitsTest, ThatWentDownHaveLeftSomethingAtBothLevels) {
+  const uint32_t old = granted(h, t);
+  work(t, 300, 2, 100);
+  h.time(h.now + kVisit);
+  ASSERT_EQ(level(h, t), 0u);
+  work(s, 4, 0, 5000, granted(h, s));  // has left
+  quietly(t, 300, 5, 100);             // two of the visit, three that came later
+  to(a);
+  EXPECT_FALSE(open_gate(h, t));
+  EXPECT_FALSE(open_gate(h, s)) << "b has left several short ones at a's level, too";
+  work(t, 298, 3, 100, old);
+  EXPECT_FALSE(open_gate(h, s));
+  const uint64_t of_a = charged(a), of_b = charged(b);
+  h.now += 200'000;
+  work(t, 296, 1, 100, old);
+  EXPECT_TRUE(open_gate(h, s));
+  EXPECT_EQ(level(h, s), 0u);
+  h.now += 100'000;
+  work(t, 295, 0, 100, granted(h, t));
+  EXPECT_EQ(charged(a), of_a);
+  EXPECT_EQ(charged(b) - of_b, 300'000u);
+}
+
 TEST_F(VisitsTest, ASessionThatComesMeanwhileHasItsVgpusGrant) {
   EXPECT_TRUE(open_gate(h, h.session(a)));  // lingering
   const SessionId of_b = h.session(b);
   EXPECT_TRUE(open_gate(h, of_b));
   EXPECT_EQ(level(h, of_b), 2u);
-  h.time(h.now + SchedulerConfig{}.linger_ns);
+  h.time(h.now + kVisit);
   EXPECT_FALSE(open_gate(h, h.session(a)));
 }
 
 TEST_F(VisitsTest, ALingeringSessionThatGoesLeavesNothingBehind) {
   h.remove(s);
   EXPECT_TRUE(holds(b));
-  h.time(h.now + SchedulerConfig{}.linger_ns);
+  h.time(h.now + kVisit);
   EXPECT_TRUE(holds(b));
   EXPECT_EQ(h.take().find("policy?"), std::string::npos);
 }

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inference beside training: chains of dependent kernels of 5 to 200 us at random times, beside one
-and three tenants that launch 5 ms without a pause."""
+and three tenants that launch 5 ms without a pause. They come whether those before have ended or
+not, so one that has no right to what they need falls behind for ever: beside three its weight is
+3."""
 import random
 
 from gpu_bench.tenant import check, load, together
@@ -10,6 +12,8 @@ TITLE = "inference beside training"
 LENGTHS = (20, 100)
 MEAN_US = {20: 6000, 100: 16000}
 OTHERS = ("b", "c", "d")
+# Label: how many others, and the chain's weight over theirs.
+CASES = {"1": (1, 1), "3, weight 3": (3, 3)}
 
 
 def ways(bench):
@@ -37,14 +41,16 @@ def run(host, bench):
         chain = (a, "chain", f"poisson:{bench.us(MEAN_US[length])}:{length}")
         by_itself = together([chain], 1.5 * bench.seconds)[0]
         row = {"alone": by_itself}
-        for count in (1, 3):
+        for label, (count, weight) in CASES.items():
+            host.set("a", weight=100 * weight)
             answers = together([chain] + [(t, "train", host.saturates(size["heavy"],
                                                                       size["heavy_us"]))
                                           for t in others[:count]], 2 * bench.seconds)
             busy = answers[0]["launches"] * by_itself["p50_us"] / max(1, answers[0]["took_us"])
             kept = sum(r["launches"] * size["heavy_us"] / max(1, r["took_us"])
                        for r in answers[1:])
-            row[str(count)] = {"chain": answers[0], "kept": kept / max(0.01, 1 - busy)}
+            row[label] = {"chain": answers[0], "kept": kept / max(0.01, 1 - busy)}
+        host.set("a", weight=100)
         found[str(length)] = row
         bench.wrong += check([(a, "chain")])
         a.ask("drop", "chain")
@@ -58,12 +64,12 @@ def run(host, bench):
 
 def rows(measured, results):
     for length in next(iter(measured.values())):
-        for count in ("1", "3"):
-            name = f"{TITLE}: {length} kernels, beside {count}"
+        for label in CASES:
+            name = f"{TITLE}: {length} kernels, beside {label}"
             first = measured.get("slices") or next(iter(measured.values()))
             alone = first[length]["alone"]
             for way, m in measured.items():
-                got = m[length][count]
+                got = m[length][label]
                 shared = way.startswith("sluice-shared")
                 results.add(name, way, "alone P99", m[length]["alone"]["p99_us"], "us",
                             alone["p99_us"])

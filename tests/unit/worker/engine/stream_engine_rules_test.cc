@@ -381,5 +381,29 @@ TEST(StreamEngineRules, OriginalsThatAreKnownToHaveEndedTogetherAreToldTogether)
   EXPECT_EQ(told, (std::vector<std::vector<int>>{{0, 1}, {2}}));
 }
 
+// Or the end of what an older grant let in would be known only with that of what a newer one did,
+// which may wait behind others' launches.
+TEST(StreamEngineRules, AMarkerIsBetweenWhatTwoGrantsLetIn) {
+  Bench b;
+  const StreamId s = b.engine.add_stream(1, kNonBlocking);
+  const auto submit = [&] {
+    b.engine.submit(s, OpKind::kOpaque, std::make_shared<FakeWork>(0, 1), 0, b.now);
+  };
+  for (int i = 0; i < 3; ++i) submit();
+  b.grant();
+  for (int i = 0; i < 3; ++i) submit();
+  int launches = 0, unmarked = 0;
+  for (const FakeDriver::Item& item : b.driver.queues[s]) {
+    if (item.kind == FakeDriver::Item::kMarker) {
+      unmarked = 0;
+    } else if (launches++ == 3) {
+      EXPECT_EQ(unmarked, 0) << "the first of the second grant";
+    } else {
+      ++unmarked;
+    }
+  }
+  EXPECT_EQ(launches, 6);
+}
+
 }  // namespace
 }  // namespace sluice::worker
