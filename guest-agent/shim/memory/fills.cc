@@ -9,7 +9,9 @@ namespace graphs = sluice::graphs;
 
 namespace {
 
-enum class Ends { kLater, kBeforeItReturns };
+// Without "Async" in its name: CUDA's fills of device memory end later all the same, those of
+// memory that the program sees, too, do not (CUDA Driver API, "API synchronization behavior").
+enum class Ends { kLater, kBeforeItReturnsIfSeen };
 
 CUresult fill(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t element_bytes,
               uint64_t width, uint64_t height, CUstream stream, Ends ends = Ends::kLater) {
@@ -34,19 +36,19 @@ CUresult fill(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t element_
       })) {
     return *r;
   }
-  if (ends == Ends::kLater) return e.link->post(SLUICE_CALL_MEMSET, e.context, body);
+  const auto is_seen = [dst] {
+    const auto range = state().pointers.find(dst);
+    return range && range->kind != MemoryKind::kDevice;
+  };
+  if (ends == Ends::kLater || !is_seen()) return e.link->post(SLUICE_CALL_MEMSET, e.context, body);
   body.wait = 1;
   return e.link->with_deferred(e.link->call(SLUICE_CALL_MEMSET, e.context, body));
 }
 
-// Without "Async" in its name: CUDA's fills of device memory end later all the same, those of
-// memory that the program sees, too, do not (CUDA Driver API, "API synchronization behavior").
 CUresult fill_now(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t element_bytes,
                   uint64_t width, uint64_t height) {
-  const auto range = state().pointers.find(dst);
-  const bool seen = range && range->kind != MemoryKind::kDevice;
   return fill(dst, pitch, value, element_bytes, width, height, nullptr,
-              seen ? Ends::kBeforeItReturns : Ends::kLater);
+              Ends::kBeforeItReturnsIfSeen);
 }
 
 }  // namespace

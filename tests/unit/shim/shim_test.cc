@@ -193,19 +193,66 @@ TEST(Shim, ASlotOfAnotherProgramIsNotOurs) {
   });
 }
 
+// Nor does it wait for a lock that a thread of its parent held.
 TEST(Shim, AForkedChildHasNoSession) {
   in_process({}, [](FakeWorker&) {
-    set_up();
-    const pid_t child = ::fork();
-    if (child == 0) {
-      CUdeviceptr p;
-      const bool right = cuMemAlloc(&p, 16) == CUDA_ERROR_NOT_INITIALIZED &&
-                         cuInit(0) == CUDA_ERROR_NOT_INITIALIZED;
-      ::_exit(right ? 0 : 1);
+    CUcontext context;
+    set_up(&context);
+    CUdeviceptr p;
+    OK(cuMemAlloc(&p, 4096));
+    CUstream stream;
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> busy;
+    for (int i = 0; i < 3; ++i) {
+      busy.emplace_back([&] {
+        cuCtxSetCurrent(context);
+        while (!stop) {
+          CUdeviceptr own;
+          cuMemAlloc(&own, 64);
+          cuMemsetD8(own, 1, 64);
+          cuMemFree(own);
+        }
+      });
     }
-    int status = 1;
-    ::waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
+    for (int round = 0; round < 40; ++round) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        ::alarm(30);
+        int n = 0;
+        CUdevice device;
+        CUcontext other;
+        CUdeviceptr q;
+        size_t bytes, all;
+        unsigned type;
+        const CUresult answers[] = {
+            cuInit(0),
+            cuDeviceGetCount(&n),
+            cuDeviceGet(&device, 0),
+            cuDevicePrimaryCtxRetain(&other, 0),
+            cuCtxGetCurrent(&other),
+            cuCtxSynchronize(),
+            cuMemAlloc(&q, 16),
+            cuMemFree(p),
+            cuMemGetInfo(&bytes, &all),
+            cuMemsetD8(p, 0, 16),
+            cuMemsetD8Async(p, 0, 16, stream),
+            cuMemcpyDtoH(&n, p, 4),
+            cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p),
+            cuStreamSynchronize(stream),
+            cuStreamDestroy(stream),
+            cuStreamWriteValue64(stream, p, 1, 0),
+        };
+        int wrong = 0;
+        for (const CUresult answer : answers) wrong += answer != CUDA_ERROR_NOT_INITIALIZED;
+        ::_exit(wrong);
+      }
+      int status = 1;
+      ::waitpid(child, &status, 0);
+      EXPECT_EQ(status, 0);
+    }
+    stop = true;
+    for (auto& thread : busy) thread.join();
     OK(cuCtxSynchronize());  // the parent's goes on
   });
 }
