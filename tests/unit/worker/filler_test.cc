@@ -126,6 +126,21 @@ TEST_F(FillerTest, ItFollowsTheContextWhoseLaunchCameLast) {
   all_end(second_);
 }
 
+// A turn's launches at the lowest level are beside others' there: nothing keeps these out.
+TEST_F(FillerTest, ALaunchInItsStreamsOwnLaneEndsIt) {
+  Filler filler(api_, true);
+  filler.launched_above(first_, kPriority);
+  filler.follow(20, true);
+  ASSERT_TRUE(filler.fills());
+  filler.launched_below(second_);
+  EXPECT_TRUE(filler.fills()) << "another context's";
+  filler.launched_below(first_);
+  EXPECT_FALSE(filler.fills());
+  filler.follow(20, true);
+  EXPECT_FALSE(filler.fills());
+  all_end(first_);
+}
+
 TEST_F(FillerTest, NothingIsQueuedWhereItIsNotWanted) {
   Filler filler(api_, false);
   filler.launched_above(first_, kPriority);

@@ -16,6 +16,7 @@
 #include "mediator/core/handles.h"
 #include "mediator/core/quota_lease.h"
 #include "mediator/worker/launch/geometry.h"
+#include "mediator/worker/launch/whole_times.h"
 #include "mediator/worker/session/memory_table.h"
 
 namespace sluice {
@@ -503,6 +504,37 @@ TEST(WindowPace, QueuesTheNextWindowShortlyBeforeTheNewestIsOver) {
   // Where there is no time to lose, at once.
   pace.ended(1'100'000);
   EXPECT_TRUE(pace.due(1'100'000));
+}
+
+TEST(WholeTimes, AreKnownByPowersOfTwoOfTheBlocks) {
+  WholeTimes times;
+  EXPECT_EQ(times.expected_ns(100), 0u);
+  times.observe(100, 5000, false);
+  EXPECT_EQ(times.expected_ns(100), 5000u);
+  EXPECT_EQ(times.expected_ns(127), 5000u);
+  EXPECT_EQ(times.expected_ns(128), 0u);
+  times.observe(~0u, 9000, false);
+  EXPECT_EQ(times.expected_ns(~0u), 9000u);
+}
+
+TEST(WholeTimes, WhileOthersWaitTheShortestCounts) {
+  WholeTimes times;
+  for (const uint64_t ns : {50'000u, 20'000u, 90'000u, 70'000u}) times.observe(8, ns, true);
+  EXPECT_GE(times.expected_ns(8), 20'000u);
+  EXPECT_LE(times.expected_ns(8), 21'000u);
+  // A kernel that has become longer.
+  for (int i = 0; i < 100; ++i) times.observe(8, 60'000, true);
+  EXPECT_EQ(times.expected_ns(8), 60'000u);
+}
+
+TEST(WholeTimes, AloneTheMeanOfTheLastOnesCounts) {
+  WholeTimes times;
+  times.observe(8, 50'000, true);
+  for (int i = 0; i < 30; ++i) times.observe(8, i % 2 ? 10'000 : 20'000, false);
+  EXPECT_GE(times.expected_ns(8), 12'000u);
+  EXPECT_LE(times.expected_ns(8), 18'000u);
+  times.observe(8, ~uint64_t{0}, false);
+  EXPECT_GT(times.expected_ns(8), 0u) << "no time makes it unknown";
 }
 
 TEST(ChunkModel, FollowsTheTaskTime) {

@@ -20,7 +20,8 @@ QUICK = ("2:1, waiting", "2:1, queued")
 
 
 def ways(bench):
-    return bench.those("slices", "mps", "mps-percent", "sluice", "sluice-slices", "sluice-shared")
+    return bench.those("slices", "mps", "mps-percent", "sluice", "sluice-slices", "sluice-shared",
+                       "sluice-shared-fill")
 
 
 def run(host, bench):
