@@ -31,6 +31,9 @@ class HandleTable {
   static constexpr uint32_t kMaxObjects = 1u << 16;
   static constexpr uint32_t kMaxGeneration = 0xffffff;
 
+  // `generations`: how many handles a place may have one after another; tests want fewer.
+  explicit HandleTable(uint32_t generations = kMaxGeneration) : generations_(generations) {}
+
   bool has_room(sluice_handle_kind kind) const {
     const Kind& k = kinds_[kind];
     return !k.free.empty() || k.places.size() < kMaxObjects;
@@ -72,7 +75,7 @@ class HandleTable {
     Kind& k = kinds_[kind];
     --k.live;
     // A place whose generations are used up is never used again: an old handle could come true.
-    if (place->generation < kMaxGeneration) {
+    if (place->generation < generations_) {
       ++place->generation;
       k.free.push_back(SLUICE_HANDLE_INDEX(guest_handle));
     }
@@ -110,6 +113,7 @@ class HandleTable {
     return &place;
   }
 
+  uint32_t generations_;
   std::array<Kind, kKinds> kinds_;
 };
 

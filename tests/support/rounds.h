@@ -3,6 +3,7 @@
 // a fifth of them; where SLUICE_ALL_ROUNDS is set (scripts/test --all) they run all.
 #pragma once
 
+#include <cstddef>
 #include <cstdlib>
 
 namespace sluice {
@@ -14,5 +15,8 @@ Number rounds(Number all) {
 #endif
   return all;
 }
+
+// Whether case `k` of a table of like cases runs: under sanitizers every fifth does.
+inline bool runs(size_t k) { return k % (5 / rounds<size_t>(5)) == 0; }
 
 }  // namespace sluice

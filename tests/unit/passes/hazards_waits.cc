@@ -96,9 +96,9 @@ $PUBLISH:
 	st.relaxed.gpu.global.v2.u32 [%rd4], {%r12, %r11};
 $END:
 	ret;)"},
-      // Values that are their own locks: -1 while somebody changes one. Few blocks: what threads
+      // Values that are their own locks: -1 while somebody changes one. Few threads: what they
       // spend waiting grows with the square of their number.
-      {"value_lock", "plain", {16, 1, 1}, {32, 1, 1}, 0, 0, "", R"(
+      {"value_lock", "plain", {8, 1, 1}, {8, 1, 1}, 0, 0, "", R"(
 	and.b32 %r10, %r5, 15;
 	mul.wide.u32 %rd4, %r10, 4;
 	add.s64 %rd5, %rd0, %rd4;

@@ -281,13 +281,14 @@ TEST(PtxWaits, LoopsThatBeginAtOnePlace) {
 }
 
 // What is looked at is bounded, however many swaps stand in however many loops around one another:
-// 172 KiB of this kept the rewriter for 40 s.
+// 172 KiB of this kept the rewriter for 40 s. With long loops the bound is soon reached.
 TEST(PtxWaits, SwapsInDeeplyNestedLoops) {
-  constexpr int kLoops = 2000;
+  constexpr int kLoops = 500, kWork = 20'000;
   std::string body;
   for (int i = 0; i < kLoops; ++i)
     body += "S" + std::to_string(i) + ": atom.global.cas.b32 %r4, [%rd0+" + std::to_string(4 * i) +
             "], 0, 1;\n";
+  for (int i = 0; i < kWork; ++i) body += "add.u32 %r5, %r5, 1;\n";
   for (int i = kLoops; i-- > 0;)
     body +=
         "setp.ne.u32 %p1, %r4, " + std::to_string(i) + "; @%p1 bra S" + std::to_string(i) + ";\n";
@@ -299,7 +300,7 @@ TEST(PtxWaits, SwapsInDeeplyNestedLoops) {
 // Each function calls the one before it in the text: that the last one needs its block's index
 // was found in as many rounds as there are functions.
 TEST(PtxWaits, AChainOfCallsThatEndsInTheBlocksIndex) {
-  constexpr int kFunctions = 4000;
+  constexpr int kFunctions = 1000;
   const auto function = [](int i, const std::string& body) {
     return ".func f" + std::to_string(i) + "() { .reg .b32 %r<4>; " + body + " ret; }\n";
   };

@@ -77,14 +77,16 @@ TEST(HandleTable, IsBounded) {
 }
 
 TEST(HandleTable, APlaceIsGivenUpWhenItsGenerationsAreUsed) {
-  HandleTable t;
+  EXPECT_EQ(HandleTable::kMaxGeneration, SLUICE_HANDLE_GENERATION(~uint64_t{0}));
+  constexpr uint32_t kGenerations = 1000;
+  HandleTable t(kGenerations);
   const std::shared_ptr<Object> object = std::make_shared<Object>(0);
   uint64_t last = 0;
-  for (uint32_t i = 0; i < HandleTable::kMaxGeneration; ++i) {
+  for (uint32_t i = 0; i < kGenerations; ++i) {
     last = t.add(SLUICE_HANDLE_EVENT, object);
     t.remove(SLUICE_HANDLE_EVENT, last);
   }
-  EXPECT_EQ(SLUICE_HANDLE_GENERATION(last), HandleTable::kMaxGeneration);
+  EXPECT_EQ(SLUICE_HANDLE_GENERATION(last), kGenerations);
   uint64_t next = t.add(SLUICE_HANDLE_EVENT, std::make_shared<Object>(0));
   EXPECT_NE(SLUICE_HANDLE_INDEX(next), SLUICE_HANDLE_INDEX(last));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // wfq on a proportional preemptor: slices by weight, gates where slices do not do it.
+#include "tests/support/rounds.h"
 #include "tests/unit/policies/wfq/slice_driver.h"
 
 namespace sluice::policy {
@@ -152,9 +153,11 @@ TEST(WfqSlices, OnHardwareThatRestoresContextsSharesAreThoseOfWeights) {
 // launches of 200 us half of the time is lost so, and shares are equal.
 TEST(WfqSlices, ThoseThatWaitAfterShortLaunchesHaveTurns) {
   double lost;
+  size_t cases = 0;
   for (const uint64_t lag_ns : {uint64_t{0}, 10 * kMs})
     for (const uint32_t weight : {1, 2, 3, 10})
       for (const uint64_t kernel_ns : {50 * kUs, 200 * kUs, 1 * kMs, 2 * kMs}) {
+        if (!runs(cases++)) continue;
         EXPECT_NEAR(share_beside(lag_ns, weight, kernel_ns, 20 * kUs, 20 * kUs, lost),
                     weight / (weight + 1.0), 0.01)
             << "weight " << weight << ", kernels of " << kernel_ns / kUs << " us, lag " << lag_ns;
