@@ -144,9 +144,9 @@ TEST_F(SoftGpuFaults, Stack) {
 TEST_F(SoftGpuFaults, Trap) { expect(fault(4, 0, CUDA_ERROR_LAUNCH_FAILED), {"PTX line 31"}); }
 TEST_F(SoftGpuFaults, Assert) {
   const std::string line = ",0,0], thread: [33,0,0] Assertion `text` failed.";
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   const std::string message = fault(5, 0, CUDA_ERROR_ASSERT);
-  const std::string output = testing::internal::GetCapturedStderr();
+  const std::string output = ::testing::internal::GetCapturedStderr();
   expect(message, {"text:12: text: block: [", line.c_str()});
   EXPECT_EQ(output.find("text:12: text: block: ["), 0u) << output;
   EXPECT_NE(output.find(line + "\n"), std::string::npos) << output;

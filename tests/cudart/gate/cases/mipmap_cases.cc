@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kFloat = 2, kPoint = 0, kLinear = 1, kClampMode = 1, kAsElements = 0;
 constexpr int kOneFloat = 0x16;  // of a view
-constexpr unsigned kLayered = 1, kSurfaceLoadStore = 2, kCubemap = 4;
+constexpr unsigned kMipLayered = 1, kMipSurfaces = 2, kMipCubemap = 4;
 
 cudaChannelFormatDesc one_float() { return cudaCreateChannelDesc(32, 0, 0, 0, kFloat); }
 
@@ -279,8 +279,8 @@ TEST_F(MipmapCases, LinesAndVolumesAndLayers) {
     cudaExtent second;
   } const shapes[] = {{cudaExtent{32, 0, 0}, 0, cudaExtent{16, 0, 0}},
                       {cudaExtent{8, 8, 8}, 0, cudaExtent{4, 4, 4}},
-                      {cudaExtent{8, 8, 3}, kLayered, cudaExtent{4, 4, 3}},
-                      {cudaExtent{8, 8, 6}, kCubemap, cudaExtent{4, 4, 6}}};
+                      {cudaExtent{8, 8, 3}, kMipLayered, cudaExtent{4, 4, 3}},
+                      {cudaExtent{8, 8, 6}, kMipCubemap, cudaExtent{4, 4, 6}}};
   for (const auto& shape : shapes) {
     cudaMipmappedArray_t mipmap = nullptr;
     OK(cudaMallocMipmappedArray(&mipmap, &format, shape.extent, 2, shape.flags));
@@ -303,7 +303,8 @@ class CubeCases : public Cases {
   static cudaArray_t cube(size_t layers, unsigned flags) {
     const cudaChannelFormatDesc format = one_float();
     cudaArray_t array = nullptr;
-    OK(cudaMalloc3DArray(&array, &format, cudaExtent{kSide, kSide, 6 * layers}, kCubemap | flags));
+    OK(cudaMalloc3DArray(&array, &format, cudaExtent{kSide, kSide, 6 * layers},
+                         kMipCubemap | flags));
     std::vector<float> texels(6 * layers * kSide * kSide);
     for (size_t i = 0; i < texels.size(); ++i)
       texels[i] = static_cast<float>(100 * (i / (6 * 16)) + i % (6 * 16));
@@ -362,7 +363,7 @@ TEST_F(CubeCases, DirectionsMayHaveAnyLength) {
   OK(cudaFreeArray(array));
 }
 TEST_F(CubeCases, Layers) {
-  const cudaArray_t array = cube(2, kLayered);
+  const cudaArray_t array = cube(2, kMipLayered);
   {
     const Texture texture(resource(array), normalized(kPoint, kPoint));
     for (int layer = 0; layer < 2; ++layer) {
@@ -405,7 +406,7 @@ TEST_F(CubeCases, FacesAreCopiedAsSlices) {
   OK(cudaFreeArray(array));
 }
 TEST_F(CubeCases, KernelsStoreIntoFaces) {
-  const cudaArray_t array = cube(1, kSurfaceLoadStore);
+  const cudaArray_t array = cube(1, kMipSurfaces);
   const cudaResourceDesc of = resource(array);
   cudaSurfaceObject_t surface = 0;
   OK(cudaCreateSurfaceObject(&surface, &of));
@@ -421,10 +422,10 @@ TEST_F(CubeCases, KernelsStoreIntoFaces) {
 TEST_F(CubeCases, WrongOnes) {
   const cudaChannelFormatDesc format = one_float();
   cudaArray_t array = nullptr;
-  REFUSED(cudaMalloc3DArray(&array, &format, cudaExtent{4, 8, 6}, kCubemap));
-  REFUSED(cudaMalloc3DArray(&array, &format, cudaExtent{4, 4, 5}, kCubemap));
-  REFUSED(cudaMalloc3DArray(&array, &format, cudaExtent{4, 4, 12}, kCubemap));
-  REFUSED(cudaMalloc3DArray(&array, &format, cudaExtent{4, 4, 7}, kCubemap | kLayered));
+  REFUSED(cudaMalloc3DArray(&array, &format, cudaExtent{4, 8, 6}, kMipCubemap));
+  REFUSED(cudaMalloc3DArray(&array, &format, cudaExtent{4, 4, 5}, kMipCubemap));
+  REFUSED(cudaMalloc3DArray(&array, &format, cudaExtent{4, 4, 12}, kMipCubemap));
+  REFUSED(cudaMalloc3DArray(&array, &format, cudaExtent{4, 4, 7}, kMipCubemap | kMipLayered));
   EXPECT_EQ(array, nullptr);
 }
 
