@@ -76,6 +76,7 @@ class WorkerBench {
     uint32_t fixed_chunk = 0;
     uint32_t admission_us = 0;
     uint32_t window_us = 0;
+    uint32_t turn_whole_us = 0;  // with turns by priority; 0: without
     uint32_t spatial_sms = 0;
     bool green = false;  // green contexts, where the driver has them
   };
@@ -135,6 +136,8 @@ class WorkerBench {
     packet.start.fixed_chunk = options_.fixed_chunk;
     packet.start.admission_us = options_.admission_us;
     packet.start.window_us = options_.window_us;
+    packet.start.turns_by_priority = options_.turn_whole_us != 0;
+    packet.start.turn_whole_us = options_.turn_whole_us;
     packet.start.spatial_sms = options_.spatial_sms;
     packet.start.green_contexts = options_.green;
     packet.start.staging_offset = kStaging;

@@ -145,8 +145,8 @@ LaunchEnd Launcher::end(LaunchWork& w) {
     done = control.done == 1 && tasks_done == w.plan.tasks;
   }
   w.progress.done = done;
+  learn(w, w.record >= 0 ? &record : nullptr, tasks_done);
   if (done) {
-    learn(w, w.record >= 0 ? &record : nullptr);
     if (w.record >= 0) all_.records.set_state(w.record, SLUICE_LAUNCH_DONE);
     return LaunchEnd::kDone;
   }
@@ -167,17 +167,22 @@ LaunchEnd Launcher::end(LaunchWork& w) {
   return LaunchEnd::kLeft;
 }
 
-void Launcher::learn(LaunchWork& w, const RecordPool::Snapshot* record) {
+// From a launch that is done, or from the first part of one.
+void Launcher::learn(LaunchWork& w, const RecordPool::Snapshot* record, uint32_t tasks_done) {
   if (w.progress.evictions != 0 || w.progress.in_waves || w.submission.moved ||
       w.plan.variant >= w.request.function->variants.size())
     return;
   // Only the GPU's own times: seen from here, a launch takes also what it waited behind.
   uint64_t ns = 0;
-  if (w.plan.form == FormKind::kWindows)
+  if (w.plan.form == FormKind::kWindows && w.progress.done)
     ns = windows.measured_ns(w);
   else if (record && record->start_ns != 0 && record->left_ns > record->start_ns)
     ns = record->left_ns - record->start_ns;
-  if (ns != 0) planner.observe(w, ns);
+  if (ns == 0) return;
+  if (w.progress.done)
+    planner.observe(w, ns);
+  else
+    planner.observe_piece(w, tasks_done, ns);
 }
 
 }  // namespace sluice::worker

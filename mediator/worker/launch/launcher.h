@@ -52,7 +52,7 @@ class Launcher {
                           uint64_t now_ns);
   sluice_preempt_params params_of(const StreamObject& s, const LaunchWork& w,
                                   const Grant& grant) const;
-  void learn(LaunchWork& w, const RecordPool::Snapshot* record);
+  void learn(LaunchWork& w, const RecordPool::Snapshot* record, uint32_t tasks_done);
 
   // launch() in w.submission.lane. What cannot be launched in a green context's stream, for
   // whatever reason, is in the guest's own; one in windows may have begun there.

@@ -300,6 +300,14 @@ bool LaunchPlanner::may_confine_original(LaunchWork& w, uint32_t sms) {
          tasks > uint64_t{f.fits} * static_cast<uint32_t>(f.module->context->multiprocessors);
 }
 
+// Beside a neighbour that has turns all the time no launch may ever be done without an eviction,
+// and would stay in the slowest form.
+void LaunchPlanner::observe_piece(LaunchWork& w, uint32_t tasks, uint64_t ns) {
+  if (!turns_ || w.plan.one_task) return;
+  ChunkModel& chunks = w.request.function->variants[w.plan.variant].chunks;
+  if (chunks.task_ns() == 0) chunks.observe(tasks, w.submission.workers, ns);
+}
+
 void LaunchPlanner::observe(LaunchWork& w, uint64_t ns) {
   LaunchVariant& v = w.request.function->variants[w.plan.variant];
   // Where a block runs one task, the only form of some kernels, the time ends when the last one

@@ -6,6 +6,7 @@
 //   plan()            when the program asks for the launch: for the whole GPU
 //   fit_to()          when it is first issued on a green context: for that many SMs
 //   observe()         when it is done: its time, for the next plans
+//   observe_piece()   when it was evicted the first time: that of a part, where nothing is known
 //   original_ended()  its time for the next originals and for sluiced; one that took much longer
 //                     than expected is timed again
 //
@@ -41,6 +42,7 @@ class LaunchPlanner {
   bool may_confine_original(LaunchWork& w, uint32_t sms);
 
   void observe(LaunchWork& w, uint64_t ns);
+  void observe_piece(LaunchWork& w, uint32_t tasks, uint64_t ns);
   void original_ended(LaunchWork& w, bool contended, uint64_t from_ns, uint64_t took_ns);
 
   // Launches of kernels that have clones for which the original was planned, whole.

@@ -282,6 +282,36 @@ wait:
   EXPECT_GT(b->report->header.evictions, 0u);
 }
 
+// Where others have turns all the time no launch of it may ever be left alone.
+TEST_F(WorkerEviction, UnderTurnsAPieceOfALaunchSaysHowLongItsKernelTakes) {
+  const uint32_t kBlocks = 64 * kGrid, kN = 64 * kBlocks;
+  uint32_t expected = 0;
+  bool evicted = false;
+  for (int attempt = 0; attempt < 50 && !evicted; ++attempt) {
+    start({.turn_whole_us = 100'000'000});
+    make_context();
+    make_module();
+    const uint64_t d = alloc(kN * 4).as<uint64_t>();
+    zero(d, kN * 4);
+    launch(kBlocks, 64, d, kN, 0);
+    for (int i = 0; i < 2000 && b->report->header.in_flight == 0; ++i) ::usleep(100);
+    ::usleep(static_cast<unsigned>(attempt % 10 * 500));
+    b->take_back();
+    ASSERT_TRUE(b->wait_left());
+    b->grant();
+    ASSERT_EQ(sync().status, CUDA_SUCCESS);
+    evicted = b->report->header.evictions != 0;
+    EXPECT_EQ(b->report->header.whole_launches, 0u) << "nothing was known of it";
+    launch(kBlocks, 64, d, kN, 1);
+    ASSERT_EQ(sync().status, CUDA_SUCCESS);
+    EXPECT_EQ(b->report->header.whole_launches, 1u);
+    expected = advance(advance(0, 0, kRounds), 1, kRounds);
+    const uint32_t* values = words(d, kN * 4);
+    EXPECT_EQ(std::count(values, values + kN, expected), kN);
+  }
+  EXPECT_TRUE(evicted);
+}
+
 TEST_F(WorkerProcess, SmallGridsAreOpaqueAndRight) {
   start();
   make_context();
