@@ -44,6 +44,23 @@ void WarpState::remove_split(uint32_t at) {
   if (current >= split_count) current = 0;
 }
 
+void WarpState::merge_splits() {
+  const auto alike = [](const Split& a, const Split& b) {
+    return a.state == SplitState::kReady && b.state == SplitState::kReady && a.pc == b.pc &&
+           a.join == b.join;
+  };
+  for (uint32_t i = 0; i < split_count; ++i) {
+    for (uint32_t k = split_count - 1; k > i; --k) {
+      if (!alike(splits[i], splits[k])) continue;
+      splits[i].mask |= splits[k].mask;
+      const uint32_t last = split_count - 1;
+      if (current == k) current = i;
+      if (current == last) current = k;
+      remove_split(k);
+    }
+  }
+}
+
 void WarpState::leave_join(int32_t j, uint32_t mask) {
   Join& join = joins[static_cast<size_t>(j)];
   join.expected &= ~mask;

@@ -6,8 +6,9 @@
 // reach it wait there for the others, so that the warp runs converged again. Waiting is only an
 // optimisation, never semantics (PTX promises no reconvergence): when the lanes waited for do not
 // come, because they spin on something that the waiting ones must do first, the waiting lanes are
-// released and go on by themselves. Ready splits take turns. Together that gives every lane
-// progress (what PTX ISA 6.0 and later calls independent thread scheduling).
+// released and go on by themselves; behind a barrier of the block all are one again. Ready splits
+// take turns. Together that gives every lane progress (what PTX ISA 6.0 and later calls independent
+// thread scheduling).
 #pragma once
 
 #include <array>
@@ -65,6 +66,8 @@ struct WarpState : Warp {
   // A new ready split; its index.
   uint32_t add_split(uint32_t mask, uint32_t pc, int32_t join);
   void remove_split(uint32_t at);
+  // Ready splits at one place become one: what waited in vain at a join meets again.
+  void merge_splits();
   // `mask` will not come to join `j` any more; the lanes there go on if they were the last missing.
   void leave_join(int32_t j, uint32_t mask);
   // Lanes come to join `j`. True: all are here, `split` holds them all and goes on at the join's pc

@@ -339,6 +339,7 @@ void BlockImpl::release_barrier_if_complete(uint32_t number) {
       s.state = SplitState::kReady;
       ++s.pc;
     }
+    w.merge_splits();
   }
   b.open = false;
 }

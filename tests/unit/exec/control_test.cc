@@ -193,6 +193,24 @@ TEST_F(ExecControl, FlagBetweenLanesAndBetweenWarps) {
   EXPECT_EQ(flag[0], 77u);
 }
 
+// Lane 0 polls for what the others store behind the place where they should meet: they go on
+// without it. At the next barrier of the block the warp is whole again.
+TEST_F(ExecControl, LanesThatWentOnAloneMeetAtTheNextBarrier) {
+  ASSERT_TRUE(load(kernel(std::string(".shared .align 4 .b32 flag[1];\n") + kIndex +
+                          R"(setp.eq.u32 %p0, %r0, 0;
+    @%p0 st.shared.u32 [flag], 0;
+    bar.sync 0;
+    @!%p0 bra MEET;
+    POLL: ld.volatile.shared.u32 %r4, [flag]; setp.eq.u32 %p1, %r4, 0; @%p1 bra POLL;
+    MEET: @!%p0 st.volatile.shared.u32 [flag], 1;
+    bar.sync 0;
+    activemask.b32 %r5; st.global.u32 [%rd10], %r5;)")))
+      << error_;
+  std::vector<uint32_t> out(32);
+  ASSERT_EQ(launch({1}, {32}, {share(out)}), RunState::kDone) << fault_.describe();
+  EXPECT_EQ(out, std::vector<uint32_t>(32, 0xffffffffu));
+}
+
 TEST_F(ExecControl, CallsWithArgumentsAndResults) {
   const char* const functions = R"(
 .func (.param .b32 out) square(.param .b32 a) {
