@@ -133,7 +133,7 @@ TEST_F(SoftGpuTest, HostFunctionsRunInOrderAndBlockOnlyTheirStream) {
   struct Shared {
     uint32_t* word;
     uint32_t seen = 0;
-    std::atomic<bool> go{false};
+    std::atomic<bool> begun{false}, go{false};
   } shared{pinned_word()};
   uint32_t* other_word = pinned_word();
   CUstream s = stream(), t = stream();
@@ -142,6 +142,7 @@ TEST_F(SoftGpuTest, HostFunctionsRunInOrderAndBlockOnlyTheirStream) {
       s,
       [](void* p) {
         auto* x = static_cast<Shared*>(p);
+        x->begun = true;
         while (!x->go) ::usleep(100);
         x->seen = *x->word;
       },
@@ -150,6 +151,7 @@ TEST_F(SoftGpuTest, HostFunctionsRunInOrderAndBlockOnlyTheirStream) {
   OK(launch("poke", 1, 1, t, address(other_word), 9u));
   OK(api.cuStreamSynchronize(t));
   EXPECT_EQ(load_word(other_word), 9u);
+  while (!shared.begun) ::usleep(100);
   EXPECT_EQ(load_word(shared.word), 7u);
   shared.go = true;
   OK(api.cuStreamSynchronize(s));
