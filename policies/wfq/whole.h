@@ -13,9 +13,9 @@
 //   next()      the vGPU with the earliest rank runs; an eligible short one goes before it, unless
 //               its turn is overdue: it is owed more than a quantum, or has missed its share for
 //               long (srt_credit.h)
-//   covered()   one whose sure share, which all can have at once, pays for all that it wants goes
-//               before even an overdue turn, and ends it, also with somewhat longer work
-//   watch()     one whose sure share will pay for it later is looked at again then
+//   covered()   except one whose sure share, which all can have at once, pays for its known work: it
+//               goes before, and ends, even an overdue turn. Its work may take up to sure_burst()
+//   watch()     one whose sure share pays for that later is looked at again then
 //   rank()      the due time. Of one that pauses and has said what it wants, by when a fluid GPU
 //               would end that (at most a quantum of it), against half a round: bursts are served
 //               in the order of their fluid ends (weighted fair queuing; FSP, Friedman and
@@ -31,9 +31,9 @@
 //   shorter()   of two short ones the shorter holds the GPU, if that saves a hand-over
 //   finish()    work that ends sooner than it could be evicted, ends
 //   linger()    an idle holder keeps the GPU if it will be back before a hand-over would be over.
-//   It
-//               pays for the pause. One that works for at least as long as it pauses may do so for
-//               its whole turn: giving the GPU away and back would cost more. Others share Idling.
+//               It pays for the pause. One that works for at least as long as it pauses may do so
+//               for its whole turn: giving the GPU away and back would cost more. Others share
+//               Idling.
 //
 // States of the GPU
 //   kFree    -> kHeld    run(next)
