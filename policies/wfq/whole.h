@@ -13,8 +13,8 @@
 //   next()      the vGPU with the earliest rank runs; an eligible short one goes before it, unless
 //               its turn is overdue: it is owed more than a quantum, or has missed its share for
 //               long (srt_credit.h)
-//   covered()   except one whose sure share, which all can have at once, pays for its known work: it
-//               goes before, and ends, even an overdue turn. Its work may take up to sure_burst()
+//   covered()   except one whose sure share, which all can have at once, pays for its known work:
+//               that goes before, and ends, even an overdue turn. It may take up to sure_burst()
 //   watch()     one whose sure share pays for that later is looked at again then
 //   rank()      the due time. Of one that pauses and has said what it wants, by when a fluid GPU
 //               would end that (at most a quantum of it), against half a round: bursts are served
