@@ -92,7 +92,12 @@ class AdversaryMachine(WithVictim):
                 for _ in range(2):
                     self.start(machine)
                 state = ("joining", "joined", "launching", "evicted")[n % 4]
-                self.until(state, machine)
+                try:
+                    self.until(state, machine)
+                except AssertionError:
+                    print(f"{'; '.join(ends)}; {state}: {machine.state()}, programs "
+                          f"{[p.poll() for p in self.running]}", flush=True)
+                    raise
                 how = self.random.choice(("reset", "reset, no agent", "let go", "hang up", "all"))
                 ends.append(f"{state}: {how}")
                 if how == "hang up":

@@ -92,6 +92,13 @@ class FakeMachine:
         self.programs.clear()
         self.waiting.clear()
 
+    def state(self):
+        """Of the agent, for people: what it waits for, and the ends of both rings."""
+        with self.lock:
+            return (f"{len(self.waiting)} wait, {len(self.programs)} joined, to the host "
+                    f"{self.head} of {self._read(TO_HOST, '<Q')}, to the agent {self.tail} of "
+                    f"{self._read(TO_AGENT, '<Q')}")
+
     # --- the region ---
     def _read(self, at, kind):
         return struct.unpack_from(kind, self.region, at)[0]
