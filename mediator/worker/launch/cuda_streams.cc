@@ -119,6 +119,7 @@ uint64_t CudaStreams::issued_ns(const Work& work) const {
 // nothing was have as much as the others have on average.
 void CudaStreams::opaque_ended(StreamId stream, std::span<Work* const> works, bool contended,
                                uint64_t now_ns) {
+  if (!launcher_.planner.learns_originals()) return;
   StreamObject& s = *streams_.at(stream);
   const uint64_t before_ns = std::exchange(s.ended_ns, now_ns);
   uint64_t sum_ns = 0, known = 0;

@@ -15,8 +15,10 @@ uint32_t held_by(const FunctionObject& f, uint32_t resident, uint32_t sms) {
 }
 }  // namespace
 
-uint32_t LaunchPlanner::variant_of(FunctionObject& f, uint32_t block_threads,
-                                   uint32_t dynamic_shared) {
+uint32_t LaunchPlanner::variant_of(const LaunchWork& w) {
+  FunctionObject& f = *w.request.function;
+  const uint32_t block_threads = w.request.block[0] * w.request.block[1] * w.request.block[2];
+  const uint32_t dynamic_shared = w.request.dynamic_shared;
   for (uint32_t i = 0; i < f.variants.size(); ++i) {
     if (f.variants[i].block_threads == block_threads &&
         f.variants[i].dynamic_shared == dynamic_shared) {
@@ -68,8 +70,7 @@ void LaunchPlanner::plan(LaunchWork& w, bool contended) {
     return;
   }
   if (make_current(all_.api, f.module->context->cu) != CUDA_SUCCESS) return;
-  w.plan.variant = variant_of(f, w.request.block[0] * w.request.block[1] * w.request.block[2],
-                              w.request.dynamic_shared);
+  w.plan.variant = variant_of(w);
   LaunchVariant& v = f.variants[w.plan.variant];
   // Where parts may be granted the other forms are for those that the hardware confines: known when
   // it is issued (fit_to).
@@ -136,8 +137,7 @@ bool LaunchPlanner::runs_whole(LaunchWork& w, const LaunchVariant& v) {
 void LaunchPlanner::expect_whole(LaunchWork& w) {
   FunctionObject& f = *w.request.function;
   if (make_current(all_.api, f.module->context->cu) != CUDA_SUCCESS) return;
-  w.plan.variant = variant_of(f, w.request.block[0] * w.request.block[1] * w.request.block[2],
-                              w.request.dynamic_shared);
+  w.plan.variant = variant_of(w);
   w.plan.expected_ns = f.variants[w.plan.variant].whole.expected_ns(w.plan.tasks);
   take_opaque_record(w);
 }
@@ -164,7 +164,7 @@ WindowPlan LaunchPlanner::take_turn_form(LaunchWork& w, const LaunchVariant& v) 
 // for others' blocks.
 void LaunchPlanner::original_ended(LaunchWork& w, bool contended, uint64_t from_ns,
                                    uint64_t took_ns) {
-  if (!turns_ || w.plan.variant >= w.request.function->variants.size()) return;
+  if (w.plan.variant >= w.request.function->variants.size()) return;
   LaunchVariant& v = w.request.function->variants[w.plan.variant];
   v.whole.observe(w.plan.tasks, took_ns, contended);
   const uint64_t expected_ns = w.plan.expected_ns;
@@ -238,8 +238,7 @@ bool LaunchPlanner::fit_to(LaunchWork& w, uint32_t sms) {
   uint32_t chunk = w.plan.geometry.chunk;
   // Its form is that of its first physical launch.
   if (w.control.address == 0) {
-    w.plan.variant = variant_of(f, w.request.block[0] * w.request.block[1] * w.request.block[2],
-                                w.request.dynamic_shared);
+    w.plan.variant = variant_of(w);
     LaunchVariant& v = f.variants[w.plan.variant];
     chunk = v.chunks.chunk();
     w.plan.form = FormKind::kLoop;

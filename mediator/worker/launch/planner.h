@@ -45,6 +45,8 @@ class LaunchPlanner {
   void observe_piece(LaunchWork& w, uint32_t tasks, uint64_t ns);
   void original_ended(LaunchWork& w, bool contended, uint64_t from_ns, uint64_t took_ns);
 
+  // Whether original_ended() learns anything.
+  bool learns_originals() const { return turns_; }
   // Launches of kernels that have clones for which the original was planned, whole.
   uint64_t whole() const { return whole_; }
 
@@ -52,7 +54,7 @@ class LaunchPlanner {
   bool stays_on_sms(const LaunchWork& w) const { return turns_ && w.plan.form == FormKind::kLoop; }
 
  private:
-  uint32_t variant_of(FunctionObject& f, uint32_t block_threads, uint32_t dynamic_shared);
+  uint32_t variant_of(const LaunchWork& w);
   WindowPlan take_form(LaunchWork& w, LaunchVariant& v, uint32_t sms, bool windows_may) const;
   bool runs_whole(LaunchWork& w, const LaunchVariant& v);
   void expect_whole(LaunchWork& w);
