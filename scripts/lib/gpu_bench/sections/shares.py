@@ -13,6 +13,7 @@ CASES = {
     "10:1, queued": (10, "queue:2", 1, 1, False),
     "2:1, 20 ms to 0.2 ms": (2, "queue:4", 0.04, 4, False),
     "2:1, opaque": (2, "queue:2", 1, 1, True),
+    "2:1, 20 us": (2, "queue:64", 0.004, 0.004, False),
 }
 # A turn is 5 ms and more: of shorter runs it is a point by itself.
 LEAST_S = 2
