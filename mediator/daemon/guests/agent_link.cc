@@ -58,14 +58,14 @@ void AgentLink::look_again(uint64_t ns) {
   });
 }
 
-void AgentLink::check_epoch() {
+bool AgentLink::take_epoch() {
   const uint64_t guest_epoch = load_shared(header(channel_).agent_epoch, std::memory_order_acquire);
-  if (guest_epoch == agent_epoch_ || guest_epoch == 0) return;
+  if (guest_epoch == agent_epoch_ || guest_epoch == 0) return true;
   // A guest may write one after another: the next is read later.
   const uint64_t now = monotonic_ns();
   if (agent_epoch_ != 0 && now - agent_since_ns_ < limits::kAgentStartMs * 1'000'000) {
     if (!again_.pending()) look_again(limits::kAgentStartMs * 1'000'000);
-    return;
+    return false;
   }
   agent_since_ns_ = now;
   agent_epoch_ = guest_epoch;
@@ -79,11 +79,12 @@ void AgentLink::check_epoch() {
       to_agent_ = RingProducer(control_to_agent(channel_.region()), bell, false);
   }
   owner_.on_agent_started(guest_epoch);
+  return true;
 }
 
 void AgentLink::look() {
-  check_epoch();
-  if (broken_) return;
+  // What a new agent asks for would be taken for the old one's, and end with it.
+  if (!take_epoch() || broken_) return;
   from_agent_.disarm();
   for (size_t i = 0; i < limits::kAgentBurst; ++i) {
     switch (from_agent_.pop(buffer_)) {

@@ -56,7 +56,8 @@ class AgentLink {
   std::string agent_release() const;  // of its package; empty: not known
 
  private:
-  void check_epoch();
+  // False: a new agent is there, and taken up later.
+  bool take_epoch();
   void look_again(uint64_t ns);
   void break_link(const std::string& why);
   bool handle(const RecordBuffer& record);

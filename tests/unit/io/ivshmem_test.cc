@@ -183,6 +183,21 @@ TEST_F(IvshmemTest, ANewAgentEpochEndsTheSessionsBefore) {
   EXPECT_EQ(vgpu_->agent().agent_epoch(), 6u);
 }
 
+// Its first words are in the ring before sluiced takes up its epoch, which it does a while after
+// the one before. They are not that one's, which ends.
+TEST_F(IvshmemTest, AnAgentThatStartsRightAfterAnotherIsHeardAsItself) {
+  auto q = connect();
+  FakeAgent before(*q, 5);
+  ASSERT_TRUE(run_until([&] { return vgpu_->agent().agent_epoch() == 5; }));
+  FakeAgent after(*q, 6);
+  const auto opened = open(after, 7);
+  EXPECT_EQ(opened.status, 0u) << opened.text;
+  EXPECT_EQ(vgpu_->agent().agent_epoch(), 6u);
+  EXPECT_EQ(open(after, 8).status, 0u);
+  EXPECT_EQ(vgpu_->sessions().size(), 2u);
+  EXPECT_FALSE(after.receive(SLUICE_CONTROL_CLOSED));
+}
+
 // Notifications of a patched QEMU.
 constexpr int64_t kDeviceReset = -2, kDeviceClosed = -3;
 
