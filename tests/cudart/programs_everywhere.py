@@ -29,8 +29,10 @@ SYSTEM_LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 
 def compile_program(nvcc, name, to):
     source = PROGRAMS / f"{name}.cu"
-    more = re.findall(r"^// nvcc: (.*)$", source.read_text(), re.M)
-    p = subprocess.run([nvcc, "-std=c++17", "-O1", "-cudart", "shared", "-arch=sm_90",
+    text = source.read_text()
+    more = re.findall(r"^// nvcc: (.*)$", text, re.M)
+    arch = re.findall(r"^// sass: (.*)$", text, re.M) or ["sm_90"]
+    p = subprocess.run([nvcc, "-std=c++17", "-O1", "-cudart", "shared", f"-arch={arch[0]}",
                         *(more[0].split() if more else []), source.name, "-o", to],
                        cwd=PROGRAMS, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return p.returncode == 0

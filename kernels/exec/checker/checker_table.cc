@@ -21,11 +21,13 @@ MemoryOp describe(std::string_view name) {
     op.kind = MemoryOp::kFence;
     return op;
   }
-  if (name == "mbarrier" || name == "cpbulk" || name == "stasync") {
+  if (name == "mbarrier" || name == "cpbulk" || name == "stasync" || name == "tensorload" ||
+      name == "tensorstore") {
     op.kind = name == "mbarrier" ? MemoryOp::kMbarrier : MemoryOp::kBulk;
     return op;
   }
-  if (name == "ldmatrix" || name == "stmatrix" || name == "wmmaload" || name == "wmmastore") {
+  if (name == "ldmatrix" || name == "stmatrix" || name == "wmmaload" || name == "wmmastore" ||
+      name == "wgmma" || name == "tensormap") {
     op.kind = MemoryOp::kLanes;
     return op;
   }

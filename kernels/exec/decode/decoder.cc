@@ -369,7 +369,9 @@ const std::unordered_map<std::string_view, Decoder::Method>& Decoder::methods() 
       {"wmma", &D::do_wmma},
       {"ldmatrix", &D::do_ldmatrix},
       {"stmatrix", &D::do_ldmatrix},
-      {"movmatrix", &D::do_movmatrix}};
+      {"movmatrix", &D::do_movmatrix},
+      {"wgmma", &D::do_wgmma},
+      {"tensormap", &D::do_tensormap}};
   return map;
 }
 

@@ -308,6 +308,11 @@ class Decoder {
   bool mbarrier_pending_count();
   bool do_cp_mbarrier();
   bool do_cp_bulk();
+  bool do_tensor_copy();
+  bool tensor_point(std::string_view operand, size_t rank, Address& map,
+                    std::vector<Operand>& point);
+  bool do_tensormap();
+  bool do_wgmma();
   bool do_store_async(bool reduction);
   BulkReduction take_reduction();
   bool take_bulk_reduction(BulkReduction& op, BulkType& type);

@@ -37,6 +37,8 @@ const char* to_string(FaultKind kind) {
       return "bad barrier number or thread count, or a barrier in memory made twice or not at all";
     case FaultKind::kBadRegisters:
       return "setmaxnreg that takes away where it should give, or the other way round";
+    case FaultKind::kBadTensorMap:
+      return "copy by what is no tensor map for it";
     case FaultKind::kBadCall:
       return "indirect jump or call to nowhere";
   }

@@ -31,6 +31,7 @@ enum class FaultKind : uint8_t {
   kBadBarrier,     // barrier number above 15, or a thread count that is no multiple of 32;
                    // strict: mbarrier.init on a valid object, mbarrier.inval on another
   kBadRegisters,   // setmaxnreg.dec to more registers than the warp has, or .inc to fewer
+  kBadTensorMap,   // a copy by what is no tensor map, or by one of another rank or kind
   kBadCall,        // indirect call to something that is not a function, or call stack too deep
 };
 const char* to_string(FaultKind kind);

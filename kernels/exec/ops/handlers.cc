@@ -22,6 +22,7 @@ namespace sluice::exec::detail {
   void fill_float_##isa(Handler*);         \
   void fill_convert_##isa(Handler*);       \
   void fill_tensor_##isa(Handler*);        \
+  void fill_warpgroup_##isa(Handler*);     \
   inline void fill_##isa(Handler* table) { \
     fill_int_##isa(table);                 \
     fill_bits_##isa(table);                \
@@ -31,6 +32,7 @@ namespace sluice::exec::detail {
     fill_float_##isa(table);               \
     fill_convert_##isa(table);             \
     fill_tensor_##isa(table);              \
+    fill_warpgroup_##isa(table);           \
   }
 SLUICE_EXEC_DECLARE(base)
 #if SLUICE_EXEC_ALL_ISAS

@@ -16,6 +16,7 @@
 #include "kernels/exec/block/block.h"
 #include "kernels/exec/block/block_state.h"
 #include "kernels/exec/block/warp.h"
+#include "kernels/exec/ops/bulk.h"
 #include "kernels/exec/ops/lane_memory.h"
 #include "kernels/exec/program/inst.h"
 #include "kernels/exec/program/plain_ops.h"
@@ -203,6 +204,8 @@ void reduce_words(u64 to, const u8* from, u32 bytes, F f) {
   }
 }
 
+}  // namespace
+
 void reduce_bytes(BulkReduction op, BulkType type, u64 to, const u8* from, u32 bytes) {
   switch (type) {
     case BulkType::kU32:
@@ -233,6 +236,15 @@ void reduce_bytes(BulkReduction op, BulkType type, u64 to, const u8* from, u32 b
       });
   }
 }
+
+void complete_bytes(u64 host, u32 bytes) {
+  MemoryBarrier b = load_barrier(host);
+  b.bytes -= bytes;
+  b.complete_if_done();
+  store_barrier(host, b);
+}
+
+namespace {
 
 // a = destination, b = source, c = bytes, e = mbarrier or none; aux: the offsets of the three
 // addresses, bits: which of the address registers are 32 bits wide, then which blocks of the
@@ -267,10 +279,7 @@ Flow bulk_copy(Warp& w, const Inst& in) {
     const u64 host = resolve_lane_access(w, {kSpaceCluster, 8, 8, true},
                                          (address_of(in.e, 2, lane) & inside) | place, lane);
     if (host == 0) return false;
-    MemoryBarrier b = load_barrier(host);
-    b.bytes -= bytes;
-    b.complete_if_done();
-    store_barrier(host, b);
+    complete_bytes(host, bytes);
     return true;
   };
   for (u32 m = w.exec; m != 0; m &= m - 1) {
@@ -319,10 +328,7 @@ Flow store_async(Warp& w, const Inst& in) {
       std::memcpy(reinterpret_cast<void*>(to), values, bytes);
     else
       reduce_bytes(op, type, to, values, bytes);
-    MemoryBarrier b = load_barrier(host);
-    b.bytes -= bytes;
-    b.complete_if_done();
-    store_barrier(host, b);
+    complete_bytes(host, bytes);
   }
   return Flow::kNext;
 }

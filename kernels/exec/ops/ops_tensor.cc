@@ -2,16 +2,10 @@
 // Matrix handlers; see ops_tensor.h for the list. Compiled once per instruction set
 // (kernels/exec/program/isa.h).
 //
-// Floating-point sums follow the H200's tensor core bit for bit (found by experiment; the golden
-// programs of tests/conformance hold it to that; the model is that of Fasi, Higham, Mikaitis and
-// Pranesh, "Numerical behavior of NVIDIA tensor cores", 2021): the products of up to 16 elements (8
-// of tf32) are exact; they and the addend are aligned to the largest exponent among those that are
-// not zero, a product counting as the sum of its factors' exponents; every term is cut off (towards
-// zero) 25 bits below that exponent; the terms are added exactly, and the sum is cut off to f32.
-// Zeros are +0. Where C and D are f16, the sum is rounded to nearest even instead; from f32 to f16
-// a conversion follows, which knows -0. wmma's tf32 adds 4 products at a time. f64 is a chain of
-// fused multiply-adds in the order of k. fp8 on this chip: f16 products, 16 at a time (columns k
-// with k mod 4 < 2, then the others) beginning at zero, and one f32 addition of C at the end.
+// How floating-point sums are rounded is in tensor.inc. wmma's tf32 adds 4 products at a time. f64
+// is a chain of fused multiply-adds in the order of k. fp8 on this chip: f16 products, 16 at a time
+// (columns k with k mod 4 < 2, then the others) beginning at zero, and one f32 addition of C at the
+// end.
 #include <cstdint>
 #include <cstring>
 
@@ -32,160 +26,7 @@ namespace {
 
 #include "kernels/exec/ops/half.inc"
 
-constexpr u32 kMaxRows = 32, kMaxColumns = 32, kMaxDepth = 32, kMaxBits = 256;
-constexpr s32 kZeroExponent = -4096, kNoExponent = -2000;
-constexpr int kFraction = 25;  // bits kept below the largest exponent
-constexpr u32 kNanF32 = 0x7fffffffu, kInfinityF32 = 0x7f800000u;
-
-enum : u8 { kFinite = 0, kInfinite = 1, kNotANumber = 2 };
-
-// A number as significand * 2^(exponent - 10): all the narrow formats fit in 11 bits.
-struct Number {
-  s32 significand;
-  s32 exponent;  // kZeroExponent: zero
-  u8 kind;
-};
-
-Number decode(u32 bits, int exponent_bits, int mantissa_bits, bool has_infinity) {
-  const u32 mantissa = bits & ((1u << mantissa_bits) - 1);
-  const s32 top = (1 << exponent_bits) - 1;
-  const s32 exponent = static_cast<s32>(bits >> mantissa_bits) & top;
-  const bool negative = ((bits >> (mantissa_bits + exponent_bits)) & 1) != 0;
-  const s32 bias = (1 << (exponent_bits - 1)) - 1;
-  Number n{0, 0, kFinite};
-  if (has_infinity ? exponent == top : exponent == top && mantissa == (1u << mantissa_bits) - 1)
-    n.kind = has_infinity && mantissa == 0 ? kInfinite : kNotANumber;
-  u32 significand = exponent != 0 ? mantissa | 1u << mantissa_bits : mantissa;
-  significand <<= 10 - mantissa_bits;
-  n.significand = negative ? -static_cast<s32>(significand) : static_cast<s32>(significand);
-  n.exponent = significand == 0 ? kZeroExponent : exponent != 0 ? exponent - bias : 1 - bias;
-  return n;
-}
-Number decode(Element e, u32 bits) {
-  switch (e) {
-    case Element::kF16:
-      return decode(bits, 5, 10, true);
-    case Element::kBf16:
-      return decode(bits, 8, 7, true);
-    case Element::kTf32:  // the low bits of the register do not count
-      return decode(bits >> 13, 8, 10, true);
-    case Element::kE4m3:
-      return decode(bits, 4, 3, false);
-    default:
-      return decode(bits, 5, 2, true);
-  }
-}
-
-// A and B of floats; rows of B are contiguous, so that the columns vectorise.
-struct Floats {
-  s32 a[kMaxRows][kMaxDepth], a_exponent[kMaxRows][kMaxDepth];
-  s32 b[kMaxDepth][kMaxColumns], b_exponent[kMaxDepth][kMaxColumns];
-  u8 a_kind[kMaxRows][kMaxDepth], b_kind[kMaxDepth][kMaxColumns];
-  bool special_row[kMaxRows], special_column[kMaxColumns];
-};
-
-// sum * 2^(exponent - kFraction). `odd`: what is cut off sets the last bit, so that a second
-// rounding to f16 is as good as one.
-u32 to_f32_cut(s64 sum, s32 exponent, bool odd) {
-  if (sum == 0) return 0;
-  const u32 sign = sum < 0 ? 0x80000000u : 0;
-  const u64 magnitude = static_cast<u64>(sum < 0 ? -sum : sum);
-  const int top = 63 - __builtin_clzll(magnitude);
-  const s32 e = top - kFraction + exponent;
-  if (e > 127) return sign | kInfinityF32;
-  int drop = top - 23;
-  if (e < -126) drop += -126 - e;
-  u32 kept = drop >= 64  ? 0
-             : drop >= 0 ? static_cast<u32>(magnitude >> drop)
-                         : static_cast<u32>(magnitude << -drop);
-  if (odd && drop > 0 && (drop >= 64 || (magnitude & ((u64{1} << drop) - 1)) != 0)) kept |= 1;
-  if (kept == 0) return 0;
-  return sign | (e < -126 ? kept : (static_cast<u32>(e + 126) << 23) + kept);
-}
-
-// One row of D for `count` products from `first` on: d[j] = c[j] + sum of a[k] * b[k][j].
-void multiply_row(const Floats& f, u32 row, const u32* depth, u32 count, u32 columns, bool odd,
-                  u32* d) {
-  alignas(64) s32 largest[kMaxColumns], shift[kMaxColumns];
-  alignas(64) u32 plus[kMaxColumns], minus[kMaxColumns];
-  for (u32 j = 0; j < columns; ++j) {
-    const u32 exponent = d[j] >> 23 & 0xff;
-    const bool zero = (d[j] & 0x7fffffffu) == 0;
-    largest[j] = zero ? kNoExponent : exponent == 0 ? -126 : static_cast<s32>(exponent) - 127;
-    shift[j] = largest[j];
-  }
-  for (u32 q = 0; q < count; ++q) {
-    const u32 k = depth[q];
-    const s32 ae = f.a_exponent[row][k];
-    const s32* be = f.b_exponent[k];
-    for (u32 j = 0; j < columns; ++j) {
-      const s32 e = ae + be[j];
-      largest[j] = e > largest[j] ? e : largest[j];
-    }
-  }
-  for (u32 j = 0; j < columns; ++j) {
-    const u32 magnitude = ((d[j] & 0x007fffffu) | ((d[j] & 0x7f800000u) != 0 ? 0x00800000u : 0))
-                          << (kFraction - 23);
-    s32 s = largest[j] - shift[j];
-    s = s < 31 ? s : 31;
-    const u32 cut = magnitude >> s;
-    const bool negative = (d[j] >> 31) != 0;
-    plus[j] = negative ? 0 : cut;
-    minus[j] = negative ? cut : 0;
-  }
-  for (u32 q = 0; q < count; ++q) {
-    const u32 k = depth[q];
-    const s32 a = f.a[row][k], ae = f.a_exponent[row][k];
-    const s32* b = f.b[k];
-    const s32* be = f.b_exponent[k];
-    for (u32 j = 0; j < columns; ++j) {
-      const s32 product = a * b[j];
-      s32 s = largest[j] - (ae + be[j]);
-      s = s < 31 ? s : 31;
-      const u32 cut = static_cast<u32>(product < 0 ? -product : product) << (kFraction - 20) >> s;
-      plus[j] += product < 0 ? 0 : cut;
-      minus[j] += product < 0 ? cut : 0;
-    }
-  }
-  for (u32 j = 0; j < columns; ++j)
-    d[j] = to_f32_cut(static_cast<s64>(plus[j]) - static_cast<s64>(minus[j]), largest[j], odd);
-}
-
-// What infinities and NaNs make of one element: its f32 bits, or 0: they do not decide it.
-u32 special_element(const Floats& f, u32 row, u32 column, const u32* depth, u32 count, u32 c) {
-  bool nan = (c & 0x7fffffffu) > kInfinityF32;
-  bool plus = c == kInfinityF32, minus = c == (kInfinityF32 | 0x80000000u);
-  for (u32 q = 0; q < count; ++q) {
-    const u32 k = depth[q];
-    const u8 ka = f.a_kind[row][k], kb = f.b_kind[k][column];
-    if (ka == kFinite && kb == kFinite) continue;
-    if (ka == kNotANumber || kb == kNotANumber || f.a[row][k] == 0 || f.b[k][column] == 0) {
-      nan = true;
-    } else {
-      const bool negative = (f.a[row][k] < 0) != (f.b[k][column] < 0);
-      (negative ? minus : plus) = true;
-    }
-  }
-  if (nan || (plus && minus)) return kNanF32;
-  return plus ? kInfinityF32 : minus ? kInfinityF32 | 0x80000000u : 0;
-}
-
-void multiply_step(const Floats& f, u32 row, const u32* depth, u32 count, u32 columns, bool odd,
-                   u32* d) {
-  alignas(64) u32 special[kMaxColumns] = {};
-  bool any = false;
-  for (u32 j = 0; j < columns; ++j) {
-    if (!f.special_row[row] && !f.special_column[j] && (d[j] & kInfinityF32) != kInfinityF32)
-      continue;
-    special[j] = special_element(f, row, j, depth, count, d[j]);
-    any = any || special[j] != 0;
-    if ((d[j] & kInfinityF32) == kInfinityF32) d[j] = 0;
-  }
-  multiply_row(f, row, depth, count, columns, odd, d);
-  if (!any) return;
-  for (u32 j = 0; j < columns; ++j)
-    if (special[j] != 0) d[j] = special[j];
-}
+#include "kernels/exec/ops/tensor.inc"
 
 struct Registers {
   const u32* aux;
@@ -239,11 +80,13 @@ void multiply_floats(Warp& w, const MatrixShape& s, const Registers& regs) {
     u32* d = c[row];
     if (!fp8) {
       const u32 step = s.wmma && s.a == Element::kTf32 ? 4 : s.k;
-      for (u32 k = 0; k < s.k; k += step) multiply_step(f, row, depth + k, step, s.n, halves, d);
+      for (u32 k = 0; k < s.k; k += step)
+        multiply_step(f, row, depth + k, step, s.n, halves, kKeepAll, d);
       continue;
     }
     alignas(64) u32 sum[kMaxColumns] = {};
-    for (u32 k = 0; k < s.k; k += 16) multiply_step(f, row, depth + k, 16, s.n, false, sum);
+    for (u32 k = 0; k < s.k; k += 16)
+      multiply_step(f, row, depth + k, 16, s.n, false, kKeepAll, sum);
     for (u32 j = 0; j < s.n; ++j) {
       const f32 r = bit_cast_to<f32>(sum[j]) + bit_cast_to<f32>(d[j]);
       d[j] = r != r ? kNanF32 : bit_cast_to<u32>(r);

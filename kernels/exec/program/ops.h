@@ -29,6 +29,7 @@ namespace sluice::exec::detail {
   SLUICE_EXEC_MEM_OPS(X) \
   SLUICE_EXEC_ATOMIC_OPS(X) \
   SLUICE_EXEC_TENSOR_OPS(X) \
+  SLUICE_EXEC_WARPGROUP_OPS(X) \
   SLUICE_EXEC_PLAIN_OPS(X) \
   SLUICE_EXEC_RARE_OPS(X)
 // clang-format on

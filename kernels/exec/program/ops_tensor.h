@@ -5,6 +5,7 @@
 #pragma once
 
 #define SLUICE_EXEC_TENSOR_OPS(X) X(mma, (multiply))
+#define SLUICE_EXEC_WARPGROUP_OPS(X) X(wgmma, (multiply_warpgroup))
 #define SLUICE_EXEC_MATRIX_MOVE_OPS(X) \
   X(ldmatrix, (load_matrices))         \
   X(stmatrix, (store_matrices))        \

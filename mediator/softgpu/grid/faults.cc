@@ -31,6 +31,7 @@ CUresult to_result(exec::FaultKind kind) {
       return CUDA_ERROR_ASSERT;
     case FaultKind::kBadBarrier:
     case FaultKind::kBadRegisters:
+    case FaultKind::kBadTensorMap:
     case FaultKind::kOthersShared:
       return CUDA_ERROR_ILLEGAL_INSTRUCTION;
     case FaultKind::kBadCall:

@@ -30,6 +30,7 @@ uint32_t stall_us(const sluice_soft_info& info, exec::FaultKind kind) {
     case FaultKind::kWrongSpace:
     case FaultKind::kBadBarrier:
     case FaultKind::kBadRegisters:
+    case FaultKind::kBadTensorMap:
     case FaultKind::kBadCall:
       return info.exception_stall_us;
     default:  // the kernel ends itself: trap, assert

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels as libraries for sm_90 write them, for clone_gpu on a real GPU (the software GPU knows no
-// tensor maps): copies by tensor maps that arrive at barriers in memory, warps that hand registers
-// over, and maps that the kernel changes. Each task leaves behind what the next one trips over
+// Kernels as libraries for sm_90 write them, for clone_gpu on a real GPU: copies by tensor
+// maps that arrive at barriers in memory, warps that hand registers over, and maps that the kernel
+// changes. Each task leaves behind what the next one trips over
 // unless it is cleaned up: valid barriers, register counts, copies that still read shared memory.
 //
 // scripts/regenerate-ptx --tensor makes the PTX.

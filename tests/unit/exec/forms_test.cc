@@ -69,7 +69,7 @@ TEST_F(ExecForms, WhatIsNotThereIsRefusedByNameAndLine) {
       "red.exch.b32 [%rd0], %r1;", "red.cas.b32 [%rd0], %r1, %r2;",
       "red.acquire.gpu.add.u32 [%rd0], %r1;", "multimem.ld_reduce.global.add.u32 %r1, [%rd0];",
       "multimem.red.global.add.u32 [%rd0], %r1;", "fence;", "fence.gl;", "fence.sc;",
-      "fence.proxy.tensormap::generic.release.gpu;", "membar.gpu;", "fence.sc.gpu %r1;",
+      "fence.proxy.tensormap::generic.sc.gpu;", "membar.gpu;", "fence.sc.gpu %r1;",
       "prefetch.shared.L1 [%rd0];", "prefetch.L3 [%rd0];", "prefetchu.L2 [%rd0];",
       "discard.L2 [%rd0];", "cvta.u32 %r1, %r2;", "cvta.texture.u64 %rd1, %rd2;",
       "isspacep.sreg %p1, %rd0;", "mov.u8 %r1, %r2;", "mov.b32 %r1, %rd1;",
@@ -99,10 +99,10 @@ TEST_F(ExecForms, WhatIsNotThereIsRefusedByNameAndLine) {
       "setmaxnreg.set.sync.aligned.u32 24;", "griddepcontrol.stop;",
       "getctarank.global.u32 %r1, %r2;",
       // Other chapters of the manual, and other GPUs.
-      "tcgen05.fence::before_thread_sync;", "wgmma.fence.sync.aligned;",
-      "tensormap.cp_fenceproxy [%rd0];", "clusterlaunchcontrol.try_cancel.async [%r1], [%r2];",
-      "surf.frobnicate;", "istypep.texref %p1, %rd0;", "txq.frobnicate.b32 %r1, [%rd0];",
-      "add.f32.f16 %f1, %rs1, %f2;", "video.add %r1;", "foo;", "foo.bar %r1;",
+      "tcgen05.fence::before_thread_sync;", "wgmma.fence.sync;", "tensormap.cp_fenceproxy [%rd0];",
+      "clusterlaunchcontrol.try_cancel.async [%r1], [%r2];", "surf.frobnicate;",
+      "istypep.texref %p1, %rd0;", "txq.frobnicate.b32 %r1, [%rd0];", "add.f32.f16 %f1, %rs1, %f2;",
+      "video.add %r1;", "foo;", "foo.bar %r1;",
       // Directives and declarations.
       ".unknown 1;", ".reg .b256 %z;", ".reg .v2 .f32 %z;", ".local .unknown z;", ".reg .f8 %z;"};
   for (const char* statement : statements) {
@@ -163,25 +163,28 @@ TEST_F(ExecForms, BlocksAreClustersOnlyWhereBothSizesAreGiven) {
 TEST_F(ExecForms, AnAbsentInstructionCostsOnlyTheKernelsThatReachIt) {
   const std::string head = ".version 9.0\n.target sm_90\n.address_size 64\n";
   const std::string functions =
-      ".func absent() { .reg .b32 %r<3>; .reg .b64 %rd; wgmma.fence.sync.aligned; ret; }\n"
+      ".func absent() { .reg .b32 %r<3>; .reg .b64 %rd; tcgen05.fence::before_thread_sync; ret; }\n"
       ".func calls_it() { call.uni absent; ret; }\n"
       ".func good(.reg .u64 %p) { st.global.u32 [%p], 7; ret; }\n"
       ".global .u64 table[2] = {calls_it, good};\n";
   const std::string entries =
-      ".visible .entry itself() { .global .u32 own; wgmma.fence.sync.aligned; ret; }\n"
+      ".visible .entry itself() { .global .u32 own; tcgen05.fence::before_thread_sync; ret; }\n"
       ".visible .entry cube() { .reg .f32 %f<8>; .reg .u64 %rd;\n"
       "  tex.grad.cube.v4.f32.f32 {%f0, %f1, %f2, %f3}, [%rd, {%f4, %f5, %f6, %f7}],\n"
       "    {%f0, %f0, %f0, %f0}, {%f0, %f0, %f0, %f0}; ret; }\n"
       ".visible .entry vector() { .reg .v4 .f32 %v; mov.v4.f32 %v, %v; ret; }\n"
       ".visible .entry video() { .reg .u32 %u; vadd.u32.u32.s32.sat %u, %u, %u; ret; }\n"
-      ".visible .entry tensor() { .reg .u64 %u; prefetch.tensormap [%u]; ret; }\n"
+      ".visible .entry tensor() { .reg .u64 %u; .reg .u32 %r; "
+      "cp.async.bulk.tensor.1d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes [%u], "
+      "[%u, {%r}], [%u]; ret; }\n"
       ".visible .entry callers_caller() { call.uni calls_it; ret; }\n"
       ".visible .entry pointer() { .reg .u64 %rd<2>; ld.global.u64 %rd0, [table];\n"
       "  call %rd0, p; ret; p: .callprototype _ (); }\n"
       ".visible .entry other() { .global .u32 own; .reg .u64 %rd; mov.u64 %rd, own;\n"
       "  call.uni good, (%rd); ret; }\n";
   EXPECT_FALSE(load(head + functions + entries));
-  EXPECT_NE(error_.find("wgmma.fence.sync.aligned is not supported"), std::string::npos) << error_;
+  EXPECT_NE(error_.find("tcgen05.fence::before_thread_sync is not supported"), std::string::npos)
+      << error_;
 
   DecodeOptions options;
   options.refuse_kernels_alone = true;

@@ -182,6 +182,7 @@ bool Decoder::take_bulk_reduction(BulkReduction& op, BulkType& type) {
 
 // cp.async.bulk.DST.SRC.COMPLETION and cp.reduce.async.bulk.DST.SRC.COMPLETION.OP.TYPE.
 bool Decoder::do_cp_bulk() {
+  if (has_word("tensor")) return do_tensor_copy();
   const bool reduce = take("reduce");
   if (!take("async") || !take("bulk")) return unsupported();
   if (!reduce && (take("commit_group") || take("wait_group"))) {

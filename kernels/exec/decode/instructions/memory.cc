@@ -129,6 +129,16 @@ bool Decoder::do_atom() {
 
 bool Decoder::do_fence() {
   // One-sided and proxy fences are weaker than the full one that we make.
+  if (take("tensormap::generic")) {  // an acquisition names the map: [address], 128
+    Address at;
+    uint64_t bytes;
+    if (has_word("acquire") ? operand_count() != 2 || !address(text(0), at) ||
+                                  !immediate(text(1), Type::kU32, bytes) || bytes != 128
+                            : operand_count() != 0)
+      return false;
+    emit("fence", 0, 0);
+    return true;
+  }
   take_any({"mbarrier_init", "acquire", "release"});
   take_any(
       {"cta", "cluster", "gl", "gpu", "sys", "sc", "acq_rel", "proxy", "alias", "async", "global"});

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// wgmma: products of four warps with whole numbers, whose sums are exact whatever the order, from
+// shared memory in each layout of the manual and from registers, of each type.
+#include <random>
+
+#include "tests/unit/exec/harness.h"
+
+namespace sluice::exec {
+namespace {
+
+// How the bytes of an element code a small whole number.
+uint32_t code(const std::string& type, int value) {
+  const uint32_t sign = value < 0;
+  const auto magnitude = static_cast<uint32_t>(value < 0 ? -value : value);
+  if (type == "s8" || type == "u8") return static_cast<uint8_t>(value);
+  if (type == "b1") return magnitude & 1;
+  const int exponent_bits = type == "f16" || type == "e5m2" ? 5 : type == "e4m3" ? 4 : 8;
+  const int mantissa_bits = type == "f16"    ? 10
+                            : type == "bf16" ? 7
+                            : type == "e4m3" ? 3
+                            : type == "e5m2" ? 2
+                                             : 23;
+  uint32_t bits = 0;
+  if (magnitude != 0) {
+    const int top = 31 - __builtin_clz(magnitude);
+    const int bias = (1 << (exponent_bits - 1)) - 1;
+    bits = static_cast<uint32_t>(top + bias) << mantissa_bits | (magnitude ^ 1u << top)
+                                                                    << (mantissa_bits - top);
+  }
+  return bits | sign << (exponent_bits + mantissa_bits);
+}
+uint32_t bits_of(const std::string& type) {
+  return type == "b1" ? 1 : type == "f16" || type == "bf16" ? 16 : type == "tf32" ? 32 : 8;
+}
+
+// A matrix of `count` rows (A) or columns (B) by K, in shared memory as a descriptor says.
+struct Layout {
+  uint32_t swizzle;  // log2 of chunks
+  bool mn_major;
+  uint32_t leading, stride;
+};
+
+struct Case {
+  uint32_t n;
+  std::string d, a, b;
+  Layout a_layout, b_layout;
+  bool registers = false;
+  int scale_a = 1, scale_b = 1;
+  bool add = true;
+  bool saturate = false;
+};
+
+class ExecWarpgroup : public ExecTest {
+ protected:
+  ExecWarpgroup() : memory_(65536), out_(64 * 256) {
+    base_ = share(memory_);
+    out_base_ = share(out_);
+  }
+
+  // Element (row, k) of a matrix at `start` of memory_, in chunks of 16 bytes as the manual draws
+  // them.
+  void put(const Layout& layout, uint32_t start, uint32_t bits, uint32_t row, uint32_t k,
+           uint32_t value) {
+    const uint32_t per = 128 / bits, width = 1u << layout.swizzle;
+    uint32_t chunk, inside;
+    if (layout.mn_major) {
+      const uint32_t unit = row / per;
+      inside = row % per;
+      chunk = layout.swizzle == 0 ? unit * layout.stride + k % 8 * 16 + k / 8 * layout.leading
+                                  : unit % width * 16 + unit / width * layout.leading +
+                                        k % 8 * width * 16 + k / 8 * layout.stride;
+    } else {
+      inside = k % per;
+      chunk =
+          row / 8 * layout.stride + (layout.swizzle == 0 ? row % 8 * 16 + k / per * layout.leading
+                                                         : row % 8 * width * 16 + k / per * 16);
+    }
+    chunk ^= (chunk / 128 & (width - 1)) * 16;
+    const uint32_t bit = (start + chunk) * 8 + inside * bits;
+    if (bits < 8)
+      memory_[bit / 8] = static_cast<uint8_t>(memory_[bit / 8] | value << bit % 8);
+    else
+      std::memcpy(&memory_[bit / 8], &value, bits / 8);
+  }
+  static std::string descriptor(uint32_t start, const Layout& layout) {
+    static constexpr uint64_t kModes[] = {0, 3, 2, 1};
+    const uint64_t value = start >> 4 | uint64_t{layout.leading >> 4} << 16 |
+                           uint64_t{layout.stride >> 4} << 32 | kModes[layout.swizzle] << 62;
+    return std::to_string(static_cast<int64_t>(value));
+  }
+
+  void check(const Case& c) {
+    SCOPED_TRACE(c.d + "." + c.a + "." + c.b + " n" + std::to_string(c.n));
+    constexpr uint32_t kB = 32768, kA = 49152;  // of shared memory: B, A's registers
+    const uint32_t bits = bits_of(c.a), depth = 256 / bits;
+    std::mt19937 random(c.n * 7 + depth);
+    std::vector<int> a(64 * depth), b(c.n * depth);
+    std::fill(memory_.begin(), memory_.end(), 0);
+    const bool bytes = c.d == "s32" && bits == 8;
+    const auto number = [&](const std::string& type) {
+      const int v = static_cast<int>(random());
+      if (type == "b1") return v & 1;
+      if (type == "u8") return v & 255;
+      return bytes ? static_cast<int>(static_cast<int8_t>(v)) : (v & 7) - 3;
+    };
+    for (uint32_t row = 0; row < 64; ++row) {
+      for (uint32_t k = 0; k < depth; ++k) {
+        const int v = a[row * depth + k] = number(c.a);
+        if (!c.registers) {
+          put(c.a_layout, 0, bits, row, k, code(c.a, v));
+          continue;
+        }
+        // Register r of a lane: row group (+ 8), consecutive elements of place (+ 4 runs).
+        const uint32_t per = 32 / bits, run = k / per % 4, half = k / per / 4;
+        const uint32_t lane = row % 8 * 4 + run, reg = row / 8 % 2 + 2 * half;
+        const uint32_t thread = row / 16 * 32 + lane;
+        uint32_t word;
+        uint8_t* const at = &memory_[kA + (thread * 4 + reg) * 4];
+        std::memcpy(&word, at, 4);
+        word |= code(c.a, v) << (k % per * bits);
+        std::memcpy(at, &word, 4);
+      }
+    }
+    for (uint32_t column = 0; column < c.n; ++column)
+      for (uint32_t k = 0; k < depth; ++k)
+        put(c.b_layout, kB, bits, column, k, code(c.b, b[column * depth + k] = number(c.b)));
+    const bool halves = c.d == "f16";
+    const uint32_t registers = halves ? c.n / 4 : c.n / 2;
+    const std::string kind = c.d == "f32" ? "%d" : "%e";
+    std::string list;
+    std::string body =
+        ".shared .align 1024 .b8 s[53248]; .reg .f32 %d<128>; .reg .b32 %e<128>;\n"
+        "mov.u32 %r0, %tid.x; shl.b32 %r1, %r0, 4; cvt.u64.u32 %rd9, %r1; add.u64 %rd8, %rd0, %rd9;"
+        "\nmov.u32 %r2, s; add.u32 %r2, %r2, %r1;\n"
+        "C: ld.global.v4.u32 {%r3, %r4, %r5, %r6}, [%rd8]; st.shared.v4.u32 [%r2], {%r3, %r4, %r5, "
+        "%r6};\nadd.u64 %rd8, %rd8, 2048; add.u32 %r2, %r2, 2048; add.u32 %r1, %r1, 2048;\n"
+        "setp.lt.u32 %p1, %r1, 53248; @%p1 bra C;\n"
+        "mov.u32 %r2, s; mad.lo.u32 %r2, %r0, 16, %r2;\n"
+        "ld.shared.v4.u32 {%r10, %r11, %r12, %r13}, [%r2+" +
+        std::to_string(kA) + "];\nfence.proxy.async.shared::cta; bar.sync 0;\n";
+    const int first = c.saturate ? 0x7fffff00 : 5;
+    for (uint32_t k = 0; k < registers; ++k) {
+      list += (k == 0 ? "" : ", ") + kind + std::to_string(k);
+      const uint32_t f32 = code("tf32", first);
+      const uint32_t start = c.d == "f32"   ? f32
+                             : c.d == "f16" ? code("f16", 5) * 0x10001u
+                                            : static_cast<uint32_t>(first);
+      body += "mov.b32 " + kind + std::to_string(k) + ", " + std::to_string(start) + ";\n";
+    }
+    body += "wgmma.fence.sync.aligned;\nmov.b64 %rd10, " + descriptor(0, c.a_layout) +
+            "; mov.b64 %rd11, " + descriptor(kB, c.b_layout) + ";\nsetp.eq.u32 %p2, 1, " +
+            (c.add ? "1" : "0") + ";\nwgmma.mma_async.sync.aligned.m64n" + std::to_string(c.n) +
+            "k" + std::to_string(depth) + "." + c.d + "." + c.a + "." + c.b +
+            (c.saturate ? ".satfinite" : "") + (c.a == "b1" ? ".and.popc" : "") + " {" + list +
+            "}, " + (c.registers ? "{%r10, %r11, %r12, %r13}" : "%rd10") + ", %rd11, %p2";
+    if (c.d != "s32") body += ", " + std::to_string(c.scale_a) + ", " + std::to_string(c.scale_b);
+    if (bits == 16) {
+      if (!c.registers) body += c.a_layout.mn_major ? ", 1" : ", 0";
+      body += c.b_layout.mn_major ? ", 1" : ", 0";
+    }
+    body +=
+        ";\nwgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n"
+        "mad.lo.u32 %r1, %r0, " +
+        std::to_string(registers * 4) + ", 0; cvt.u64.u32 %rd9, %r1; add.u64 %rd8, %rd1, %rd9;\n";
+    for (uint32_t k = 0; k < registers; ++k)
+      body +=
+          "st.global.b32 [%rd8+" + std::to_string(k * 4) + "], " + kind + std::to_string(k) + ";\n";
+    ASSERT_TRUE(load(kernel(body))) << error_;
+    ASSERT_EQ(launch({1, 1, 1}, {128, 1, 1}, {base_, out_base_}), RunState::kDone)
+        << fault_.describe();
+    for (uint32_t row = 0; row < 64; ++row) {
+      for (uint32_t column = 0; column < c.n; ++column) {
+        int64_t sum = 0;
+        for (uint32_t k = 0; k < depth; ++k) sum += a[row * depth + k] * b[column * depth + k];
+        sum = sum * c.scale_a * c.scale_b + (c.add ? first : 0);
+        if (c.saturate) sum = std::min<int64_t>(sum, 0x7fffffff);
+        const uint32_t thread = row / 16 * 32 + row % 8 * 4 + column % 8 / 2;
+        const uint32_t slot = column / 8 * 4 + row / 8 % 2 * 2 + column % 2;
+        const uint32_t word = out_[thread * registers + (halves ? slot / 2 : slot)];
+        const auto whole = static_cast<int>(sum);
+        if (halves)
+          ASSERT_EQ(word >> (slot & 1) * 16 & 0xffff, code("f16", whole)) << row << " " << column;
+        else
+          ASSERT_EQ(word, c.d == "f32" ? code("tf32", whole) : static_cast<uint32_t>(whole))
+              << row << " " << column;
+      }
+    }
+  }
+
+  std::vector<uint8_t> memory_;
+  std::vector<uint32_t> out_;
+  uint64_t base_ = 0, out_base_ = 0;
+};
+
+// Rows of A one behind the other, by the width of the swizzle.
+constexpr Layout kPlain{0, false, 128, 256};
+Layout k_major(uint32_t swizzle) { return {swizzle, false, 16, 128u << swizzle}; }
+// `atoms` of the other direction between neighbours along M or N.
+Layout mn_major(uint32_t swizzle) {
+  return swizzle == 0 ? Layout{0, true, 128, 256}
+                      : Layout{swizzle, true, 256u << swizzle, 128u << swizzle};
+}
+
+TEST_F(ExecWarpgroup, HalvesInEachLayout) {
+  for (const uint32_t swizzle : {0u, 1u, 2u, 3u}) {
+    const Layout k = swizzle == 0 ? kPlain : k_major(swizzle), mn = mn_major(swizzle);
+    check({8, "f32", "f16", "f16", k, k});
+    check({64, "f32", "bf16", "bf16", mn, k, false, -1, 1});
+    check({136, "f16", "f16", "f16", k, mn, false, -1, -1});
+    check({256, "f32", "f16", "f16", mn, mn, false, 1, 1, false});
+  }
+  check({40, "f32", "bf16", "bf16", kPlain, mn_major(3), true});
+  check({72, "f16", "f16", "f16", kPlain, kPlain, true, 1, -1, false});
+}
+TEST_F(ExecWarpgroup, OtherElements) {
+  check({8, "f32", "tf32", "tf32", kPlain, kPlain});
+  check({24, "f32", "tf32", "tf32", k_major(3), k_major(3), true, -1, 1});
+  for (const char* a : {"e4m3", "e5m2"})
+    for (const char* b : {"e4m3", "e5m2"}) check({32, "f32", a, b, k_major(2), kPlain});
+  check({16, "f16", "e4m3", "e5m2", kPlain, kPlain, true});
+  for (const char* a : {"s8", "u8"})
+    for (const char* b : {"s8", "u8"}) check({48, "s32", a, b, k_major(1), k_major(3)});
+  check({24, "s32", "u8", "u8", kPlain, kPlain, true, 1, 1, true, true});
+  check({256, "s32", "s8", "s8", kPlain, kPlain, false, 1, 1, false});
+  check({8, "s32", "b1", "b1", kPlain, kPlain});
+  check({96, "s32", "b1", "b1", k_major(3), kPlain, true});
+}
+
+// fp8 keeps 13 bits below the largest term, and in the sum.
+TEST_F(ExecWarpgroup, NarrowSumsOfFp8) {
+  const std::string body =
+      ".shared .align 1024 .b8 s[4096]; .reg .f32 %d<4>;\nmov.u32 %r0, %tid.x; mov.u32 %r2, s; "
+      "mad.lo.u32 %r2, %r0, 32, %r2;\nmov.b64 %rd8, 0x3838383838383838;\n"
+      "st.shared.u64 [%r2], %rd8; st.shared.u64 [%r2+8], %rd8; st.shared.u64 [%r2+16], %rd8;\n"
+      "st.shared.u64 [%r2+24], %rd8; bar.sync 0;\n"
+      "mov.f32 %d0, 0f46000000; mov.f32 %d1, 0f46000400; mov.f32 %d2, 0f3f800001; mov.f32 %d3, "
+      "0fc6fffe00;\nmov.b64 %rd10, " +
+      descriptor(0, kPlain) +
+      ";\n"
+      "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%d0, %d1, %d2, %d3}, %rd10, %rd10, 1, "
+      "1, 1;\nshl.b32 %r1, %r0, 4; cvt.u64.u32 %rd9, %r1; add.u64 %rd8, %rd1, %rd9;\n"
+      "st.global.v4.f32 [%rd8], {%d0, %d1, %d2, %d3};\n";
+  ASSERT_TRUE(load(kernel(body))) << error_;
+  ASSERT_EQ(launch({1, 1, 1}, {128, 1, 1}, {base_, out_base_}), RunState::kDone);
+  std::vector<float> got(4);
+  std::memcpy(got.data(), out_.data(), 16);
+  // 32 ones each. Steps are of 1 at 8192, and of 2 at 32766.
+  EXPECT_EQ(got, (std::vector<float>{8224, 8225, 33, -32766}));
+}
+
+TEST_F(ExecWarpgroup, WhatTheManualDoesNotHaveIsRefused) {
+  for (const char* text :
+       {"m64n12k16.f32.f16.f16 {%f0, %f1, %f2, %f3, %f4, %f5}, %rd1, %rd2, 1, 1, 1, 0, 0;",
+        "m64n8k32.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd1, %rd2, 1, 1, 1, 0, 0;",
+        "m64n8k16.f32.f16.bf16 {%f0, %f1, %f2, %f3}, %rd1, %rd2, 1, 1, 1, 0, 0;",
+        "m64n8k16.f16.bf16.bf16 {%r0, %r1}, %rd1, %rd2, 1, 1, 1, 0, 0;",
+        "m64n8k16.f32.f16.f16 {%f0, %f1, %f2}, %rd1, %rd2, 1, 1, 1, 0, 0;",
+        "m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd1, %rd2, 1, 2, 1, 0, 0;",
+        "m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd1, %rd2, 1, 1, 1, 0;",
+        "m64n8k8.f32.tf32.tf32 {%f0, %f1, %f2, %f3}, %rd1, %rd2, 1, 1, 1, 0, 0;",
+        "m64n40k32.s32.s8.s8 {%r0, %r1, %r2, %r3}, %rd1, %rd2, 1;",
+        "m64n8k256.s32.b1.b1.xor.popc {%r0, %r1, %r2, %r3}, %rd1, %rd2, 1;"})
+    EXPECT_FALSE(load(kernel(std::string("wgmma.mma_async.sync.aligned.") + text))) << text;
+}
+
+}  // namespace
+}  // namespace sluice::exec
