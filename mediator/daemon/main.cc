@@ -14,6 +14,7 @@
 #include "mediator/base/limits.h"
 #include "mediator/base/log.h"
 #include "mediator/daemon/daemon.h"
+#include "mediator/io/loop_meter.h"
 #include "mediator/io/loop_priority.h"
 #include "mediator/ring/wait.h"
 
@@ -37,7 +38,11 @@ void run(boost::asio::io_context& io, uint32_t spin_us) {
   }
   sluice::Spinner spinner(spin_us);
   while (!io.stopped()) {
-    if (spinner.spin([&] { return io.poll() != 0 || io.stopped(); })) continue;
+    const auto poll = [&] {
+      sluice::io::LoopMeter::before_poll();
+      return io.poll() != 0 || io.stopped();
+    };
+    if (spinner.spin(poll)) continue;
     const uint64_t from_ns = sluice::monotonic_ns();
     io.run_one();
     spinner.slept(sluice::monotonic_ns() - from_ns);

@@ -29,9 +29,13 @@ class LoopMeter {
 
   static const Figures& figures();
   static void forget();
+  // A loop that polls instead of sleeping calls this before each poll: what it spent until now, in
+  // which nothing came, is no call's cost.
+  static void before_poll();
 
   // Measures its own life. At its end the processor time that it took, with what the loop took to
-  // come to it (from the end of the call before: epoll, timers), is in `*cost_ns`, if given.
+  // come to it (from the end of the call before, or from before_poll(): epoll, timers), is in
+  // `*cost_ns`, if given.
   class Call {
    public:
     explicit Call(const std::type_info& callback, uint64_t* cost_ns = nullptr);
