@@ -23,8 +23,8 @@ LEAD_NS = 4_000_000
 
 
 def ways(bench):
-    return bench.those("slices", "in-turn", "mps", "mps-priority", "sluice", "sluice-shared",
-                       "sluice-shared-fill", "sluice-shared-srt")
+    return bench.those("slices", "in-turn", "mps", "mps-priority", "sluice", "sluice-slices",
+                       "sluice-shared", "sluice-shared-fill", "sluice-shared-srt")
 
 
 def teams(bench):

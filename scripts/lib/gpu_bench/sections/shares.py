@@ -5,10 +5,14 @@ from gpu_bench.tenant import alone, check, load, together
 
 NAME = "shares"
 TITLE = "shares by weight"
-# Label: weight of b over a; pattern; launches of a and b as parts of 5 ms; original kernels.
+# Label: weight of b over a; pattern, or those of a and b; launches of a and b as parts of 5 ms;
+# original kernels.
 CASES = {
     "2:1, waiting": (2, "wait", 1, 1, False),
     "2:1, queued": (2, "queue:2", 1, 1, False),
+    "2:1, waiting, 300 us": (2, "wait", 0.06, 0.06, False),
+    "2:1, a waits, b queues": (2, ("wait", "queue:2"), 1, 1, False),
+    "2:1, b waits, a queues": (2, ("queue:2", "wait"), 1, 1, False),
     "3:1, queued": (3, "queue:2", 1, 1, False),
     "10:1, queued": (10, "queue:2", 1, 1, False),
     "2:1, 20 ms to 0.2 ms": (2, "queue:4", 0.04, 4, False),
@@ -39,11 +43,12 @@ def run(host, bench):
         blocks = [max(64, int(size["heavy"] * part)) for part in (of_a, of_b)]
         load([(a, "work", f"work {blocks[0]} {size['steps']}"),
               (b, "work", f"work {blocks[1]} {size['steps']}")])
-        how = host.waits() if pattern == "wait" else pattern
+        both = (pattern, pattern) if isinstance(pattern, str) else pattern
+        how = [host.waits() if p == "wait" else p for p in both]
         # What a launch takes when nobody else is there and several are queued.
         own = [r["took_us"] / max(1, r["launches"])
                for r in (alone(t, "work", 0.1 * bench.seconds, "queue:4") for t in (a, b))]
-        answers = together([(a, "work", how), (b, "work", how)],
+        answers = together([(a, "work", how[0]), (b, "work", how[1])],
                            max(LEAST_S, 3 * bench.seconds))
         parts = [r["launches"] * us / max(1, r["took_us"]) for r, us in zip(answers, own)]
         found[label] = {"a": parts[0], "b": parts[1], "ratio": ratio,
