@@ -284,16 +284,18 @@ sluice::Result<std::vector<Metrics>> one_run(const Workload& w,
                           " preemptor"};
   const auto alone = alone_times(w, seed);
   const int32_t high = high_program(w);
-  const auto under = [&](const Registration& row, DurationModel* model) {
+  const auto under = [&](const Registration& row, DurationModel* model, bool reference) {
     const auto policy = row.make(engine_config(w));
-    return simulate(w, *policy,
-                    {.seed = seed, .preempts = row.preempts, .model = model, .reference = true});
+    return simulate(
+        w, *policy,
+        {.seed = seed, .preempts = row.preempts, .model = model, .reference = reference});
   };
   Metrics base;
   double base_high = 0;
   const bool compared = works(baseline, w);
   if (compared) {
-    const Outcome r = under(baseline, nullptr);
+    const bool reported = models.empty() && std::ranges::count(rows, &baseline) > 0;
+    const Outcome r = under(baseline, nullptr, reported);
     base = measure(w, r, alone);
     if (high >= 0) base_high = turnaround_ns(r, static_cast<uint32_t>(high));
   }
@@ -306,7 +308,7 @@ sluice::Result<std::vector<Metrics>> one_run(const Workload& w,
       m = base;
     } else {
       begins(row->name);
-      const Outcome r = under(*row, models.empty() ? nullptr : &models[i]);
+      const Outcome r = under(*row, models.empty() ? nullptr : &models[i], true);
       m = measure(w, r, alone);
       if (high >= 0) mine = turnaround_ns(r, static_cast<uint32_t>(high));
     }
