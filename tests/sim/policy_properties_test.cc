@@ -66,7 +66,7 @@ void keep(const char* property, const Registration& row, uint64_t seed, int befo
 class PolicyProperties : public ::testing::TestWithParam<PreemptorKind> {};
 
 TEST_P(PolicyProperties, WhatArrivesIsDoneWithinTheContract) {
-  const Seeds tried = seeds(3000);
+  const Seeds tried = seeds(1000);
   for (uint64_t seed = tried.first; tried.more(seed); ++seed) {
     const Workload w = random_workload(seed, Shape::kFinite, GetParam());
     ASSERT_EQ(check_workload(w), "") << "seed " << seed;
@@ -105,7 +105,7 @@ TEST_P(PolicyProperties, WhatArrivesIsDoneWithinTheContract) {
 }
 
 TEST_P(PolicyProperties, EqualSeedsGiveEqualOutcomes) {
-  const Seeds tried = seeds(400);
+  const Seeds tried = seeds(200);
   for (uint64_t seed = tried.first; tried.more(seed); ++seed) {
     const Workload w = random_workload(seed, Shape::kFinite, GetParam());
     for (const Registration* row : policies(GetParam())) {
@@ -127,7 +127,7 @@ TEST_P(PolicyProperties, EqualSeedsGiveEqualOutcomes) {
 // (Seed 1260, frs: one of four endless jobs is ahead after its first turns and waits 1.2 s, once;
 // after 6 s all four have had the same.)
 TEST_P(PolicyProperties, NobodyPromisedProgressStarves) {
-  const Seeds tried = seeds(400);
+  const Seeds tried = seeds(200);
   for (uint64_t seed = tried.first; tried.more(seed); ++seed) {
     Workload w = random_workload(seed, Shape::kBacklogged, GetParam());
     // Within a factor of eight, so that a fair wait of the lightest stays far below the horizon.
@@ -167,7 +167,7 @@ TEST_P(PolicyProperties, NobodyPromisedProgressStarves) {
 }
 
 TEST_P(PolicyProperties, MoreWeightIsNeverLessGpu) {
-  const Seeds tried = seeds(200);
+  const Seeds tried = seeds(100);
   for (uint64_t seed = tried.first; tried.more(seed); ++seed) {
     Workload w = random_workload(seed, Shape::kBacklogged, GetParam());
     for (Vgpu& v : w.vgpus) v.share.weight = 100 + v.share.weight % 301;
