@@ -9,7 +9,10 @@ namespace {
 constexpr double kRounding = 0.01;  // parts that add up to a whole number come out as that
 }  // namespace
 
-void EngineUse::add(uint32_t worker, uint32_t vgpu) { workers_[worker].vgpu = vgpu; }
+void EngineUse::add(uint32_t worker, uint32_t vgpu) {
+  workers_[worker].vgpu = vgpu;
+  believed_.try_emplace(vgpu, kFirstBelievedNs);
+}
 
 void EngineUse::remove(uint32_t worker) {
   if (resident_ == worker) resident_ = kNobody;
@@ -57,25 +60,48 @@ void EngineUse::watch_overrun(uint64_t ns) {
   if (before <= most && overrun_ns_ > most) overruns_.push_back(resident_);
 }
 
+// The most that is left of any vGPU that claims beside an idle resident of another one.
+uint64_t EngineUse::believed_ns() const {
+  const auto holder = workers_.find(resident_);
+  if (holder == workers_.end() || holder->second.claims) return 0;
+  uint64_t most = 0;
+  for (const auto& [process, w] : workers_)
+    if (w.claims && w.vgpu != holder->second.vgpu) most = std::max(most, believed_.at(w.vgpu));
+  return most;
+}
+
+// Of each that claims, once, however many sessions it has.
+void EngineUse::use_up_belief(uint64_t ns) {
+  for (auto& [vgpu, left] : believed_)
+    if (std::any_of(workers_.begin(), workers_.end(),
+                    [&](const auto& w) { return w.second.claims && w.second.vgpu == vgpu; }))
+      left -= std::min(left, ns);
+}
+
+void EngineUse::believe(uint32_t vgpu, uint64_t ns) {
+  uint64_t& left = believed_.at(vgpu);
+  left = std::min(left + ns, kBelievedNs);
+}
+
 // Up to there nothing changes but whose patience is at its end.
 void EngineUse::pass(uint64_t to_ns) {
   while (settled_ns_ < to_ns) {
     uint64_t ns = to_ns - settled_ns_;
     for (const auto& [process, w] : workers_)
       if (w.claims && process != resident_ && w.patience_ns > 0) ns = std::min(ns, w.patience_ns);
+    if (const uint64_t believed = believed_ns(); believed > 0) ns = std::min(ns, believed);
     settled_ns_ += ns;
     charge(ns);
   }
 }
 
 void EngineUse::charge(uint64_t ns) {
-  bool any = false, others = false, others_want = false;
+  bool any = false, others_want = false;
   for (auto& [process, w] : workers_) {
     others_want |= w.wants && process != resident_;
     if (!w.claims) continue;
     any = true;
     if (process == resident_) continue;
-    others |= w.patience_ns > 0;
     w.patience_ns -= std::min(w.patience_ns, ns);
   }
   if (resident_ == kNobody) {
@@ -85,8 +111,12 @@ void EngineUse::charge(uint64_t ns) {
   Worker& holder = workers_[resident_];
   interval_ns_ += ns;
   watch_overrun(ns);
-  if (!holder.claims && !others) {
-    if (any) charge_parts(static_cast<double>(ns));
+  if (holder.claims) {
+    believe(holder.vgpu, ns);
+  } else if (any) {
+    if (believed_ns() == 0) return;
+    use_up_belief(ns);
+  } else {
     return;
   }
   const uint64_t held_back = std::min(ns, config_.interval_cost_ns - withheld_ns_);

@@ -25,8 +25,12 @@
 //
 // Lies
 //   "I have nothing", and running on     charged all the same
-//   "I have work", and starting nothing  counts against an idle resident for kPatienceNs in all,
-//                                        from one interval of its own to the next. Then it pays.
+//   "I have work", and starting nothing  counts against an idle resident for as long as its vGPU
+//   has
+//                                        really run, kBelievedNs at most, and is used up by that.
+//                                        Then the time is nobody's: what the GPU idles while others
+//                                        are kept from it is for the policy to charge
+//                                        (policies/wfq/slices.cc)
 //   longer slices than it was given      charged. Where two other vGPUs claim at once for longer
 //                                        than overrun_ns, the interval is an overrun: see
 //                                        take_overruns()
@@ -50,6 +54,11 @@ class EngineUse {
     uint64_t switch_ns = 200'000;         // of a part
     uint64_t overrun_ns = 500'000'000;    // beyond its slice
   };
+  // What is believed of claims: of one that never ran, and at most. Less: an honest vGPU is
+  // believed for a shorter time that an idle neighbour is in its way. More: claims cost a neighbour
+  // more.
+  static constexpr uint64_t kFirstBelievedNs = 1'000'000, kBelievedNs = 10'000'000;
+  // So long after it has run one that claims is a witness of an overrun.
   static constexpr uint64_t kPatienceNs = 1'000'000'000;
   static constexpr uint64_t kAloneNs = 1'000'000;
 
@@ -100,7 +109,7 @@ class EngineUse {
     bool wants = false;   // the same
     double free_ns = 0;   // as due_ns
     bool seen = false;
-    uint64_t patience_ns = kPatienceNs;  // what is left of it
+    uint64_t patience_ns = kPatienceNs;  // what is left of it as a witness
     double due_ns = 0;
   };
   // A claim, or a record.
@@ -112,6 +121,9 @@ class EngineUse {
   };
   void pass(uint64_t to_ns);
   void charge(uint64_t ns);
+  uint64_t believed_ns() const;
+  void use_up_belief(uint64_t ns);
+  void believe(uint32_t vgpu, uint64_t ns);
   void start(uint32_t process);
   void end(bool whole);
   void decide_ended();
@@ -123,10 +135,11 @@ class EngineUse {
 
   const Config config_;
   std::map<uint32_t, Worker> workers_;
-  std::deque<Event> claims_, records_;  // after settled_ns_; a record of kNobody: some are lost
-  uint32_t resident_ = kNobody;         // of workers_
-  uint64_t interval_ns_ = 0;            // how long it has been
-  uint64_t withheld_ns_ = 0;            // of interval_cost_ns
+  std::map<uint32_t, uint64_t> believed_;  // by vGPU, what is left
+  std::deque<Event> claims_, records_;     // after settled_ns_; a record of kNobody: some are lost
+  uint32_t resident_ = kNobody;            // of workers_
+  uint64_t interval_ns_ = 0;               // how long it has been
+  uint64_t withheld_ns_ = 0;               // of interval_cost_ns
   uint64_t overrun_ns_ = 0;
   // The interval that ended last: whether its switches are its own is decided when another begins.
   struct Ended {

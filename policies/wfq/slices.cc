@@ -29,6 +29,9 @@
 //                    their gates: the hardware would change between them at each launch. A turn is
 //                    a quantum of wall time and goes on over its holder's waits
 //                    (where Machine::slices_are_free_alone)
+//   charge_waste()   GPU time that nobody uses while gates are shut is charged to those whose gates
+//                    are open: claiming work that one has not costs what having it would
+//   comes_for_nothing()  who claims work again and again, and uses nothing, is owed nothing
 //   may_pause()      the gates stay shut for a switch's length for one that may be back at once
 //                    (ski rental); all such waiting costs kIdleLoss of the time
 //
@@ -78,13 +81,17 @@ class WfqSlices final : public Policy {
 
   void on_arrival(uint64_t now_ns, VgpuId v, Actions& out) override {
     if (clock_[v].backlogged()) return;
+    pass(now_ns);
     clock_.turn_busy(v);
+    if (comes_for_nothing(now_ns, v)) forget_credit(v);
     note_gap(now_ns, v);
     if (busy_.size() == 1 && long_alone(now_ns)) forget_burst(now_ns, busy_.front());
     own_[v].came_ns = now_ns;
+    own_[v].kept_from_ns = now_ns;
     own_[v].place = static_cast<uint32_t>(busy_.size());
     busy_.push_back(v);
     if (busy_.size() == 1) alone_since_ns_ = now_ns;
+    if (busy_.size() == 2) contended_since_ns_ = now_ns;
     const bool was_pausing = pausing_;
     end_pause(now_ns);
     if (back_soon(now_ns, v) && !was_pausing) {
@@ -114,6 +121,8 @@ class WfqSlices final : public Policy {
 
   void on_idle(uint64_t now_ns, VgpuId v, Actions& out) override {
     if (!clock_[v].backlogged()) return;
+    pass(now_ns);
+    keep(now_ns, v);
     clock_.turn_idle(v);
     own_[v].waited_ns = now_ns;
     if (busy_.size() == 1 && long_alone(now_ns)) {
@@ -154,6 +163,10 @@ class WfqSlices final : public Policy {
     own_[v].used_at_ns = now_ns;
     own_[v].left_ns -= used_ns;
     own_[v].used_ns += used_ns;
+    if (busy_.size() > 1 || kept_ns_ > 0) {
+      own_[v].seen_ns += used_ns;
+      seen_ns_ += used_ns;
+    }
     if (own_[v].gated && now_ns > own_[v].gated_at_ns + kBegunNs)
       own_[v].rides_until_ns = now_ns + kRidesNs;
   }
@@ -201,6 +214,9 @@ class WfqSlices final : public Policy {
     uint64_t turn_ns = 0;      // when its last turn by gates began
     uint64_t gated_at_ns = 0;  // when that changed last
     uint64_t rides_until_ns = 0;  // a kernel that it had begun goes on behind a closed gate
+    // charge_waste(): what its open gate kept of the GPU, and what it was seen to use meanwhile.
+    uint64_t kept_from_ns = 0;
+    double kept_ns = 0, seen_ns = 0;
   };
   static constexpr uint64_t kUnset = ~0ull;
   static constexpr double kLongestRoundNs = 1e9;
@@ -427,6 +443,13 @@ class WfqSlices final : public Policy {
   static constexpr double kLeastWork = 0.5;
   static constexpr double kShortWait = 0.07;  // of the time between two launches
   static constexpr double kShorter = 0.75, kLonger = 1.25;
+  // More times than one that waits after its shortest launches comes before a log tells of them.
+  static constexpr uint32_t kEmptyBursts = 16;
+  static constexpr uint64_t kEmptyNs = 100'000'000;
+  static constexpr double kWasteCosts = 2;  // of what use costs
+  // charge_waste(): looked at after so much of the GPU; what of it may be lost beyond switches;
+  // what a log tells late, or more, and a machine that stands still for a moment.
+  static constexpr double kWasteWindowNs = 20e6, kBearableWaste = 0.1, kLateNs = 30e6;
   static constexpr double kIdleLoss = 0.01;  // work conservation is at least what is left
   static constexpr double kPauseBurst = 8;   // hand-overs' lengths
   // A turn between two of one that waits, by what that one uses: or switches cost more than they
@@ -447,9 +470,59 @@ class WfqSlices final : public Policy {
     pausing_ = false;
   }
 
+  // It has come and gone many times, and was not seen to use anything: others are not gated for it.
+  bool comes_for_nothing(uint64_t now_ns, VgpuId v) const {
+    return own_[v].bursts >= kEmptyBursts && now_ns - own_[v].used_at_ns > kEmptyNs;
+  }
+  void forget_credit(VgpuId v) {
+    const int64_t lead_sm_ns = clock_.lead_sm_ns(v);
+    if (lead_sm_ns < 0) clock_.charge(v, static_cast<uint64_t>(-lead_sm_ns));
+  }
+  // v's open gate has kept its slice's part of the GPU until now.
+  void keep(uint64_t now_ns, VgpuId v) {
+    Own& o = own_[v];
+    const uint64_t from_ns = std::max(std::exchange(o.kept_from_ns, now_ns), contended_since_ns_);
+    if (o.gated || busy_.size() < 2 || open_slices_ns_ <= 0 || !has_slice(v)) return;
+    o.kept_ns += static_cast<double>(now_ns - from_ns) *
+                 std::min(static_cast<double>(o.slice_ns) / open_slices_ns_, 1.0);
+  }
+  // Some gates are open, and others want the GPU too.
+  void pass(uint64_t now_ns) {
+    const uint64_t from_ns = std::exchange(passed_ns_, now_ns);
+    if (busy_.size() > 1 && open_slices_ns_ > 0) kept_ns_ += static_cast<double>(now_ns - from_ns);
+  }
+  // Since the last round. What nobody used beyond what switches cost and use that is told late is
+  // charged to those who kept the GPU from others, each for what it did not use itself.
+  void charge_waste(uint64_t now_ns) {
+    pass(now_ns);
+    for (const VgpuId v : busy_) keep(now_ns, v);
+    if (kept_ns_ < kWasteWindowNs) return;
+    const double bearable_ns = (1 - work_part_ + kBearableWaste) * kept_ns_;
+    const double waste_ns = kept_ns_ - seen_ns_ - bearable_ns - waste_slack_ns_;
+    waste_slack_ns_ = std::clamp(-waste_ns, 0.0, kLateNs);
+    double unused_ns = 0;
+    for (const VgpuId v : busy_) unused_ns += std::max(own_[v].kept_ns - own_[v].seen_ns, 0.0);
+    for (const VgpuId v : busy_) {
+      Own& o = own_[v];
+      const double own_ns =
+          std::max(std::exchange(o.kept_ns, 0) - std::exchange(o.seen_ns, 0), 0.0);
+      if (waste_ns <= 0 || own_ns <= 0) continue;
+      const double charged_ns = kWasteCosts * waste_ns * own_ns / unused_ns;
+      clock_.charge(v, static_cast<uint64_t>(charged_ns * std::max(config_.machine.sm_count, 1u)));
+    }
+    kept_ns_ = seen_ns_ = 0;
+  }
+
   // Decides who is gated and how long the others' slices are, until the round is over.
   void tick(uint64_t now_ns, Actions& out) {
     if (busy_.empty()) return;
+    charge_waste(now_ns);
+    decide(now_ns, out);
+    open_slices_ns_ = 0;
+    for (const VgpuId v : busy_)
+      if (!own_[v].gated && has_slice(v)) open_slices_ns_ += static_cast<double>(own_[v].slice_ns);
+  }
+  void decide(uint64_t now_ns, Actions& out) {
     const bool was_gated = gated_ > 0;
     top_priority_ = kPriorityLevels - 1;
     while (clock_.busy(top_priority_) == 0) --top_priority_;
@@ -648,8 +721,13 @@ class WfqSlices final : public Policy {
   double per_weight_ns_ = 0;  // turn per weight in this round
   double work_part_ = 1;      // of a round; the rest are its switches
   double handover_ns_;
-  uint64_t alone_since_ns_ = 0;  // the only one of busy_, if there is one
+  uint64_t alone_since_ns_ = 0;      // the only one of busy_, if there is one
+  uint64_t contended_since_ns_ = 0;  // two or more, since then
+  uint64_t passed_ns_ = 0;           // kept_ns_ is known until then
   uint64_t next_tick_ns_ = 0, wake_ns_ = 0, round_ends_ns_ = 0;
+  double open_slices_ns_ = 0;         // as the last round began
+  double kept_ns_ = 0, seen_ns_ = 0;  // charge_waste(): of all
+  double waste_slack_ns_ = kLateNs;   // waste that is borne yet
   double pause_credit_ns_ = 0;
   uint64_t credit_at_ns_ = 0, pause_since_ns_ = 0;
   std::vector<VgpuId> top_;   // those of busy_ of the highest level, as the last round began

@@ -156,7 +156,11 @@ void Accounting::begin_round(uint64_t now_ns) {
   if (engaged_round_ || was_engaged) engaged_ns_ = now_ns;
   if (settings_.switch_log_feed)
     settings_.switch_log_feed->hurry(now_ns - engaged_ns_ < kHurryNs, now_ns);
-  const auto plan = poller_.next(meter_.busy(), meter_.known());
+  // Rounds are cut short as often as vGPUs come and go. A dense phase costs no less for that: the
+  // next one begins when the pause would have been over that pays for the last.
+  const bool paid = now_ns >= dense_due_ns_;
+  if (paid || !engaged_round_) plan_ = poller_.next(meter_.busy(), meter_.known());
+  const accounting::AdaptivePoller::Plan& plan = plan_;
   ++turn_;
   if (!engaged_round_ || !sources_.has_registers()) {
     stratum_ns_ = engaged_round_ ? kLogNs : std::max(plan.stratum_ns * kSlowFactor, kSlowStratumNs);
@@ -166,11 +170,16 @@ void Accounting::begin_round(uint64_t now_ns) {
   }
   stratum_ns_ = plan.stratum_ns;
   window_ns_ = plan.window_ns;
+  if (!paid) {
+    pause_end_ns_ = dense_due_ns_;
+    return begin_sparse(now_ns);
+  }
   dense_end_ns_ = now_ns + plan.dense_ns;
   follow_end_ns_ = dense_end_ns_ + plan.dense_ns / 4;
-  pause_end_ns_ = dense_end_ns_ + plan.pause_ns;
+  pause_end_ns_ = dense_due_ns_ = dense_end_ns_ + plan.pause_ns;
   phase_ = Phase::kDense;
   phase_open_ = true;
+  ++dense_phases_;
   meter_.begin_phase(now_ns);
   dense_slice();
 }

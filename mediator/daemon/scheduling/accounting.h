@@ -62,6 +62,7 @@ class Accounting {
   // For the benchmark: how many reads, and the wake-ups they took.
   uint64_t reads() const { return reads_; }
   uint64_t wakes() const { return wakes_; }
+  uint64_t dense_phases() const { return dense_phases_; }
   const accounting::UsageMeter& meter() const { return meter_; }
 
  private:
@@ -105,7 +106,9 @@ class Accounting {
   io::Timer timer_;
   Phase phase_ = Phase::kStopped;
   uint64_t turn_ = 0;  // slices posted for an earlier phase are stale
+  accounting::AdaptivePoller::Plan plan_{};
   uint64_t dense_end_ns_ = 0;
+  uint64_t dense_due_ns_ = 0;   // the next dense phase begins no sooner
   uint64_t follow_end_ns_ = 0;  // a run that began in the phase is followed no longer than this
   bool phase_open_ = false;     // of kDense: the phase itself has not ended
   uint64_t pause_end_ns_ = 0, stratum_ns_ = 0, window_ns_ = 0, from_ns_ = 0, due_ns_ = 0;
@@ -128,7 +131,7 @@ class Accounting {
   std::vector<uint64_t> logged_ns_;        // by VgpuId, when use without a grant was last logged
   std::vector<gpu::SoftGpu::SwitchRecord> records_;
   std::vector<accounting::UsageMeter::Correction> corrections_;
-  uint64_t reads_ = 0, wakes_ = 0;
+  uint64_t reads_ = 0, wakes_ = 0, dense_phases_ = 0;
 };
 
 }  // namespace sluice

@@ -267,6 +267,23 @@ TEST_F(Process, AloneItReadsRarelyAndIdleNotAtAll) {
   ASSERT_TRUE(run_until([&] { return accounting_->reads() > reads + 1000; })) << "a dense phase";
 }
 
+// One vGPU that comes and goes beside another: each time had cost a dense phase, of a whole core.
+TEST_F(Process, WhoComesAndGoesDoesNotHaveItReadWithoutPause) {
+  start("fcfs");
+  tell(LogEvent::kBusy, 0);
+  tell(LogEvent::kGranted, 0);
+  const uint64_t began_ns = monotonic_ns();
+  for (int i = 0; i < 100; ++i) {
+    tell(LogEvent::kBusy, 1);
+    run_for(2);
+    tell(LogEvent::kIdle, 1);
+    run_for(2);
+  }
+  const uint64_t elapsed_ms = (monotonic_ns() - began_ns) / kMs;
+  EXPECT_GE(accounting_->dense_phases(), 1u);
+  EXPECT_LE(accounting_->dense_phases(), 2 + elapsed_ms / 50) << "in " << elapsed_ms << " ms";
+}
+
 TEST(NvidiaRegisters, WhatCannotBeReadIsSaidAndTheClockGoesOn) {
   boost::asio::io_context io{1};
   AccountingSettings s;

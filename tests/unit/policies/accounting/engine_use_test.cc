@@ -125,13 +125,13 @@ TEST_F(EngineUseTest, WhatIsUsedAloneIsFreeHoweverLateItIsTold) {
   use_.on_claim(950 * kMs, kB, false, true);
   tell(1050 * kMs);
   EXPECT_NEAR(static_cast<double>(sum_[kA]), 150e6, 1.2e6);
-  // C runs and says that it has nothing: not for free, while A wants the GPU.
+  // C runs and says that it has nothing: not for free, while A wants the GPU and is believed.
   use_.on_claim(1050 * kMs, kB, false, false);
   use_.on_record(1050 * kMs, kA, false);
   runs(kC, 1050 * kMs, 1150 * kMs);
   use_.on_record(1150 * kMs, kA, true);
   tell(1200 * kMs);
-  EXPECT_NEAR(static_cast<double>(sum_[kC]), 100e6, 0.2e6);
+  EXPECT_NEAR(static_cast<double>(sum_[kC]), EngineUse::kBelievedNs, 0.2e6);
   EXPECT_EQ(free[kC], 0u);
   EXPECT_NEAR(static_cast<double>(sum_[kA]), 150e6, 1.2e6);
   EXPECT_NEAR(static_cast<double>(free[kA]), 950e6, 1.4e6);
@@ -145,30 +145,38 @@ TEST_F(EngineUseTest, AnIdleContextThatNobodyDisplacesIsNotCharged) {
   EXPECT_NEAR(static_cast<double>(sum_[kA]), 10e6, 0.2e6);
 }
 
-TEST_F(EngineUseTest, SayingThatItHasNothingAndRunningOnGainsNothing) {
+TEST_F(EngineUseTest, SayingThatItHasNothingAndRunningOnIsChargedAsFarAsTheOtherIsBelieved) {
   claims(0, {kA, kB});
-  use_.on_record(0, kA, true);
-  claims(kMs, {kA}, false);
+  runs(kB, 0, 40 * kMs);
+  use_.on_record(40 * kMs, kA, true);
+  claims(41 * kMs, {kA}, false);
+  settle(40 * kMs);
+  const uint64_t b_ran = sum_[kB];
   settle(400 * kMs);
-  EXPECT_GE(sum_[kA], 399 * kMs);
-  EXPECT_EQ(sum_[kB], 0u);
+  EXPECT_EQ(sum_[kA], kMs + EngineUse::kBelievedNs - 137'000);
+  EXPECT_EQ(sum_[kB], b_ran) << "whose time the rest was nobody knows";
 }
 
-TEST_F(EngineUseTest, SayingThatItHasWorkAndStartingNothingCostsItself) {
+TEST_F(EngineUseTest, SayingThatItHasWorkAndStartingNothingCostsAnIdleNeighbourNothing) {
   claims(0, {kA, kB});
   use_.on_record(0, kA, true);
   claims(kMs, {kA}, false);  // honestly
   settle(5000 * kMs);
-  EXPECT_LE(sum_[kA], EngineUse::kPatienceNs + kMs);
-  EXPECT_GE(sum_[kB], 3900 * kMs);
-  // Doing so again and again does not renew it.
+  EXPECT_LE(sum_[kA], kMs + EngineUse::kFirstBelievedNs);
+  // Doing so again and again does not renew it, nor do more sessions.
   const uint64_t before = sum_[kA];
-  for (uint64_t t = 5000; t < 9000; t += 100) {
+  for (uint32_t t = 5000; t < 9000; t += 100) {
     claims(t * kMs, {kB}, false);
-    claims((t + 1) * kMs, {kB});
+    use_.add(1000 + t, kB);
+    claims((t + 1) * kMs, {kB, 1000 + t});
   }
   settle(9000 * kMs);
   EXPECT_EQ(sum_[kA], before);
+  // A kernel of 10 us makes it worth 10 us.
+  runs(kB, 9000 * kMs, 9000 * kMs + 10'000);
+  use_.on_record(9001 * kMs, kA, true);
+  settle(9500 * kMs);
+  EXPECT_LE(sum_[kA], before + 10'000);
 }
 
 TEST_F(EngineUseTest, LongerSlicesThanItWasGivenAreCharged) {

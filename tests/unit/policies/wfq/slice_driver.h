@@ -34,6 +34,8 @@ struct SliceDriver {
     uint64_t left_ns = 0, slice_ns = 0, next_ns = 0, used_ns = 0, busy_ns = 0, kernels = 0,
              gated_at_ns = 0;
     uint64_t longest_wait_ns = 0, served_ns = 0;
+    // A worker that was taken over: says for so long that it has work, before each kernel.
+    uint64_t pretends_ns = 0, real_at_ns = 0;
   };
 
   explicit SliceDriver(std::string_view name, Config c = config())
@@ -64,6 +66,7 @@ struct SliceDriver {
         Tenant& t = tenants[v];
         if (t.busy || t.next_ns > now) continue;
         t.busy = true, t.left_ns = t.kernel_ns, t.served_ns = now;
+        t.real_at_ns = now + t.pretends_ns;
         if (std::exchange(t.untold, false)) continue;
         for (VgpuId w = 0; w < tenants.size(); ++w)
           if (std::exchange(tenants[w].untold, false)) call([&] { policy->on_idle(now, w, out); });
@@ -92,8 +95,10 @@ struct SliceDriver {
       }
       uint64_t at = until;
       if (wake_ns) at = std::min(at, std::max(wake_ns, now));
-      for (const Tenant& t : tenants)
+      for (const Tenant& t : tenants) {
         if (!t.busy) at = std::min(at, std::max(t.next_ns, now));
+        if (t.busy && t.real_at_ns > now) at = std::min(at, t.real_at_ns);
+      }
       if (current != kNoVgpu) at = std::min({at, slice_end_ns, now + tenants[current].left_ns});
       advance(std::max(at, now) - now, current);  // a switch may end after `until`
       if (current == kNoVgpu || tenants[current].left_ns > 0) continue;
@@ -101,6 +106,7 @@ struct SliceDriver {
       ++t.kernels;
       t.begun = false;
       if (t.wait_ns == 0) {
+        t.real_at_ns = now + t.pretends_ns;
         t.left_ns = t.kernel_ns;
         t.begun = !t.gated;
         continue;
@@ -127,8 +133,10 @@ struct SliceDriver {
     return std::max<uint64_t>(t.slice_ns, 1);
   }
   bool runnable(VgpuId v) const {
-    return tenants[v].busy && (!tenants[v].gated || tenants[v].begun);
+    return tenants[v].busy && now >= tenants[v].real_at_ns && claims(v);
   }
+  // As it is reported.
+  bool claims(VgpuId v) const { return tenants[v].busy && (!tenants[v].gated || tenants[v].begun); }
   void advance(uint64_t dt, VgpuId on) {
     now += dt;
     bool some = false;
@@ -166,7 +174,7 @@ struct SliceDriver {
   template <class F>
   void call(F&& f) {
     for (VgpuId v = 0; log && v < tenants.size(); ++v)
-      log->on_claim(now, v + 1, runnable(v), tenants[v].busy);
+      log->on_claim(now, v + 1, claims(v), tenants[v].busy);
     out.clear();
     f();
     for (const Action& a : out) {

@@ -317,6 +317,60 @@ TEST(WfqSlices, AloneIsDisengaged) {
   EXPECT_EQ(d.slice_actions, before);
 }
 
+// What a vGPU that has the GPU alone keeps, in 10 s, when another comes whose worker was taken
+// over: that says for `pretends_ns` before each of its kernels that it has work.
+struct Claims {
+  uint64_t pretends_ns, kernel_ns, wait_ns;
+};
+double used_beside(bool by_log, uint64_t victims_wait_ns, const Claims& c) {
+  SliceDriver d("wfq", by_log ? free_alone() : SliceDriver::config());
+  if (by_log) {
+    d.lag_ns = 10 * kMs;
+    d.sets_stop = d.quiet_alone = true;
+    d.use_log({});
+  }
+  const auto victim = d.add(1, 5 * kMs, victims_wait_ns);
+  d.run(kSecond);
+  const auto other = d.add(1, c.kernel_ns, c.wait_ns);
+  d.tenants[other].pretends_ns = c.pretends_ns;
+  const uint64_t before = d.tenants[victim].used_ns;
+  d.run(10 * kSecond);
+  return static_cast<double>(d.tenants[victim].used_ns - before) / 10e9;
+}
+
+// Before its waste was charged, the victim had 0.01 of this, and 0.05 by a log.
+TEST(WfqSlices, ClaimingWorkThatOneHasNotGainsNothingAndCostsOthersLittle) {
+  for (const bool by_log : {false, true})
+    for (const uint64_t wait_ns : {uint64_t{0}, 20 * kUs}) {
+      const double fair = used_beside(by_log, wait_ns, {0, 5 * kMs, 0});
+      for (const Claims& c : {Claims{1000 * kSecond, 1 * kUs, 0}, Claims{10 * kMs, 10 * kUs, 0},
+                              Claims{100 * kMs, 10 * kUs, 0}, Claims{300 * kMs, 10 * kUs, 0},
+                              Claims{kSecond, 10 * kUs, 0}, Claims{3 * kSecond, 10 * kUs, 0},
+                              Claims{2 * kMs, kUs, 200 * kUs}, Claims{20 * kMs, kUs, 200 * kUs},
+                              Claims{100 * kMs, 5 * kMs, 0}})
+        EXPECT_GE(used_beside(by_log, wait_ns, c), 0.83 * fair)
+            << (by_log ? "by the log" : "as told") << ", the victim waits " << wait_ns
+            << ", claims for " << c.pretends_ns / kUs << " us, runs for " << c.kernel_ns / kUs
+            << ", waits " << c.wait_ns;
+    }
+}
+
+// A host that stands still for a moment, or a worker without a processor: what it did not use it
+// does not get back, and its share afterwards is what it was.
+TEST(WfqSlices, WhoWasLateHasItsShareAfterwards) {
+  for (const uint64_t late_ns : {20 * kMs, 200 * kMs, kSecond}) {
+    SliceDriver d("wfq");
+    const auto a = d.add(1, 2250 * kUs, 0), b = d.add(1, 2250 * kUs, 0);
+    d.run(2 * kSecond);
+    d.tenants[a].real_at_ns = d.now + late_ns;
+    d.run(late_ns);
+    d.run(2 * late_ns + 100 * kMs);  // what it owes for that
+    d.tenants[a].used_ns = d.tenants[b].used_ns = 0;
+    d.run(2 * kSecond);
+    EXPECT_NEAR(d.ratio(a, b), 1.0, 0.02) << late_ns / kMs << " ms late";
+  }
+}
+
 TEST(WfqSlices, WeightsCanChange) {
   SliceDriver d("wfq");
   const auto a = d.add(100, 2250 * kUs, 0), b = d.add(100, 2250 * kUs, 0);
