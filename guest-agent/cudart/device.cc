@@ -187,9 +187,8 @@ cudaError_t cudaDeviceGetTexture1DLinearMaxWidth(size_t* width, const cudaChanne
 }
 
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
-  if (!is_device(peer)) return cudaErrorInvalidDevice;
+  if (!is_device(peer) || peer == current_device()) return cudaErrorInvalidDevice;
   if (flags != 0) return cudaErrorInvalidValue;
-  if (peer == current_device()) return cudaErrorPeerAccessUnsupported;
   CUcontext context = nullptr;
   if (const CUresult r = driver().cuDevicePrimaryCtxRetain(&context, peer); r != CUDA_SUCCESS)
     return to_runtime(r);

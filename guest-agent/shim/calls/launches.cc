@@ -210,7 +210,7 @@ struct Given {
 CUresult check_launch(const InFunction& f, CUfunction function, const uint32_t grid[3],
                       const uint32_t block[3], uint32_t shared_bytes, uint64_t flags,
                       CUstream stream = nullptr) {
-  if (f.info->context != f.context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (f.info->context != f.context) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult r = check_shape(*f.link, *f.info, grid, block, shared_bytes);
       r != CUDA_SUCCESS)
     return r;

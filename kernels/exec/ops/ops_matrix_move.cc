@@ -100,7 +100,7 @@ struct FragmentAccess {
   Fragment fragment;
   Role role;
   bool columns;
-  uint32_t bytes;
+  uint32_t bytes;  // of what is accessed at once: an element, or a register of less than bytes
 };
 FragmentAccess fragment_access(const Inst& in, const uint32_t* aux) {
   FragmentAccess x;
@@ -108,7 +108,8 @@ FragmentAccess fragment_access(const Inst& in, const uint32_t* aux) {
   x.role = static_cast<Role>(aux[2] & 3);
   x.columns = (aux[2] & 4) != 0;
   x.fragment = fragment_of(x.shape, x.role, x.shape.a);
-  x.bytes = element_bits(x.shape.a) / 8;
+  const uint32_t bits = element_bits(x.shape.a);
+  x.bytes = bits < 8 ? 4 : bits / 8;
   return x;
 }
 uint64_t element_address(const Warp& w, const Inst& in, const uint32_t* aux,
@@ -120,7 +121,7 @@ uint64_t element_address(const Warp& w, const Inst& in, const uint32_t* aux,
   const uint64_t index = x.columns ? at.column * stride + at.row : at.row * stride + at.column;
   return lane_address(w, in.a, (in.mod & kModAddress32) != 0, lane) +
          static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(aux[1]))) +
-         index * x.bytes;
+         index * element_bits(x.shape.a) / 8;
 }
 Flow load_fragment(Warp& w, const Inst& in) {
   if (w.exec != w.live) return Flow::kControl;
@@ -130,7 +131,8 @@ Flow load_fragment(Warp& w, const Inst& in) {
   for (uint32_t m = w.exec; m != 0; m &= m - 1) {
     const uint32_t lane = static_cast<uint32_t>(__builtin_ctz(m));
     uint64_t words[16] = {};
-    for (uint32_t slot = 0; slot < x.fragment.slots(); ++slot) {
+    const uint32_t step = element_bits(x.shape.a) < 8 ? x.fragment.per_register : 1;
+    for (uint32_t slot = 0; slot < x.fragment.slots(); slot += step) {
       const uint64_t host =
           resolve_lane_access(w, access, element_address(w, in, aux, x, lane, slot), lane);
       if (host == 0) return Flow::kFault;

@@ -114,6 +114,8 @@ inline Spot spot_of(const MatrixShape& s, const Fragment& f, Role role, uint32_t
   if (s.wmma) {
     const uint32_t mine = f.rows * f.columns / 32;
     const uint32_t at = lane * mine + slot % mine;
+    // Less than a byte: B is column-major, and a register is 32 bits of memory.
+    if (role == Role::kB && element_bits(s.a) < 8) return {at % f.rows, at / f.rows};
     return {at / f.columns, at % f.columns};
   }
   const uint32_t group = lane >> 2, place = lane & 3;

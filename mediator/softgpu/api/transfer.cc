@@ -40,13 +40,28 @@ bool span_of(const Rows& rows, const Extent& extent, uint64_t& bytes) {
 
 enum class Side { kHost, kDevice, kEither };
 
+// Addresses are unified: a copy may go to and from the other contexts of the process.
+exec::MemoryRange find_elsewhere(State& s, uint64_t address, uint64_t bytes) {
+  std::vector<std::shared_ptr<Context>> contexts;  // their last use must not end under the lock
+  {
+    std::lock_guard lock(s.mutex);
+    for (const std::weak_ptr<Context>& weak : s.live_contexts)
+      if (auto context = weak.lock(); context && !context->destroyed)
+        contexts.push_back(std::move(context));
+  }
+  for (const auto& context : contexts)
+    if (const auto range = context->map.find(address, bytes); range.bytes != 0) return range;
+  return {};
+}
+
 // What one side of a copy is. False: it should be memory the GPU knows and is not, or is mapped for
 // reading only.
 bool classify(State& s, Context& context, Side side, const Rows& rows, const Extent& extent,
               bool written, bool& pageable) {
   uint64_t bytes;
   if (rows.address == 0 || !span_of(rows, extent, bytes)) return false;
-  const exec::MemoryRange range = context.map.find(rows.address, bytes);
+  exec::MemoryRange range = context.map.find(rows.address, bytes);
+  if (range.bytes == 0) range = find_elsewhere(s, rows.address, bytes);
   pageable = range.bytes == 0;
   if (!pageable && (range.writable || !written)) return true;
   std::lock_guard lock(s.mutex);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Seldom instructions of kernels/exec against a plain evaluation: video instructions, vector and
 // 128-bit atomics, logic with predicates, spaces of addresses.
+#include <bit>
 #include <cmath>
 #include <random>
 
@@ -280,6 +281,48 @@ TEST_F(ExecRare, MatricesOfDoublesNameTheirRounding) {
   const std::vector<uint32_t> plain = product("");
   EXPECT_EQ(product(".rn"), plain);
   EXPECT_NE(plain, std::vector<uint32_t>(plain.size()));
+}
+
+// Elements of less than a byte: rows of A and columns of B as they lie in memory, 128 bits each.
+TEST_F(ExecRare, MatricesOfBitsAndHalfBytes) {
+  std::vector<uint32_t> memory(64 + 3 * 64);
+  for (uint32_t k = 0; k < 64; ++k) memory[k] = k * 2654435761u;
+  const uint64_t base = share(memory);
+  std::string body =
+      ".reg .b32 %a<2>, %d<2>; mov.u32 %r9, 0; add.u64 %rd1, %rd0, 128; add.u64 %rd2, %rd0, 256;\n";
+  const auto product = [&body](const char* shape, const char* type, const char* how) {
+    const std::string ending = std::string(shape) + ".global." + type + " ";
+    const auto number = std::to_string(shape[4] == 'k' && shape[5] == '1' ? 128 : 32);
+    body += "wmma.load.a.sync.aligned.row." + ending + "{%a0}, [%rd0], " + number +
+            ";\nwmma.load.b.sync.aligned.col." + ending + "{%a1}, [%rd1], " + number +
+            ";\nwmma.mma." + how + "sync.aligned.row.col." + shape + ".s32." + type + "." + type +
+            ".s32 {%d0, %d1}, {%a0}, {%a1}, {%r9, %r9};\nwmma.store.d.sync.aligned.row." + shape +
+            ".global.s32 [%rd2], {%d0, %d1}, 8;\nadd.u64 %rd2, %rd2, 256;\n";
+  };
+  product("m8n8k128", "b1", "xor.popc.");
+  product("m8n8k128", "b1", "and.popc.");
+  product("m8n8k32", "s4", "");
+  ASSERT_TRUE(load(kernel(body))) << error_;
+  ASSERT_EQ(launch({1}, {32}, {base}), RunState::kDone) << fault_.describe();
+  const auto half_byte = [&memory](uint32_t word, uint32_t k) {
+    return static_cast<int32_t>(memory[word] << (28 - 4 * k)) >> 28;
+  };
+  for (uint32_t m = 0; m < 8; ++m) {
+    for (uint32_t n = 0; n < 8; ++n) {
+      uint32_t differ = 0, both = 0, sum = 0;
+      for (uint32_t k = 0; k < 4; ++k) {
+        const uint32_t a = memory[m * 4 + k], b = memory[32 + n * 4 + k];
+        differ += static_cast<uint32_t>(std::popcount(a ^ b));
+        both += static_cast<uint32_t>(std::popcount(a & b));
+        for (uint32_t i = 0; i < 8; ++i)
+          sum += static_cast<uint32_t>(half_byte(m * 4 + k, i) * half_byte(32 + n * 4 + k, i));
+      }
+      EXPECT_EQ(memory[64 + m * 8 + n], differ);
+      EXPECT_EQ(memory[128 + m * 8 + n], both);
+      EXPECT_EQ(memory[192 + m * 8 + n], sum);
+    }
+  }
+  EXPECT_FALSE(load(kernel("wmma.load.a.sync.aligned.col.m8n8k32.global.u4 {%r1}, [%rd0];")));
 }
 
 }  // namespace

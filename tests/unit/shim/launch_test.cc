@@ -73,6 +73,11 @@ TEST(Shim, LaunchesPackTheirParameters) {
     EXPECT_EQ(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, reinterpret_cast<CUstream>(uint64_t{0x40}),
                              params, nullptr),
               CUDA_ERROR_INVALID_HANDLE);
+    CUcontext other;
+    OK(cuCtxCreate(&other, nullptr, 0, 0));
+    EXPECT_EQ(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr),
+              CUDA_ERROR_INVALID_HANDLE);
+    OK(cuCtxDestroy(other));
     EXPECT_EQ(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr),
               CUDA_ERROR_INVALID_VALUE);
     OK(cuModuleUnload(module));

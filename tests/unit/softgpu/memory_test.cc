@@ -92,6 +92,20 @@ TEST_F(SoftGpuTest, ADestroyedContextGivesAllBack) {
   EXPECT_EQ(after, before);
 }
 
+TEST_F(SoftGpuTest, CopiesGoBetweenContexts) {
+  const std::vector<uint32_t> in = {3, 5, 7, 11};
+  const CUdeviceptr mine = allocate(16);
+  OK(api.cuMemcpyHtoD(mine, in.data(), 16));
+  CUcontext other;
+  OK(api.cuCtxCreate_v2(&other, 0, 0));
+  const CUdeviceptr theirs = allocate(16);
+  OK(api.cuMemcpyDtoD(theirs, mine, 16));
+  EXPECT_EQ(read(theirs, 4), in);
+  EXPECT_EQ(read(mine, 4), in);
+  OK(api.cuCtxDestroy(other));
+  FAILS(CUDA_ERROR_INVALID_VALUE, api.cuMemcpyDtoD(mine, theirs, 16));
+}
+
 TEST_F(SoftGpuTest, CopiesBothWaysAndWithin) {
   std::vector<uint32_t> in(1000);
   std::iota(in.begin(), in.end(), 7);

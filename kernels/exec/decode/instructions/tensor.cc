@@ -45,8 +45,7 @@ bool is_integer(Element e) {
   return e == Element::kU8 || e == Element::kS8 || e == Element::kU4 || e == Element::kS4;
 }
 
-// The combinations of the PTX manual for sm_75 to sm_90, without mma.m8n8k4 of f16 (Volta's) and
-// wmma's sub-byte forms.
+// The combinations of the PTX manual for sm_75 to sm_90, without mma.m8n8k4 of f16 (Volta's).
 bool mma_exists(const MatrixShape& s) {
   const auto is = [&s](uint32_t m, uint32_t n, std::initializer_list<uint32_t> depths) {
     return s.m == m && s.n == n && std::find(depths.begin(), depths.end(), s.k) != depths.end();
@@ -71,6 +70,11 @@ bool mma_exists(const MatrixShape& s) {
         return is(16, 16, {8}) && f32;
       case Element::kF64:
         return is(8, 8, {4}) && s.c == Element::kF64 && s.d == Element::kF64;
+      case Element::kU4:
+      case Element::kS4:
+        return is(8, 8, {32}) && s32;
+      case Element::kB1:
+        return is(8, 8, {128}) && s32;
       default:
         return false;
     }
@@ -213,10 +217,12 @@ bool Decoder::do_wmma() {
     return mma_exists(full);
   };
   bool known = false;
-  for (const Element a :
-       {Element::kF16, Element::kBf16, Element::kTf32, Element::kF64, Element::kU8, Element::kS8})
+  for (const Element a : {Element::kF16, Element::kBf16, Element::kTf32, Element::kF64,
+                          Element::kU8, Element::kS8, Element::kU4, Element::kS4, Element::kB1})
     for (const Element c : {Element::kF16, Element::kF32, Element::kF64, Element::kS32})
       known = known || (fits(a, c) && (role == Role::kC ? c : a) == s.a);
+  // Less than a byte: one layout each.
+  if (element_bits(s.a) < 8 && columns != b_matrix) known = false;
   if (!known) return unsupported();
   if (!all_taken() || (operand_count() != 2 && operand_count() != 3)) return false;
   Address at;
