@@ -40,6 +40,16 @@ inline constexpr uint64_t kMaxStagingBytes = 256ull << 20;
 // Admin socket. A request longer than this is answered with an error and the connection closed.
 inline constexpr size_t kMaxAdminRequestBytes = 64u << 10;
 inline constexpr size_t kMaxAdminConnections = 32;
+// Of those, only for root and sluiced's own user. Fewer: members of its group can keep root out.
+inline constexpr size_t kAdminConnectionsForRoot = 8;
+// Of the loop's time, what new admin connections may take, and all connections of one user, beyond
+// so much at once; and all of them together. Higher: storms of permitted clients take more of
+// sluiced's core. Lower: scripts that ask much wait.
+inline constexpr double kAdminLoopShare = 0.1, kAllAdminLoopShare = 0.2;
+inline constexpr uint64_t kAdminLoopBurstMs = 50;
+// How often one connection wakes the loop, and users whose share is remembered when they have gone.
+inline constexpr double kAdminWakesPerSecond = 1000, kAdminWakeBurst = 200;
+inline constexpr size_t kRememberedAdminUsers = 64;
 // Refused connections that still read why. More: strangers hold more descriptors; fewer: a flood of
 // them leaves nobody the time to read.
 inline constexpr size_t kMaxRefusedAdmin = 16;

@@ -18,17 +18,39 @@ bool may_administer(const PeerCredentials& peer, const std::vector<gid_t>& group
          std::find(groups.begin(), groups.end(), our_gid) != groups.end();
 }
 
+namespace {
+
+constexpr io::Pace kClientPace{limits::kAdminWakesPerSecond, limits::kAdminWakeBurst};
+
+io::LoopShares admin_shares() {
+  io::LoopShares shares;
+  shares.each = limits::kAdminLoopShare;
+  shares.all = limits::kAllAdminLoopShare;
+  shares.burst_ns = shares.all_burst_ns = limits::kAdminLoopBurstMs * 1'000'000;
+  return shares;
+}
+
+}  // namespace
+
 class AdminServer::Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(AdminServer& server, uint64_t id, Fd socket)
-      : server_(server), peers_(server.peers_), id_(id), socket_(std::move(socket)) {}
+  Connection(AdminServer& server, uint64_t id, Fd socket, std::shared_ptr<AdminUser> user)
+      : server_(server),
+        peers_(server.peers_),
+        id_(id),
+        socket_(std::move(socket)),
+        user_(std::move(user)) {
+    ++user_->connections;
+  }
   ~Connection() {
+    --user_->connections;
     watch_.stop();
     peers_->close(std::move(socket_));
   }
 
   void start() {
-    watch_ = io::FdWatch(server_.io_, socket_.get(), [this] { on_readable(); });
+    watch_ = io::FdWatch(
+        server_.io_, socket_.get(), kClientPace, [this] { on_readable(); }, user_->loop_time);
   }
 
   // The last words on this connection; it is closed when they are out.
@@ -102,7 +124,7 @@ class AdminServer::Connection : public std::enable_shared_from_this<Connection> 
   // `what` may end us, or ask for another turn.
   void in_a_turn(std::function<void()> what) {
     waits_ = true;
-    server_.turns_.add([self = weak_from_this(), what = std::move(what)] {
+    server_.turns_.add(user_, [self = weak_from_this(), what = std::move(what)] {
       const auto alive = self.lock();
       if (!alive || alive->gone_) return;
       alive->waits_ = false;
@@ -154,6 +176,7 @@ class AdminServer::Connection : public std::enable_shared_from_this<Connection> 
   std::shared_ptr<io::PeerThread> peers_;
   uint64_t id_;
   Fd socket_;
+  std::shared_ptr<AdminUser> user_;
   io::FdWatch watch_;
   std::string incoming_, outgoing_;
   size_t scanned_ = 0, sent_ = 0;
@@ -163,7 +186,11 @@ class AdminServer::Connection : public std::enable_shared_from_this<Connection> 
 };
 
 AdminServer::AdminServer(boost::asio::io_context& io, const RpcDispatcher& dispatcher)
-    : io_(io), dispatcher_(dispatcher), peers_(std::make_shared<io::PeerThread>(io)), turns_(io) {}
+    : io_(io),
+      dispatcher_(dispatcher),
+      peers_(std::make_shared<io::PeerThread>(io)),
+      budgets_(admin_shares()),
+      turns_(io) {}
 AdminServer::~AdminServer() = default;
 
 Result<std::unique_ptr<AdminServer>> AdminServer::open(boost::asio::io_context& io,
@@ -173,10 +200,12 @@ Result<std::unique_ptr<AdminServer>> AdminServer::open(boost::asio::io_context& 
   ListenOptions options;
   options.type = SOCK_STREAM;
   options.mode = mode;
-  auto listener = io::Listener::open(io, path, options, s->peers_,
-                                     [p = s.get()](Fd socket, const PeerCredentials& peer) {
-                                       p->on_connection(std::move(socket), peer);
-                                     });
+  auto listener = io::Listener::open(
+      io, path, options, s->peers_,
+      [p = s.get()](Fd socket, const PeerCredentials& peer) {
+        p->on_connection(std::move(socket), peer);
+      },
+      s->budgets_.make());
   if (!listener) return listener.error();
   s->listener_ = std::move(*listener);
   return s;
@@ -186,9 +215,9 @@ void AdminServer::on_connection(Fd socket, const PeerCredentials& peer) {
   const auto groups = peer_groups(socket.get());
   const bool permitted =
       may_administer(peer, groups ? *groups : std::vector<gid_t>(), ::geteuid(), ::getegid());
-  const bool full = connections_.size() - refused_.size() >= limits::kMaxAdminConnections;
+  const bool full = is_full(peer);
   const uint64_t id = next_id_++;
-  auto c = std::make_shared<Connection>(*this, id, std::move(socket));
+  auto c = std::make_shared<Connection>(*this, id, std::move(socket), user(peer.uid));
   connections_[id] = c;
   c->start();
   if (!permitted) {
@@ -201,6 +230,23 @@ void AdminServer::on_connection(Fd socket, const PeerCredentials& peer) {
     c->finish_with(rpc_error_line(kRpcRefused, "too many admin connections"));
   }
   if (refused_.size() > limits::kMaxRefusedAdmin) drop(refused_.front());
+}
+
+bool AdminServer::is_full(const PeerCredentials& peer) const {
+  const size_t kept =
+      peer.uid == 0 || peer.uid == ::geteuid() ? 0 : limits::kAdminConnectionsForRoot;
+  return connections_.size() - refused_.size() + kept >= limits::kMaxAdminConnections;
+}
+
+std::shared_ptr<AdminUser> AdminServer::user(uid_t uid) {
+  if (users_.size() >= limits::kRememberedAdminUsers)
+    std::erase_if(users_, [](const auto& u) { return u.second->connections == 0; });
+  std::shared_ptr<AdminUser>& user = users_[uid];
+  if (!user) {
+    user = std::make_shared<AdminUser>();
+    user->loop_time = budgets_.make();
+  }
+  return user;
 }
 
 void AdminServer::drop(uint64_t id) {

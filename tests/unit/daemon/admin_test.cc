@@ -10,6 +10,7 @@
 #include <regex>
 #include <sstream>
 
+#include "mediator/daemon/admin/turns.h"
 #include "mediator/io/fd_watch.h"
 #include "tests/support/test_daemon.h"
 
@@ -379,6 +380,28 @@ TEST_F(AdminTest, ManyClientsAtOnceAreServedOneByOne) {
   EXPECT_GE(rings, answers);
   // One that was under way, and one more.
   EXPECT_LE(most, 2u);
+}
+
+// Of two users one has used up its share of the loop: it waits, and keeps nobody else.
+TEST(AdminTurnsTest, WhoHasUsedUpItsShareKeepsNobodyElse) {
+  boost::asio::io_context io(1);
+  io::LoopShares least;  // for years nothing more, after the first turn
+  least.each = least.all = 1e-12;
+  least.burst_ns = least.all_burst_ns = 0;
+  io::LoopBudgets budgets(least), others({});
+  const auto greedy = std::make_shared<AdminUser>(), good = std::make_shared<AdminUser>();
+  greedy->loop_time = budgets.make();
+  good->loop_time = others.make();
+  AdminTurns turns(io);
+  int greedys = 0, goods = 0;
+  for (int i = 0; i < 20; ++i) {
+    turns.add(greedy, [&] { ++greedys; });
+    turns.add(good, [&] { ++goods; });
+  }
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (goods < 20 && std::chrono::steady_clock::now() < end) io.run_one();
+  EXPECT_EQ(goods, 20);
+  EXPECT_EQ(greedys, 1);
 }
 
 TEST_F(AdminTest, ABatchIsServedInTurn) {
