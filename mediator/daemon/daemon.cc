@@ -338,26 +338,43 @@ void Daemon::beat() {
 
 Result<void> Daemon::set_group(const std::string& name, const Group& group) {
   if (auto added = add_group(name, group); !added) return added;
+  save_groups();
+  return {};
+}
+
+void Daemon::save_groups() {
   std::vector<GroupRow> rows;
   for (const auto& [each, g] : groups_)
     rows.push_back({.name = each, .parent = g.parent, .share = g.share});
   group_file_->save(rows);
-  return {};
 }
 
 // Groups of an earlier life. What cannot be had again is said, and costs nothing else.
 void Daemon::load_groups() {
   group_file_ = std::make_unique<GroupFile>(io_, config_.state_dir);
-  auto rows = group_file_->load();
-  if (!rows) {
-    log::warning("{}/groups is left aside, there are no groups: {}", config_.state_dir,
-                 rows.error().message);
-    return;
+  auto read = group_file_->load();
+  bool whole = read.ok();
+  if (!whole)
+    log::warning("{}/groups cannot be read, there are no groups: {}", config_.state_dir,
+                 read.error().message);
+  const GroupFile::Read groups = whole ? std::move(*read) : GroupFile::Read{};
+  for (const std::string& why : groups.left_out) {
+    log::warning("of {}/groups is left out: {}", config_.state_dir, why);
+    whole = false;
   }
-  for (const GroupRow& g : *rows)
-    if (auto added = add_group(g.name, {.id = 0, .parent = g.parent, .share = g.share}); !added)
+  for (const GroupRow& g : groups.rows)
+    if (auto added = add_group(g.name, {.id = 0, .parent = g.parent, .share = g.share}); !added) {
       log::warning("group {} of {}/groups is left out: {}", g.name, config_.state_dir,
                    added.error().message);
+      whole = false;
+    }
+  if (whole) return;
+  if (auto aside = group_file_->set_aside(); !aside)
+    return log::warning("{}/groups stays as it is until groups are made: {}", config_.state_dir,
+                        aside.error().message);
+  else
+    log::warning("what was {}/groups is kept as {}", config_.state_dir, *aside);
+  if (!groups_.empty()) save_groups();
 }
 
 Result<void> Daemon::add_group(const std::string& name, const Group& group) {

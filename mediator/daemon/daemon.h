@@ -86,6 +86,7 @@ class Daemon {
   void record_events();
   void choose_slices(bool nvidia);
   void load_groups();
+  void save_groups();
   Result<void> add_group(const std::string& name, const Group& group);
   Result<void> start_spawner(bool nvidia, const std::vector<std::string>& environment,
                              const std::string& library);

@@ -11,7 +11,7 @@ constexpr double kRounding = 0.01;  // parts that add up to a whole number come 
 
 void EngineUse::add(uint32_t worker, uint32_t vgpu) {
   workers_[worker].vgpu = vgpu;
-  believed_.try_emplace(vgpu, kFirstBelievedNs);
+  believed_.try_emplace(vgpu);
 }
 
 void EngineUse::remove(uint32_t worker) {
@@ -66,21 +66,22 @@ uint64_t EngineUse::believed_ns() const {
   if (holder == workers_.end() || holder->second.claims) return 0;
   uint64_t most = 0;
   for (const auto& [process, w] : workers_)
-    if (w.claims && w.vgpu != holder->second.vgpu) most = std::max(most, believed_.at(w.vgpu));
+    if (w.claims && w.vgpu != holder->second.vgpu)
+      most = std::max(most, believed_.at(w.vgpu).left_ns);
   return most;
 }
 
 // Of each that claims, once, however many sessions it has.
 void EngineUse::use_up_belief(uint64_t ns) {
-  for (auto& [vgpu, left] : believed_)
-    if (std::any_of(workers_.begin(), workers_.end(),
-                    [&](const auto& w) { return w.second.claims && w.second.vgpu == vgpu; }))
-      left -= std::min(left, ns);
+  for (const auto& [process, w] : workers_)
+    if (w.claims) believed_.at(w.vgpu).claims = true;
+  for (auto& [vgpu, b] : believed_)
+    if (std::exchange(b.claims, false)) b.left_ns -= std::min(b.left_ns, ns);
 }
 
 void EngineUse::believe(uint32_t vgpu, uint64_t ns) {
-  uint64_t& left = believed_.at(vgpu);
-  left = std::min(left + ns, kBelievedNs);
+  uint64_t& left_ns = believed_.at(vgpu).left_ns;
+  left_ns = std::min(left_ns + ns, kBelievedNs);
 }
 
 // Up to there nothing changes but whose patience is at its end.

@@ -135,11 +135,15 @@ class EngineUse {
 
   const Config config_;
   std::map<uint32_t, Worker> workers_;
-  std::map<uint32_t, uint64_t> believed_;  // by vGPU, what is left
-  std::deque<Event> claims_, records_;     // after settled_ns_; a record of kNobody: some are lost
-  uint32_t resident_ = kNobody;            // of workers_
-  uint64_t interval_ns_ = 0;               // how long it has been
-  uint64_t withheld_ns_ = 0;               // of interval_cost_ns
+  struct Belief {
+    uint64_t left_ns = kFirstBelievedNs;
+    bool claims = false;  // in use_up_belief() only
+  };
+  std::map<uint32_t, Belief> believed_;  // by vGPU
+  std::deque<Event> claims_, records_;   // after settled_ns_; a record of kNobody: some are lost
+  uint32_t resident_ = kNobody;          // of workers_
+  uint64_t interval_ns_ = 0;             // how long it has been
+  uint64_t withheld_ns_ = 0;             // of interval_cost_ns
   uint64_t overrun_ns_ = 0;
   // The interval that ended last: whether its switches are its own is decided when another begins.
   struct Ended {

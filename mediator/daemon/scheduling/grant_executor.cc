@@ -140,6 +140,7 @@ Result<core::SessionId> GrantExecutor::add_session(core::VgpuId vgpu, io::StubPa
       [this, session = *id] { on_ring(session); }, vgpus_[vgpu].loop_time);
   entry->pages.beat(now);
   sessions_[*id] = std::move(entry);
+  session_of_[worker] = *id;
   ++session_count_;
   accounting_->add_session(*id, vgpu, worker, &pages.report(), &pages.records());
   start_beating();
@@ -179,6 +180,9 @@ void GrantExecutor::remove_session(core::SessionId session) {
   vgpus_[sessions_[session]->vgpu].ended_relaunches += relaunches_of(*sessions_[session]);
   vgpus_[sessions_[session]->vgpu].progress.forget(session);
   // Actions about other sessions follow; none about this one has an effect any more.
+  if (const auto of = session_of_.find(sessions_[session]->worker);
+      of != session_of_.end() && of->second == session)
+    session_of_.erase(of);
   sessions_[session].reset();
   --session_count_;
   run();
@@ -280,9 +284,8 @@ void GrantExecutor::measure(bool now) {
   if (!slices_) return;
   const uint64_t now_ns = monotonic_ns();
   const auto of = [&](pid_t worker) -> SessionEntry* {
-    for (const auto& s : sessions_)
-      if (s && s->worker == worker) return s.get();
-    return nullptr;
+    const auto session = session_of_.find(worker);
+    return session == session_of_.end() ? nullptr : sessions_[session->second].get();
   };
   const auto works = [&](pid_t worker) {
     const SessionEntry* entry = of(worker);

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "mediator/base/result.h"
@@ -157,6 +158,8 @@ class GrantExecutor {
   io::LoopBudgets loop_budgets_{io::LoopShares{}};
   std::vector<VgpuEntry> vgpus_;  // by VgpuId
   bool ring_on_evict_ = false;
+  std::unordered_map<pid_t, core::SessionId>
+      session_of_;  // by worker: asked for each, at each ring
   size_t session_count_ = 0;
   uint32_t sm_count_ = 1;
   uint64_t beats_ = 0;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mediator/daemon/setup/group_file.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -21,6 +24,7 @@ namespace {
 constexpr std::string_view kFormat = "sluice-groups 1\n";
 // kMaxGroups lines of two names and four numbers.
 constexpr size_t kMaxGroupsBytes = 1u << 20;
+constexpr int kMostAside = 10;
 
 std::string_view next_word(std::string_view& line) {
   const std::string_view word = line.substr(0, line.find(' '));
@@ -82,12 +86,23 @@ GroupFile::~GroupFile() {
   if (!all) log::warning("state_dir {}: the disk is slow; the newest groups may be lost", dir_);
 }
 
-Result<std::vector<GroupRow>> GroupFile::load() const {
-  if (dir_.empty()) return std::vector<GroupRow>{};
+Result<GroupFile::Read> GroupFile::load() const {
+  if (dir_.empty()) return Read{};
   auto text = read_state_file(dir_ + "/groups", kMaxGroupsBytes);
-  if (!text && text.error().code == ENOENT) return std::vector<GroupRow>{};
+  if (!text && text.error().code == ENOENT) return Read{};
   if (!text) return text.error();
   return parse(*text);
+}
+
+Result<std::string> GroupFile::set_aside() const {
+  const std::string file = dir_ + "/groups";
+  for (int i = 0; i < kMostAside; ++i) {
+    const std::string aside = file + ".damaged" + (i ? "." + std::to_string(i) : "");
+    if (::renameat2(AT_FDCWD, file.c_str(), AT_FDCWD, aside.c_str(), RENAME_NOREPLACE) == 0)
+      return aside;
+    if (errno != EEXIST) return Error::from_errno("rename " + file);
+  }
+  return Error{EEXIST, "there are " + std::to_string(kMostAside) + " others already"};
 }
 
 void GroupFile::save(const std::vector<GroupRow>& groups) {
@@ -129,26 +144,32 @@ std::string GroupFile::text_of(const std::vector<GroupRow>& groups) {
   return text;
 }
 
-Result<std::vector<GroupRow>> GroupFile::parse(std::string_view text) {
+Result<GroupFile::Read> GroupFile::parse(std::string_view text) {
   if (!text.starts_with(kFormat))
     return Error{EINVAL, "the first line is not '" +
                              std::string(kFormat.substr(0, kFormat.size() - 1)) + "'"};
   text.remove_prefix(kFormat.size());
-  std::vector<GroupRow> rows, sorted;
+  Read read;
+  std::vector<GroupRow> rows;
   std::set<std::string> names;
   for (size_t line = 2; !text.empty(); ++line) {
-    const std::string_view row = text.substr(0, text.find('\n'));
+    const size_t end = text.find('\n');
+    const std::string_view row = text.substr(0, end);
     text.remove_prefix(std::min(row.size() + 1, text.size()));
+    const std::string where = "line " + std::to_string(line) + ": ";
     GroupRow g;
-    if (!parse_row(row, g) || !names.insert(g.name).second)
-      return Error{EINVAL, "line " + std::to_string(line) +
-                               ": a name, its parent or '-', weight, priority, minimum and maximum "
-                               "were expected, each name once"};
-    rows.push_back(std::move(g));
+    if (end == std::string_view::npos)
+      read.left_out.push_back(where + "it was cut short");
+    else if (!parse_row(row, g) || !names.insert(g.name).second)
+      read.left_out.push_back(where +
+                              "a name, its parent or '-', weight, priority, minimum and maximum "
+                              "were expected, each name once");
+    else if (rows.size() + 1 >= policy::kMaxGroups)
+      read.left_out.push_back(where + "more than " + std::to_string(policy::kMaxGroups - 1) +
+                              " groups");
+    else
+      rows.push_back(std::move(g));
   }
-  if (rows.size() >= policy::kMaxGroups)
-    return Error{EINVAL, "it has " + std::to_string(rows.size()) + " groups; at most " +
-                             std::to_string(policy::kMaxGroups - 1) + " fit"};
   for (std::set<std::string> known{""}; !rows.empty();) {
     const size_t before = rows.size();
     for (size_t i = 0; i < rows.size();) {
@@ -157,14 +178,16 @@ Result<std::vector<GroupRow>> GroupFile::parse(std::string_view text) {
         continue;
       }
       known.insert(rows[i].name);
-      sorted.push_back(std::move(rows[i]));
+      read.rows.push_back(std::move(rows[i]));
       rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(i));
     }
-    if (rows.size() == before)
-      return Error{EINVAL, "group '" + rows[0].name + "' is in '" + rows[0].parent +
-                               "', which is not there or is in it"};
+    if (rows.size() < before) continue;
+    for (const GroupRow& g : rows)
+      read.left_out.push_back("group '" + g.name + "' is in '" + g.parent +
+                              "', which is not there or is in it");
+    break;
   }
-  return sorted;
+  return read;
 }
 
 }  // namespace sluice

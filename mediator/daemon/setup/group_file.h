@@ -5,9 +5,9 @@
 //   sluice-groups 1
 //   NAME PARENT WEIGHT PRIORITY MIN_PERMILLE MAX_PERMILLE     PARENT: "-" for the root
 //
-// Owned by the Daemon, used from its thread. load() waits for the disk, once, at sluiced's start.
-// save() never waits: a thread writes the newest text. A file that is damaged is left aside with a
-// warning, as the groups then are.
+// Owned by the Daemon, used from its thread. load() and set_aside() wait for the disk, once, at
+// sluiced's start. save() never waits: a thread writes the newest text. Of a file that is damaged
+// the lines that can be read are taken; the file itself is kept under another name.
 #pragma once
 
 #include <memory>
@@ -33,13 +33,21 @@ class GroupFile {
   // Waits for what is still to be written, but no longer than kFinishMs.
   ~GroupFile();
 
-  // Parents before children. Empty if there is no file.
-  Result<std::vector<GroupRow>> load() const;
+  struct Read {
+    std::vector<GroupRow> rows;         // parents before children
+    std::vector<std::string> left_out;  // why, of each other line
+  };
+  // Nothing if there is no file.
+  Result<Read> load() const;
+  // Renames the file, whatever it is, to `groups.damaged` or `groups.damaged.N`, so that no save()
+  // replaces it. Its new name.
+  Result<std::string> set_aside() const;
   void save(const std::vector<GroupRow>& groups);
 
   static std::string text_of(const std::vector<GroupRow>& groups);
-  // Checks each number's range and each name; a parent that is not there, and a circle, are errors.
-  static Result<std::vector<GroupRow>> parse(std::string_view text);
+  // Checks each number's range and each name. What has a parent that is not there or is in it, and
+  // a last line that was cut short, is left out. An error: the first line is another.
+  static Result<Read> parse(std::string_view text);
 
   static constexpr uint64_t kFinishMs = 5000;
 

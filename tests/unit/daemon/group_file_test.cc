@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups outlive sluiced (mediator/daemon/setup/group_file.h), and a damaged file costs the groups
-// only.
+// Groups outlive sluiced (mediator/daemon/setup/group_file.h), and a damaged file costs what is
+// damaged of them.
 #include "mediator/daemon/setup/group_file.h"
 
 #include <fstream>
@@ -22,6 +22,10 @@ class GroupFileTest : public DaemonTest {
   void write(const std::string& text) {
     std::filesystem::create_directory(config_.state_dir);
     std::ofstream(file()) << text;
+  }
+  static std::string read(const std::string& path) {
+    std::ifstream f(path);
+    return {std::istreambuf_iterator<char>(f), {}};
   }
 };
 
@@ -47,19 +51,53 @@ TEST_F(GroupFileTest, GroupsAreThereAgain) {
   EXPECT_TRUE(daemon_->create(vgpu).ok());
 }
 
-TEST_F(GroupFileTest, ADamagedFileIsLeftAside) {
-  for (const char* text :
-       {"", "sluice-groups 2\n", "sluice-groups 1\na - 100 0 0\n", "sluice-groups 1\na - 0 0 0 0\n",
-        "sluice-groups 1\n../a - 100 0 0 0\n", "sluice-groups 1\na - 100 0 0 1001\n",
-        "sluice-groups 1\na - 100 0 0 0 0\n", "sluice-groups 1\na - 100 0 0 0\na - 100 0 0 0\n",
-        "sluice-groups 1\na b 100 0 0 0\nb a 100 0 0 0\n", "sluice-groups 1\na a 100 0 0 0\n",
-        "sluice-groups 1\na gone 100 0 0 0\n", "sluice-groups 1\na - 99999999999 0 0 0\n"}) {
+// Whatever it has become: sluiced starts, what can be read of it is there, and the rest is kept.
+TEST_F(GroupFileTest, OfADamagedFileTheGoodLinesAreThereAndItIsKept) {
+  const std::string head = "sluice-groups 1\n", good = "good - 100 0 0 0\n";
+  for (const std::string bad :
+       {"a - 100 0 0\n", "a - 0 0 0 0\n", "../a - 100 0 0 0\n", "a - 100 0 0 1001\n",
+        "a - 100 0 0 0 0\n", "good - 50 0 0 0\n", "a b 100 0 0 0\nb a 100 0 0 0\n",
+        "a a 100 0 0 0\n", "a gone 100 0 0 0\n", "a - 99999999999 0 0 0\n", "\n",
+        "a - 100 0 0 50"}) {  // cut short: it was 500
+    const auto parsed = GroupFile::parse(head + good + bad);
+    ASSERT_TRUE(parsed) << bad;
+    EXPECT_EQ(parsed->rows.size(), 1u) << bad;
+    EXPECT_FALSE(parsed->left_out.empty()) << bad;
+  }
+  const std::string text = head + "a - 100 0 0\n" + good;
+  write(text);
+  for (int i = 0; i < 2; ++i) {  // again without a change of groups
+    start();
+    ASSERT_EQ(daemon_->groups().size(), 1u);
+    EXPECT_EQ(daemon_->groups().at("good").share.weight, 100u);
+    daemon_.reset();
+  }
+  EXPECT_EQ(read(file() + ".damaged"), text);
+  EXPECT_EQ(read(file()), head + good);
+}
+
+TEST_F(GroupFileTest, AFileThatIsNoneIsKept) {
+  for (const char* text : {"", "sluice-groups 2\n", "sluice-gr"}) {
     EXPECT_FALSE(GroupFile::parse(text)) << text;
     write(text);
     start();
     EXPECT_TRUE(daemon_->groups().empty()) << text;
     daemon_.reset();
   }
+  EXPECT_EQ(read(file() + ".damaged.1"), "sluice-groups 2\n");
+  // Nor is it a file.
+  std::filesystem::create_directory(file());
+  start();
+  ASSERT_TRUE(set(R"({"name":"a"})"));
+  daemon_.reset();
+  EXPECT_TRUE(std::filesystem::is_directory(file() + ".damaged.3"));
+  start();
+  EXPECT_EQ(daemon_->groups().size(), 1u);
+  daemon_.reset();
+  std::filesystem::remove(file());
+  std::filesystem::create_symlink("/etc/passwd", file());
+  start();
+  EXPECT_TRUE(daemon_->groups().empty());
 }
 
 // Minima that come to more than there is: the second is left out, the first stays.
@@ -68,6 +106,7 @@ TEST_F(GroupFileTest, WhatCannotBeHadIsLeftOut) {
   start();
   EXPECT_EQ(daemon_->groups().size(), 1u);
   EXPECT_TRUE(daemon_->groups().contains("a"));
+  EXPECT_TRUE(std::filesystem::exists(file() + ".damaged"));
 }
 
 TEST_F(GroupFileTest, NothingIsKeptWithoutAFolder) {
@@ -86,7 +125,7 @@ TEST(GroupFileText, ComesBack) {
   const std::string text = GroupFile::text_of(rows);
   const auto parsed = GroupFile::parse(text);
   ASSERT_TRUE(parsed) << parsed.error().message;
-  EXPECT_EQ(GroupFile::text_of(*parsed), text);
+  EXPECT_EQ(GroupFile::text_of(parsed->rows), text);
 }
 
 }  // namespace
