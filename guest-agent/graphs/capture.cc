@@ -12,6 +12,8 @@ namespace {
 // What the next node of a stream comes behind, and what an event stands for.
 using Edges = std::vector<Edge>;
 
+constexpr unsigned char kProgrammaticPort = 1;  // CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC
+
 struct Capture {
   cuuint64_t id = 0;
   CUstream origin = nullptr;
@@ -119,6 +121,24 @@ bool joined(const Capture& capture) {
   return true;
 }
 
+// A kernel that may begin before the one before it has ended (CUDA C++ Programming Guide,
+// "Programmatic Dependent Launch and Synchronization", its table of edges). Nothing runs otherwise.
+void make_programmatic(const Work& work, Edges& behind) {
+  const auto* const kernel = std::get_if<KernelWork>(&work);
+  if (kernel == nullptr) return;
+  const auto allows = [](const CUlaunchAttribute& a) {
+    return a.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+           a.value.programmaticStreamSerializationAllowed != 0;
+  };
+  const auto& attributes = kernel->launch.attributes;
+  if (std::none_of(attributes.begin(), attributes.end(), allows)) return;
+  for (Edge& edge : behind) {
+    if (!std::holds_alternative<KernelWork>(*edge.node->work)) continue;
+    edge.data.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+    edge.data.from_port = kProgrammaticPort;
+  }
+}
+
 }  // namespace
 
 bool capturing() { return g_under_way.load(std::memory_order_relaxed) != 0; }
@@ -137,6 +157,7 @@ std::optional<CUresult> capture_work(CUstream stream, const WorkPtr& work) {
   if (capture == nullptr) return beside_captures(stream);
   if (capture->invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   Edges& edges = capture->streams[stream];
+  make_programmatic(*work, edges);
   const CUgraphNode node = new_node(capture->graph, work, edges);
   edges.assign(1, {node, {}});
   return CUDA_SUCCESS;

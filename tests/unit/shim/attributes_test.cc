@@ -118,5 +118,61 @@ TEST(Shim, LaunchAttributes) {
   });
 }
 
+// A captured kernel that may begin before the last one has ended depends on it so.
+TEST(Shim, CapturedLaunchesDependProgrammatically) {
+  in_process({}, [](FakeWorker&) {
+    set_up();
+    CUfunction fill;
+    load_fill(&fill);
+    CUdeviceptr p;
+    OK(cuMemAlloc(&p, 4096));
+    uint32_t n = 64, value = 7;
+    void* params[] = {&p, &n, &value};
+    CUlaunchAttribute attribute{};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    CUlaunchConfig config{};
+    config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+    config.blockDimX = 64;
+    config.blockDimY = config.blockDimZ = 1;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    OK(cuStreamCreate(&config.hStream, CU_STREAM_NON_BLOCKING));
+    std::pair<int, int> got;
+    const auto captured = [&](int allowed, bool behind_kernel) {
+      attribute.value.programmaticStreamSerializationAllowed = allowed;
+      CUgraph graph = nullptr;
+      OK(cuStreamBeginCapture(config.hStream, CU_STREAM_CAPTURE_MODE_RELAXED));
+      if (behind_kernel)
+        OK(cuLaunchKernelEx(&config, fill, params, nullptr));
+      else
+        OK(cuMemsetD8Async(p, 0, 16, config.hStream));
+      OK(cuLaunchKernelEx(&config, fill, params, nullptr));
+      OK(cuStreamEndCapture(config.hStream, &graph));
+      CUgraphNode from, to;
+      CUgraphEdgeData data{};
+      size_t count = 1;
+      OK(cuGraphGetEdges_v2(graph, &from, &to, &data, &count));
+      EXPECT_EQ(count, 1u);
+      CUgraphExec exec;
+      OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+      OK(cuGraphLaunch(exec, config.hStream));
+      OK(cuStreamSynchronize(config.hStream));
+      OK(cuGraphExecDestroy(exec));
+      OK(cuGraphDestroy(graph));
+      got = {data.type, data.from_port};
+    };
+    const std::pair<int, int> full{0, 0}, programmatic{CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC, 1};
+    captured(1, true);
+    EXPECT_EQ(got, programmatic);
+    captured(0, true);
+    EXPECT_EQ(got, full);
+    captured(1, false);
+    EXPECT_EQ(got, full);
+    uint32_t out = 0;
+    OK(cuMemcpyDtoH(&out, p, 4));
+    EXPECT_EQ(out, value);
+  });
+}
+
 }  // namespace
 }  // namespace sluice::testing
