@@ -229,6 +229,23 @@ Flow BlockChecker::execute(Warp& w, const Inst& in, Handler handler) {
   return flow;
 }
 
+namespace {
+
+// Bulk reductions are atomic, element by element.
+bool is_reduction(const Inst& in) {
+  switch (static_cast<Op>(in.op)) {
+    case Op::k_cpbulk:
+    case Op::k_tensorstore:
+      return (in.imm >> 8 & 15) != static_cast<int64_t>(BulkReduction::kNone);
+    case Op::k_stasync:
+      return (in.imm & 15) != static_cast<int64_t>(BulkReduction::kNone);
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
 void BlockChecker::lane_access(Warp& w, uint32_t space, uint64_t address, uint32_t bytes,
                                bool write, uint32_t lane) {
   if (current_ == nullptr) return;
@@ -238,8 +255,9 @@ void BlockChecker::lane_access(Warp& w, uint32_t space, uint64_t address, uint32
                                       (space == kSpaceShared || space == kSpaceCluster));
   const std::lock_guard lock(checker_.shadow().mutex());
   accesses_.clear();
-  add_access(w, lane, space, address, bytes, write || synchronises, !write || synchronises,
-             synchronises);
+  const bool reduces = write && is_reduction(*current_);
+  add_access(w, lane, space, address, bytes, write || synchronises,
+             !write || synchronises || reduces, synchronises || reduces);
   for (Access& a : accesses_) a.synchronises = synchronises;
   record(w, *current_);
 }

@@ -267,6 +267,22 @@ TEST_F(CheckerTest, LookBackThatForgetsToRelease) {
 }
 
 // atomicAdd made of compare-and-swap: its plain first load is no race.
+// Bulk reductions of several blocks do not race among themselves; copies do.
+TEST_F(CheckerTest, BulkReductions) {
+  const auto kernel_of = [this](const std::string& copy) {
+    return kernel(
+        ".shared .align 128 .b8 s[128];\nmov.u32 %r1, s; mov.u32 %r2, %tid.x;\n"
+        "mad.lo.u32 %r3, %r2, 4, %r1; mov.u32 %r4, %ctaid.x; st.shared.u32 [%r3], %r4;\n"
+        "bar.sync 0; setp.ne.u32 %p1, %r2, 0; @%p1 bra N;\n" +
+        copy + " [%rd0], [%r1], 128;\nN:");
+  };
+  expect_none(check(kernel_of("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32"),
+                    {2, 1, 1}, {32, 1, 1}, "race"));
+  const auto found = check(kernel_of("cp.async.bulk.global.shared::cta.bulk_group"), {2, 1, 1},
+                           {32, 1, 1}, "race");
+  expect_one(found, CheckKind::kRace, "cp.async.bulk", "cp.async.bulk");
+}
+
 TEST_F(CheckerTest, CompareAndSwapLoop) {
   slice_ = 7;
   expect_none(check(kernel(kShared + kThread +
