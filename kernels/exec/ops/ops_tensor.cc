@@ -30,7 +30,7 @@ namespace {
 
 struct Registers {
   const u32* aux;
-  u32 d, a, b, c;  // where the lists begin in aux
+  u32 d, a, b, c, metadata;  // where the lists begin in aux
 };
 
 // The element in `slot` of a lane's fragment, as it lies there.
@@ -41,8 +41,32 @@ u32 element_at(const Warp& w, const u32* registers, u32 bits, u32 lane, u32 slot
   return word >> (slot % per * bits) & ((1u << bits) - 1);
 }
 
+// Which columns of A its elements stand for, row by row. Of mma.sp: two of each four, by two bits
+// each, the first one's lower; of tf32 one of each two, of which each is two of a kind.
+struct Columns {
+  u32 of[kMaxRows][kMaxDepth];
+  u32 count;
+};
+void find_columns(const Warp& w, const MatrixShape& s, u32 metadata, Columns& out) {
+  const u32 each = s.metadata_columns(), threads = s.k / each;
+  const bool wide = s.a == Element::kTf32;
+  out.count = s.k / 2u;
+  for (u32 row = 0; row < s.m; ++row) {
+    for (u32 q = 0; q < out.count; ++q) {
+      const u32 thread = q * 2 / each;
+      const u32 lane = (row & 7) * 4 + s.selector * threads + thread;
+      const u32 bits = lane_u32(w, metadata, lane) >> (row < 8 ? 0 : 16);
+      const u32 inside = q - thread * each / 2;
+      out.of[row][q] = thread * each + (wide ? inside * 2 + (bits >> (4 * inside + 1) & 1)
+                                             : inside / 2 * 4 + (bits >> (2 * inside) & 3));
+    }
+  }
+}
+
 void multiply_floats(Warp& w, const MatrixShape& s, const Registers& regs) {
   static thread_local Floats f;
+  static thread_local Columns sparse;
+  if (s.sparse) find_columns(w, s, regs.aux[regs.metadata], sparse);
   alignas(64) u32 c[kMaxRows][kMaxColumns];
   std::memset(f.special_row, 0, sizeof f.special_row);
   std::memset(f.special_column, 0, sizeof f.special_column);
@@ -52,9 +76,10 @@ void multiply_floats(Warp& w, const MatrixShape& s, const Registers& regs) {
     for (u32 slot = 0; slot < fa.slots(); ++slot) {
       const Spot at = spot_of(s, fa, Role::kA, lane, slot);
       const Number n = decode(s.a, element_at(w, regs.aux + regs.a, element_bits(s.a), lane, slot));
-      f.a[at.row][at.column] = n.significand;
-      f.a_exponent[at.row][at.column] = n.exponent;
-      f.a_kind[at.row][at.column] = n.kind;
+      const u32 column = s.sparse ? sparse.of[at.row][at.column] : at.column;
+      f.a[at.row][column] = n.significand;
+      f.a_exponent[at.row][column] = n.exponent;
+      f.a_kind[at.row][column] = n.kind;
       if (n.kind != kFinite) f.special_row[at.row] = true;
     }
     for (u32 slot = 0; slot < fb.slots(); ++slot) {
@@ -78,6 +103,10 @@ void multiply_floats(Warp& w, const MatrixShape& s, const Registers& regs) {
   for (u32 k = 0; k < s.k; ++k) depth[k] = fp8 ? k / 16 * 2 + k % 16 / 2 * 4 + (k & 1) : k;
   for (u32 row = 0; row < s.m; ++row) {
     u32* d = c[row];
+    if (s.sparse) {
+      multiply_step(f, row, sparse.of[row], sparse.count, s.n, halves, kKeepAll, d);
+      continue;
+    }
     if (!fp8) {
       const u32 step = s.wmma && s.a == Element::kTf32 ? 4 : s.k;
       for (u32 k = 0; k < s.k; k += step)
@@ -199,10 +228,11 @@ void multiply_doubles(Warp& w, const MatrixShape& s, const Registers& regs) {
 Flow multiply(Warp& w, const Inst& in) {
   if (w.exec != w.live) return Flow::kControl;
   const MatrixShape s = MatrixShape::unpack(in.imm);
-  Registers regs{w.block->aux + in.aux, 1, 0, 0, 0};
+  Registers regs{w.block->aux + in.aux, 1, 0, 0, 0, 0};
   regs.a = regs.d + fragment_of(s, Role::kC, s.d).registers;
   regs.b = regs.a + fragment_of(s, Role::kA, s.a).registers;
   regs.c = regs.b + fragment_of(s, Role::kB, s.b).registers;
+  regs.metadata = regs.c + fragment_of(s, Role::kC, s.c).registers;
   if (s.a == Element::kF64)
     multiply_doubles(w, s, regs);
   else if (s.d == Element::kS32)

@@ -58,6 +58,13 @@ struct MatrixShape {
   bool saturate = false;
   bool bit_and = false;  // b1: and instead of xor
   bool wmma = false;
+  // mma.sp: of A half the elements are there, and metadata says which. `selector`: which threads of
+  // four have it.
+  bool sparse = false;
+  uint8_t selector = 0;
+
+  // Columns of A that one thread's metadata is for, 16 bits a row.
+  uint32_t metadata_columns() const { return a == Element::kTf32 ? 8 : 16; }
 
   // To and from Inst::imm.
   int64_t pack() const {
@@ -65,7 +72,8 @@ struct MatrixShape {
         uint64_t{m} | uint64_t{n} << 8 | uint64_t{k} << 16 |
         uint64_t{static_cast<uint8_t>(a)} << 32 | uint64_t{static_cast<uint8_t>(b)} << 36 |
         uint64_t{static_cast<uint8_t>(c)} << 40 | uint64_t{static_cast<uint8_t>(d)} << 44 |
-        uint64_t{saturate} << 48 | uint64_t{bit_and} << 49 | uint64_t{wmma} << 50);
+        uint64_t{saturate} << 48 | uint64_t{bit_and} << 49 | uint64_t{wmma} << 50 |
+        uint64_t{sparse} << 51 | uint64_t{selector} << 52);
   }
   static MatrixShape unpack(int64_t imm) {
     const uint64_t v = static_cast<uint64_t>(imm);
@@ -80,6 +88,8 @@ struct MatrixShape {
     s.saturate = (v >> 48 & 1) != 0;
     s.bit_and = (v >> 49 & 1) != 0;
     s.wmma = (v >> 50 & 1) != 0;
+    s.sparse = (v >> 51 & 1) != 0;
+    s.selector = static_cast<uint8_t>(v >> 52 & 3);
     return s;
   }
 };
@@ -95,7 +105,7 @@ struct Fragment {
 inline Fragment fragment_of(const MatrixShape& s, Role role, Element element) {
   Fragment f;
   f.rows = role == Role::kB ? s.k : s.m;
-  f.columns = role == Role::kA ? s.k : s.n;
+  f.columns = role != Role::kA ? s.n : s.sparse ? s.k / 2u : s.k;
   const uint32_t bits = element_bits(element);
   f.per_register = bits >= 32 ? 1 : 32 / bits;
   f.registers = f.rows * f.columns / 32 / f.per_register;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // wgmma: products of four warps with whole numbers, whose sums are exact whatever the order, from
-// shared memory in each layout of the manual and from registers, of each type.
+// shared memory in each layout of the manual and from registers, of each type. And mma.sp.
 #include <random>
 
 #include "tests/unit/exec/harness.h"
@@ -261,6 +261,93 @@ TEST_F(ExecWarpgroup, WhatTheManualDoesNotHaveIsRefused) {
         "m64n40k32.s32.s8.s8 {%r0, %r1, %r2, %r3}, %rd1, %rd2, 1;",
         "m64n8k256.s32.b1.b1.xor.popc {%r0, %r1, %r2, %r3}, %rd1, %rd2, 1;"})
     EXPECT_FALSE(load(kernel(std::string("wgmma.mma_async.sync.aligned.") + text))) << text;
+}
+
+// Sparse A, whose metadata is in one or two threads of each four.
+class ExecSparse : public ExecTest {
+ protected:
+  ExecSparse() : memory_(32 * 16), out_(32 * 4) {
+    base_ = share(memory_);
+    out_base_ = share(out_);
+  }
+  void check(const std::string& type, uint32_t depth, uint32_t selector) {
+    SCOPED_TRACE(type + " k" + std::to_string(depth) + " " + std::to_string(selector));
+    const bool wide = type == "tf32";
+    const uint32_t per = wide ? 1 : 2, count = depth / 4 / per;  // registers of A, and of B
+    const uint32_t columns = wide ? 8 : 16;                      // of one thread's metadata
+    std::mt19937 random(depth + selector);
+    std::vector<int> a(16 * depth), b(8 * depth);
+    std::fill(memory_.begin(), memory_.end(), 0);
+    // 32-bit words of a thread: A, B from 4, the metadata at 8.
+    const auto put = [&](uint32_t thread, uint32_t reg, uint32_t part, int value) {
+      memory_[thread * 16 + reg] |= code(type, value) << (part * 16);
+    };
+    for (uint32_t row = 0; row < 16; ++row) {
+      for (uint32_t q = 0; q < depth / 2; ++q) {
+        const uint32_t first = q * 2 / 4 * 4, thread = q * 2 / columns;
+        uint32_t column, bits;
+        if (wide) {
+          const uint32_t choice = random() & 1;
+          column = q * 2 + choice;
+          bits = (choice != 0 ? 0b1110u : 0b0100u) << (q % 4 * 4);
+        } else {  // the first of a pair is 0 or 1, the second 2 or 3
+          const uint32_t choice = (random() & 1) + q % 2 * 2;
+          column = first + choice;
+          bits = choice << (q % 8 * 2);
+        }
+        const int value = a[row * depth + column] = static_cast<int>(random() & 7) - 3;
+        put(row % 8 * 4 + q / per % 4, row / 8 + q / per / 4 * 2, q % per, value);
+        const uint32_t lane = row % 8 * 4 + selector * (depth / columns) + thread;
+        memory_[lane * 16 + 8] |= bits << (row < 8 ? 0 : 16);
+      }
+    }
+    for (uint32_t column = 0; column < 8; ++column)
+      for (uint32_t k = 0; k < depth; ++k)
+        put(column * 4 + k / per % 4, 4 + k / per / 4, k % per,
+            b[column * depth + k] = static_cast<int>(random() & 7) - 3);
+    const auto list = [](uint32_t from, uint32_t n) {
+      std::string text;
+      for (uint32_t k = 0; k < n; ++k) text += (k == 0 ? "{%r" : ", %r") + std::to_string(from + k);
+      return text + "}";
+    };
+    const std::string body =
+        "mov.u32 %r1, %tid.x; mul.wide.u32 %rd8, %r1, 64; add.u64 %rd8, %rd8, %rd0;\n"
+        "ld.global.v4.u32 {%r10, %r11, %r12, %r13}, [%rd8];\n"
+        "ld.global.v4.u32 {%r14, %r15, %r16, %r17}, [%rd8+16]; ld.global.u32 %r18, [%rd8+32];\n"
+        "mov.f32 %f0, 0f40000000;\nmma.sp.sync.aligned.m16n8k" +
+        std::to_string(depth) + ".row.col.f32." + type + "." + type +
+        ".f32 {%f1, %f2, %f3, %f4}, " + list(10, count) + ", " + list(14, count) +
+        ", {%f0, %f0, %f0, %f0}, %r18, " + std::to_string(selector) +
+        ";\nmul.wide.u32 %rd8, %r1, 16; add.u64 %rd8, %rd8, %rd1;\n"
+        "st.global.v4.f32 [%rd8], {%f1, %f2, %f3, %f4};\n";
+    ASSERT_TRUE(load(kernel(body))) << error_;
+    ASSERT_EQ(launch({1}, {32}, {base_, out_base_}), RunState::kDone) << fault_.describe();
+    for (uint32_t row = 0; row < 16; ++row) {
+      for (uint32_t column = 0; column < 8; ++column) {
+        int sum = 2;
+        for (uint32_t k = 0; k < depth; ++k) sum += a[row * depth + k] * b[column * depth + k];
+        ASSERT_EQ(out_[(row % 8 * 4 + column / 2) * 4 + row / 8 * 2 + column % 2],
+                  static_cast<float>(sum))
+            << row << " " << column;
+      }
+    }
+  }
+  std::vector<uint32_t> memory_;
+  std::vector<float> out_;
+  uint64_t base_ = 0, out_base_ = 0;
+};
+
+TEST_F(ExecSparse, ProductsOfHalfOfAMatrix) {
+  for (const uint32_t selector : {0u, 1u, 2u, 3u}) {
+    check("f16", 16, selector);
+    check("tf32", 8, selector);
+    if (selector > 1) continue;
+    check("bf16", 32, selector);
+    check("tf32", 16, selector);
+  }
+  EXPECT_FALSE(load(kernel(
+      "mma.sp.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32 {%f0, %f1, %f2, %f3}, {%r0, %r1, "
+      "%r2, %r3}, {%r0, %r1, %r2, %r3}, {%f0, %f1, %f2, %f3}, %r4, 2;")));
 }
 
 }  // namespace

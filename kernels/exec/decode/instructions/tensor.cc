@@ -55,6 +55,20 @@ bool mma_exists(const MatrixShape& s) {
   const bool halves = (s.c == Element::kF32 || s.c == Element::kF16) &&
                       (s.d == Element::kF32 || s.d == Element::kF16);
   const bool same = s.a == s.b;
+  if (s.sparse) {  // metadata of integers and of fp8 is not there
+    const uint32_t threads = s.k / s.metadata_columns();
+    if (!same || s.selector * threads >= 4) return false;
+    switch (s.a) {
+      case Element::kF16:
+        return is(16, 8, {16, 32}) && s.c == s.d && halves;
+      case Element::kBf16:
+        return is(16, 8, {16, 32}) && f32;
+      case Element::kTf32:
+        return is(16, 8, {8, 16}) && f32;
+      default:
+        return false;
+    }
+  }
   if (s.wmma) {
     if (!same) return false;
     const bool shape = is(16, 16, {16}) || is(32, 8, {16}) || is(8, 32, {16});
@@ -127,12 +141,18 @@ bool Decoder::register_list(std::string_view list, size_t count, Type type, bool
   return true;
 }
 
-// mma.sync.aligned.shape.row.col[.satfinite].d.a.b.c[.xor|.and.popc], and
-// wmma.mma.sync.aligned.alayout.blayout.shape.d[.a.b].c[.rn][.satfinite].
+// mma.sync.aligned.shape.row.col[.satfinite].d.a.b.c[.xor|.and.popc], mma.sp with two more operands
+// (metadata, selector), and wmma.mma.sync.aligned.alayout.blayout.shape.d[.a.b].c[.rn][.satfinite].
 bool Decoder::do_mma() {
   MatrixShape s;
   s.wmma = words_[0] == "wmma";
   if (!take("sync") || !take("aligned")) return unsupported();
+  s.sparse = !s.wmma && take_any({"sp", "sp::ordered_metadata"});
+  if (uint64_t selector = 0; s.sparse) {
+    if (operand_count() != 6 || !immediate(text(5), Type::kU32, selector)) return false;
+    if (selector > 3) return unsupported();
+    s.selector = static_cast<uint8_t>(selector);
+  }
   if (s.wmma) {
     // The fragments have the same order of elements whatever the layout in memory was.
     take("mma");
@@ -168,13 +188,14 @@ bool Decoder::do_mma() {
   }
   if (s.a == Element::kF64) take("rn");  // as without
   if ((s.saturate && !is_integer(s.a)) || !mma_exists(s)) return unsupported();
-  if (!all_taken() || operand_count() != 4) return false;
-  std::vector<Operand> d, a, b, c;
+  if (!all_taken() || operand_count() != (s.sparse ? 6u : 4u)) return false;
+  std::vector<Operand> d, a, b, c, metadata;
   const auto list = [&](size_t k, Role role, Element e, bool def, std::vector<Operand>& out) {
     return register_list(text(k), fragment_of(s, role, e).registers, register_type(e), def, out);
   };
   if (!list(1, Role::kA, s.a, false, a) || !list(2, Role::kB, s.b, false, b) ||
-      !list(3, Role::kC, s.c, false, c) || !list(0, Role::kC, s.d, true, d))
+      !list(3, Role::kC, s.c, false, c) || !list(0, Role::kC, s.d, true, d) ||
+      (s.sparse && !register_list(text(4), 1, Type::kB32, false, metadata)))
     return false;
   emit("mma", 0, s.pack());
   emit_aux({constant(0xffffffffu, 4)}, false);
@@ -182,6 +203,7 @@ bool Decoder::do_mma() {
   append_aux(a, false);
   append_aux(b, false);
   append_aux(c, false);
+  append_aux(metadata, false);
   return true;
 }
 
