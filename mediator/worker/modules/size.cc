@@ -35,6 +35,12 @@ class Tokens {
   explicit Tokens(std::string_view text) : text_(text) { advance(); }
   std::string_view token() const { return token_; }
   bool end() const { return token_.empty(); }
+  // The token begins a declaration of variables, and no modifier of an instruction (ld.global).
+  bool declares() const {
+    if (token_ != ".global" && token_ != ".const") return false;
+    const auto from = static_cast<size_t>(token_.data() - text_.data());
+    return from == 0 || !is_word(text_[from - 1]);
+  }
   // There was something that another reader may take for more than it is here.
   bool broken() const { return broken_; }
   void advance() {
@@ -249,7 +255,22 @@ std::optional<uint64_t> module_device_bytes(std::string_view ptx) {
 }
 
 uint64_t module_host_bytes(std::string_view ptx) {
-  return kModuleHostBytes + ptx.size() * kModuleHostFactor;
+  uint64_t variables = 0, labels = 0;
+  bool pointer = false;  // the token before was .ptr: of a parameter
+  for (Tokens t(ptx); !t.end(); t.advance()) {
+    if (!pointer && t.declares()) {
+      ++variables;
+      int depth = 0;  // of an initial value
+      for (; !t.end() && t.token() != ";"; t.advance()) {
+        depth += t.token() == "{" ? 1 : t.token() == "}" ? -1 : 0;
+        variables += t.token() == "," && depth == 0;
+      }
+    }
+    labels += t.token() == ":";
+    pointer = t.token() == ".ptr";
+  }
+  return kModuleHostBytes + ptx.size() * kModuleHostFactor + variables * kVariableHostBytes +
+         labels * kLabelHostBytes;
 }
 
 uint64_t cubin_host_bytes(std::string_view image) {

@@ -6,6 +6,8 @@
 
 #include <string>
 
+#include "mediator/worker/limits.h"
+
 namespace sluice::worker {
 namespace {
 
@@ -75,6 +77,28 @@ TEST(ModuleSize, InstructionsCostLittleMoreThanTheirText) {
   ASSERT_TRUE(variable_bytes(text));
   EXPECT_LE(*variable_bytes(text), 2 * text.size());
   EXPECT_EQ(module_device_bytes(text), *variable_bytes(text) + text.size());
+}
+
+// Of short texts that take much: each variable and each label. Not of what only looks like them.
+TEST(ModuleSize, HostMemoryCountsVariablesAndLabels) {
+  constexpr uint64_t kMany = 1000;
+  std::string variables = ".global .u8 a", labels = ".entry k() {", values = ".const .u8 t[] = {0";
+  for (uint64_t i = 0; i < kMany; ++i) {
+    variables += ",a" + std::to_string(i);
+    labels += "L" + std::to_string(i) + ":";
+    values += ",0";
+  }
+  variables += ";", labels += "ret; }", values += "};";
+  const auto beyond_text = [](const std::string& text) {
+    return module_host_bytes(text) - kModuleHostBytes - text.size() * kModuleHostFactor;
+  };
+  EXPECT_EQ(beyond_text(variables), (kMany + 1) * kVariableHostBytes);
+  EXPECT_EQ(beyond_text(labels), kMany * kLabelHostBytes);
+  EXPECT_EQ(beyond_text(values), kVariableHostBytes);
+  EXPECT_EQ(beyond_text(".entry k(.param .u64 .ptr .global .align 8 p, .param .u32 q) {"
+                        "ld.global.u32 r, [p]; }"),
+            0u);
+  EXPECT_EQ(beyond_text(".global .u8 open"), kVariableHostBytes);
 }
 
 }  // namespace
