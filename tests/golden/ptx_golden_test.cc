@@ -59,36 +59,73 @@ Lines lines_of(const std::string& text) {
   return lines;
 }
 
+// Lines as numbers, equal where the lines are: quick to compare.
+class Numbers {
+ public:
+  std::vector<std::uint32_t> of(std::span<const std::string> lines) {
+    std::vector<std::uint32_t> out;
+    for (const std::string& line : lines)
+      out.push_back(
+          known_.try_emplace(line, static_cast<std::uint32_t>(known_.size())).first->second);
+    return out;
+  }
+
+ private:
+  std::unordered_map<std::string_view, std::uint32_t> known_;
+};
+
+// No more than lead from one text to the other, in whatever order their lines are.
+std::size_t fewest_changes(const Lines& from, const Lines& to) {
+  Numbers numbers;
+  auto a = numbers.of(from), b = numbers.of(to);
+  std::ranges::sort(a);
+  std::ranges::sort(b);
+  std::vector<std::uint32_t> only_in_one;
+  std::ranges::set_symmetric_difference(a, b, std::back_inserter(only_in_one));
+  return only_in_one.size();
+}
+
 // What leads from one text to the other, as the file's opening says. Empty: nothing.
 Lines changes(const Lines& all_from, const Lines& all_to) {
-  // What both end with costs nothing so.
+  // What both begin or end with costs nothing so.
   std::size_t same = 0;
   while (same < std::min(all_from.size(), all_to.size()) &&
          all_from[all_from.size() - same - 1] == all_to[all_to.size() - same - 1])
     ++same;
   const std::span from(all_from.data(), all_from.size() - same);
   const std::span to(all_to.data(), all_to.size() - same);
-  // Longest common subsequence of the suffixes that begin at (i, j).
-  const std::size_t width = to.size() + 1;
-  std::vector<std::uint32_t> common((from.size() + 1) * width);
-  for (std::size_t i = from.size(); i-- > 0;)
-    for (std::size_t j = to.size(); j-- > 0;)
-      common[i * width + j] =
-          from[i] == to[j] ? common[(i + 1) * width + j + 1] + 1
-                           : std::max(common[(i + 1) * width + j], common[i * width + j + 1]);
+  std::size_t first = 0;
+  while (first < std::min(from.size(), to.size()) && from[first] == to[first]) ++first;
+  Numbers numbers;
+  const auto a = numbers.of(from), b = numbers.of(to);
+  // Longest common subsequence of the suffixes that begin at (first + i, first + j).
+  const std::size_t width = to.size() - first + 1;
+  std::vector<std::uint32_t> table((from.size() - first + 1) * width);
+  const auto common = [&](std::size_t i, std::size_t j) {
+    return table[(i - first) * width + j - first];
+  };
+  for (std::size_t i = from.size(); i-- > first;) {
+    std::uint32_t* const row = table.data() + (i - first) * width;
+    const std::uint32_t* const below = row + width;
+    for (std::size_t j = to.size() - first; j-- > 0;) {
+      if (a[i] == b[first + j])
+        row[j] = below[j + 1] + 1;
+      else
+        row[j] = below[j] > row[j + 1] ? below[j] : row[j + 1];
+    }
+  }
   Lines out;
-  const std::string* before = nullptr;
+  const std::string* before = first ? &from[first - 1] : nullptr;
   const auto put = [&](char sign, const std::string& line) {
     if (before) out.push_back(" " + *before);
     before = nullptr;
     out.push_back(sign + line);
   };
-  for (std::size_t i = 0, j = 0; i < from.size() || j < to.size();) {
-    if (i < from.size() && j < to.size() && from[i] == to[j]) {
+  for (std::size_t i = first, j = first; i < from.size() || j < to.size();) {
+    if (i < from.size() && j < to.size() && a[i] == b[j]) {
       before = &from[i++];
       ++j;
-    } else if (j == to.size() ||
-               (i < from.size() && common[(i + 1) * width + j] >= common[i * width + j + 1])) {
+    } else if (j == to.size() || (i < from.size() && common(i + 1, j) >= common(i, j + 1))) {
       put('-', from[i++]);
     } else {
       put('+', to[j++]);
@@ -184,8 +221,10 @@ std::optional<Reference> reference_of(const Did& did, bool is_reference) {
   for (const Did& other : all.did) {
     if (is_reference && other.kernel == did.kernel && other.form == did.form) break;
     if (other.lines.size() <= kLongChange) continue;
+    const std::size_t most = best ? best->changes.size() : did.lines.size();
+    if (fewest_changes(other.lines, did.lines) >= most) continue;
     Lines its = changes(other.lines, did.lines);
-    if (its.size() >= (best ? best->changes.size() : did.lines.size())) continue;
+    if (its.size() >= most) continue;
     best = {other.kernel + "'s " + std::to_string(other.form) + " " + other.pass, std::move(its)};
   }
   return best;

@@ -9,6 +9,7 @@
 
 #include "kernels/tool/eviction_run.h"
 #include "tests/authors/cases.h"
+#include "tests/support/rounds.h"
 
 namespace sluice::tool {
 namespace {
@@ -106,7 +107,7 @@ TEST(Authors, MisuseIsNamedAndChangesNothing) {
     EXPECT_EQ(report->author_code, code) << report->author_reason;
     EXPECT_NE(report->author_reason.find("line"), std::string::npos) << report->author_reason;
     ASSERT_TRUE(report->evictable) << report->reason;
-    expect_same(**run, prepare(**run, authors::misuse(kernel.c_str())), 10);
+    expect_same(**run, prepare(**run, authors::misuse(kernel.c_str())), rounds(10));
   }
 }
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,6 +52,7 @@ struct KernelDriver {
     const uint32_t width = wanted ? wanted : static_cast<uint32_t>(sm.size());
     const bool had_work = busy(v);
     kernels[id] = {.vgpu = v, .left_sm_ns = ns * width, .wanted = width};
+    open[v].insert(id);
     Launch l{.id = id, .vgpu = v};
     l.sms_wanted = static_cast<uint16_t>(wanted);
     l.predicted_sm_ns = static_cast<uint64_t>(static_cast<double>(ns * width) * prediction);
@@ -70,8 +72,8 @@ struct KernelDriver {
     settle();
   }
   bool busy(VgpuId v) const {
-    return std::any_of(kernels.begin(), kernels.end(),
-                       [&](const auto& k) { return k.second.vgpu == v && k.second.ended_ns == 0; });
+    const auto its = open.find(v);
+    return its != open.end() && !its->second.empty();
   }
   uint32_t held(LaunchId id) const {
     return static_cast<uint32_t>(
@@ -80,9 +82,7 @@ struct KernelDriver {
   // What runs there: a whole vGPU's oldest kernel, as in one stream.
   LaunchId runs(const Sm& s) const {
     if (s.launch != 0 || s.vgpu == kNoVgpu) return s.launch;
-    for (const auto& [id, k] : kernels)
-      if (k.vgpu == s.vgpu && k.ended_ns == 0) return id;
-    return 0;
+    return busy(s.vgpu) ? *open.at(s.vgpu).begin() : 0;
   }
   bool ended(LaunchId id) const { return kernels.at(id).ended_ns != 0; }
   // The launch that holds SM `i`, 0 if none.
@@ -98,7 +98,7 @@ struct KernelDriver {
       for (const Sm& s : sm)
         if (s.leaving) next = std::min(next, s.leaves_ns);
       for (const auto& [id, k] : kernels)
-        if (const uint32_t n = working(id); n > 0 && k.ended_ns == 0)
+        if (const uint32_t n = k.ended_ns ? 0 : working(id); n > 0)
           next = std::min(next, now + (k.left_sm_ns + n - 1) / n);
       advance(std::max(next, now));
       if (now >= until) return settle();
@@ -112,6 +112,7 @@ struct KernelDriver {
   bool tells_launches = true;  // false: the policy hears of vGPUs that have work, as from sluiced
   std::vector<Sm> sm = std::vector<Sm>(sms);
   std::map<LaunchId, Kernel> kernels;
+  std::map<VgpuId, std::set<LaunchId>> open;  // those that have not ended
   LaunchId launches = 0;
   Actions out;
   uint64_t now = 1000 * kMs, wake_ns = 0;
@@ -140,6 +141,7 @@ struct KernelDriver {
         Kernel& k = entry.second;
         if (k.ended_ns || k.left_sm_ns > 0) continue;
         k.ended_ns = now;
+        open[k.vgpu].erase(id);
         more = true;
         if (tells_launches)
           call([&] { policy->on_launch_done(now, {.id = id, .vgpu = k.vgpu}, out); });

@@ -142,13 +142,13 @@ TEST(Robustness, LargeAndPathological) {
              " ret; }\n.entry k" + std::to_string(i) + "() { call f" + std::to_string(i) +
              "; ret; }\n";
   check(chain);
-  check(head + std::string(200000, '.'));
-  check(head + ".entry k() { " + std::string(200000, ';') + "}");
-  check(head + ".entry k() { mov " + std::string(200000, ',') + "; }");
+  check(head + std::string(rounds(200000), '.'));
+  check(head + ".entry k() { " + std::string(rounds(200000), ';') + "}");
+  check(head + ".entry k() { mov " + std::string(rounds(200000), ',') + "; }");
   std::string calls = head + ".func f() { call f; ret; } .entry k() { call f; ret; }";
   check(calls);
   std::string dots = "x";
-  for (int i = 0; i < 100000; ++i) dots += ".x";
+  for (int i = 0; i < rounds(100000); ++i) dots += ".x";
   check(head + ".entry k() { mov.u32 %r1, %" + dots + "; ret; }");
   std::string words = head;
   for (int i = 0; i < 2000; ++i)
