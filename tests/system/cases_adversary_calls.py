@@ -10,7 +10,7 @@ import support
 from support import WithVictim
 
 # By hand: SLUICE_TEST_SESSIONS=1000.
-SESSIONS = int(os.environ.get("SLUICE_TEST_SESSIONS", "24"))
+SESSIONS = int(os.environ.get("SLUICE_TEST_SESSIONS", support.rounds(24, 12)))
 CALLS = 150
 AT_ONCE = 3
 

@@ -68,7 +68,8 @@ class AdversaryRegions(WithVictim):
                         "the memory of all programs is freed")
 
     def test_no_program_reads_zeros_when_its_worker_is_killed(self):
-        self.kill_at_random(lambda kills: kills < 24)
+        most = support.rounds(24, 9)
+        self.kill_at_random(lambda kills: kills < most)
 
     def test_three_minutes_of_random_kills(self):
         if not os.environ.get("SLUICE_TEST_ALL"):
@@ -78,7 +79,8 @@ class AdversaryRegions(WithVictim):
 
     def test_memory_given_back_is_freed_aside_and_can_be_had_again(self):
         with self.attack():
-            p = self.adversary("pinned-reader", "churn", 200, 40)
+            # Of a region of 256 MiB: each round has what the one before gave back.
+            p = self.adversary("pinned-reader", "churn", 200, support.rounds(40, 10))
             text, _ = p.communicate(timeout=support.TIMEOUT_S)
             self.assertEqual(p.returncode, 0, text)
 

@@ -26,6 +26,11 @@ _image = None
 _folders = []
 
 
+def rounds(all_of_them, in_the_gate):
+    """How often a test repeats what is random: all of it with `scripts/test --all`."""
+    return all_of_them if os.environ.get("SLUICE_ALL_ROUNDS") else in_the_gate
+
+
 def clean_up():
     for f in _folders:
         shutil.rmtree(f, ignore_errors=True)
@@ -44,7 +49,8 @@ def image():
     if _image is None:
         work = folder()
         deb = subprocess.run([ROOT / "scripts/build-packages", BUILD, work, "sluice-guest-agent"],
-                             check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+                             env={**os.environ, "DPKG_DEB_COMPRESSOR_TYPE": "none"}, check=True,
+                             stdout=subprocess.PIPE, text=True).stdout.strip()
         programs = [BUILD / "kernels/suite" / f"sluice-suite-{p}"
                     for p in PROGRAMS + ["probe", "fault"]]
         _image = guest_image.build(BUILD / "guest-cache", BUILD / "test-image", deb, programs)
@@ -243,12 +249,13 @@ class WithVictim(WithSluiced):
         return p
 
 
-def boot(test, sluiced, vgpu, name=None, iommu=True):
-    """A QEMU guest attached to `vgpu`, whose programs reach the GPU; returns the Qemu."""
+def boot(test, sluiced, vgpu, name=None, iommu=True, for_class=False):
+    """A QEMU guest attached to `vgpu`, whose programs reach the GPU; returns the Qemu. It ends with
+    the test, or with its class at the latest."""
     vmlinux, initramfs = image()
     q = virt.Qemu(name or vgpu, folder(), vmlinux, initramfs, sluiced.vgpu_socket(vgpu),
                   iommu=iommu)
-    test.addCleanup(q.kill)
+    (test.addClassCleanup if for_class else test.addCleanup)(q.kill)
     q.boot()
     wait_for_gpu(test, q)
     return q

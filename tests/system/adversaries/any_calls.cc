@@ -221,7 +221,7 @@ int main(int argc, char** argv) {
   for (uint64_t i = 0; i < std::strtoull(argv[2], nullptr, 10); ++i) {
     const pid_t child = ::fork();
     if (child == 0) {
-      if (rewrite) ::alarm(20);  // its rings may be full for ever
+      if (rewrite) ::alarm(6);  // its rings may be full for ever
       const int status = sluice::test::session(first + i, std::atoi(argv[3]), rewrite);
       std::fflush(stdout);
       ::_exit(status);
