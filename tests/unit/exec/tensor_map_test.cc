@@ -313,5 +313,27 @@ TEST_F(ExecTensorMap, WhatIsNoMapOrLeadsNowhereIsAFault) {
         });
 }
 
+TEST_F(ExecTensorMap, TextThatIsCutOffIsRefused) {
+  for (const char* text :
+       {"cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes;",
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], "
+        "[%rd1], "
+        "[%r2];",
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1, "
+        "{%r1}], [%r2];",
+        "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r1, %r2;",
+        "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r1], "
+        "[%rd1, {%r1, %r1, %r1}], [%r2];",
+        "cp.async.bulk.prefetch.tensor.2d.L2.global;",
+        "cp.reduce.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd1, {%r1}], [%r2];",
+        "tensormap.replace.tile.box_dim.global.b1024.b32 [%rd1], 5, %r1;",
+        "tensormap.replace.tile.global_stride.global.b1024.b64 [%rd1], 4, %rd1;",
+        "tensormap.replace.tile.rank.global.b1024.b32;",
+        "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned;",
+        "fence.proxy.tensormap::generic.acquire.gpu;",
+        "fence.proxy.tensormap::generic.acquire.gpu [%rd1], 64;"})
+    EXPECT_FALSE(load(kernel(text))) << text;
+}
+
 }  // namespace
 }  // namespace sluice::exec

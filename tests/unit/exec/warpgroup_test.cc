@@ -259,7 +259,8 @@ TEST_F(ExecWarpgroup, WhatTheManualDoesNotHaveIsRefused) {
         "m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd1, %rd2, 1, 1, 1, 0;",
         "m64n8k8.f32.tf32.tf32 {%f0, %f1, %f2, %f3}, %rd1, %rd2, 1, 1, 1, 0, 0;",
         "m64n40k32.s32.s8.s8 {%r0, %r1, %r2, %r3}, %rd1, %rd2, 1;",
-        "m64n8k256.s32.b1.b1.xor.popc {%r0, %r1, %r2, %r3}, %rd1, %rd2, 1;"})
+        "m64n8k256.s32.b1.b1.xor.popc {%r0, %r1, %r2, %r3}, %rd1, %rd2, 1;",
+        "m64n8k16.f32.f16.f16;"})
     EXPECT_FALSE(load(kernel(std::string("wgmma.mma_async.sync.aligned.") + text))) << text;
 }
 
@@ -348,6 +349,7 @@ TEST_F(ExecSparse, ProductsOfHalfOfAMatrix) {
   EXPECT_FALSE(load(kernel(
       "mma.sp.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32 {%f0, %f1, %f2, %f3}, {%r0, %r1, "
       "%r2, %r3}, {%r0, %r1, %r2, %r3}, {%f0, %f1, %f2, %f3}, %r4, 2;")));
+  EXPECT_FALSE(load(kernel("mma.sp.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32;")));
 }
 
 }  // namespace

@@ -97,6 +97,7 @@ bool Decoder::do_wgmma() {
   if (s.a == Element::kB1 && (!take("and") || !take("popc"))) return unsupported();
   const bool floats = is_float(s.a), bytes = s.a == Element::kU8 || s.a == Element::kS8;
   if (!exists(s) || depth != s.depth() || (s.saturate && !bytes)) return unsupported();
+  if (operand_count() < 4) return false;
   s.a_in_registers = !braces(text(1)).empty();
   const bool majors = s.a == Element::kF16 || s.a == Element::kBf16;
   const size_t flags = (floats ? 2u : 0u) + (majors ? (s.a_in_registers ? 1u : 2u) : 0u);
