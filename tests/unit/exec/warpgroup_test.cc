@@ -141,10 +141,9 @@ class ExecWarpgroup : public ExecTest {
     const int first = c.saturate ? 0x7fffff00 : 5;
     for (uint32_t k = 0; k < registers; ++k) {
       list += (k == 0 ? "" : ", ") + kind + std::to_string(k);
-      const uint32_t f32 = code("tf32", first);
-      const uint32_t start = c.d == "f32"   ? f32
-                             : c.d == "f16" ? code("f16", 5) * 0x10001u
-                                            : static_cast<uint32_t>(first);
+      const uint32_t start = c.d == "s32"   ? static_cast<uint32_t>(first)
+                             : c.d == "f32" ? code("tf32", first)
+                                            : code("f16", first) * 0x10001u;
       body += "mov.b32 " + kind + std::to_string(k) + ", " + std::to_string(start) + ";\n";
     }
     body += "wgmma.fence.sync.aligned;\nmov.b64 %rd10, " + descriptor(0, c.a_layout) +
