@@ -36,7 +36,7 @@ def as_text(value):
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return ",".join(value)
+        return " ".join(value)  # compilers' arguments
     return str(value)
 
 
@@ -69,6 +69,11 @@ def read_options(folder):
     return {o["name"]: as_text(o["value"]) for o in json.loads(text)}
 
 
+def differing_options(folder, options):
+    has = read_options(folder)
+    return [o for o in options if has.get(o.split("=", 1)[0]) != o.split("=", 1)[1]]
+
+
 def is_build_folder(folder):
     return any((folder / name).exists() for name in ("meson-private", "meson-info", "build.ninja"))
 
@@ -99,14 +104,17 @@ def reconcile(folder, source, options):
     reason = why_unusable(folder, source, version)
     if reason:
         return set_up_anew(folder, source, options, reason)
-    has = read_options(folder)
-    differing = [o for o in options if has.get(o.split("=", 1)[0]) != o.split("=", 1)[1]]
+    differing = differing_options(folder, options)
     if not differing:
         return None
     print(f"{folder.name}: options changed: {' '.join(differing)}", file=sys.stderr)
     done = meson("setup", "--reconfigure", folder, source, *[f"-D{o}" for o in differing])
     if done.returncode != 0:
         return set_up_anew(folder, source, options, "meson cannot reconfigure it")
+    # Compilers' arguments stay as they were when meson 1.0 reconfigures.
+    left = differing_options(folder, options)
+    if left and meson("configure", folder, *[f"-D{o}" for o in left]).returncode != 0:
+        return set_up_anew(folder, source, options, f"meson cannot set {' '.join(left)}")
     return None
 
 

@@ -58,7 +58,11 @@ libvirt_packages=(libvirt-daemon libvirt-daemon-system libvirt-clients gnuplot-n
 # eight.
 shared_options=(unity=on unity_size=32 b_pch=true werror=true fuzz=false benchmarks=false
   kubernetes=enabled)
-release_options=("${shared_options[@]}" optimization=2 debug=false b_sanitize=none)
+# GCC looks for unused memory only once it has taken 1 GB, which most sources never do: that saves a
+# tenth of the compiling, for up to 0.8 GB a compiler.
+no_collection=--param=ggc-min-heapsize=1000000
+release_options=("${shared_options[@]}" optimization=2 debug=false b_sanitize=none
+  cpp_args=$no_collection)
 
 # configure FOLDER OPTION=VALUE...: the folder has these options afterwards, whatever it had.
 configure() {

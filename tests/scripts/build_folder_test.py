@@ -67,6 +67,14 @@ class BuildFolder(unittest.TestCase):
         self.assertEqual(self.reconcile("tests=true", "word=b", "optimization=1"), "")
         self.assertEqual((self.build / "build.ninja").stat().st_mtime_ns, before)
 
+    def test_arguments_of_a_compiler(self):
+        project = self.source / "meson.build"
+        project.write_text(PROJECT.replace("'small'", "'small', 'c'"))
+        self.reconcile("c_args=-g1")
+        self.reconcile("c_args=-g1 -O1")
+        self.assertEqual(self.option("c_args"), ["-g1", "-O1"])
+        self.assertEqual(self.reconcile("c_args=-g1 -O1"), "")
+
     def test_an_option_that_is_newer_than_the_folder(self):
         self.reconcile("tests=true")
         with open(self.source / "meson_options.txt", "a") as f:
