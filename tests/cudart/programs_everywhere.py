@@ -31,8 +31,10 @@ def compile_program(nvcc, name, to):
     source = PROGRAMS / f"{name}.cu"
     text = source.read_text()
     more = re.findall(r"^// nvcc: (.*)$", text, re.M)
-    arch = re.findall(r"^// sass: (.*)$", text, re.M) or ["sm_90"]
-    p = subprocess.run([nvcc, "-std=c++17", "-O1", "-cudart", "shared", f"-arch={arch[0]}",
+    sass = re.findall(r"^// sass: sm_(.*)$", text, re.M)
+    arch = [f"-gencode=arch=compute_{sass[0]},code=[sm_{sass[0]},compute_{sass[0]}]"
+            if sass else "-arch=sm_90"]
+    p = subprocess.run([nvcc, "-std=c++17", "-O1", "-cudart", "shared", *arch,
                         *(more[0].split() if more else []), source.name, "-o", to],
                        cwd=PROGRAMS, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return p.returncode == 0
