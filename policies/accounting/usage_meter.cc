@@ -466,7 +466,13 @@ void UsageMeter::take_corrections(uint64_t now_ns, std::vector<Correction>& out)
     if (!g.present) continue;
     const SwitchLog::Totals log = log_.totals(v);
     Correction c{v, 0, 0};
-    const uint64_t extra = std::max(least(registers_, ungranted_id(v)), log.outside_ns);
+    // By the log alone an owner that is idle and that nobody displaces is as one that runs: beside
+    // a holder that launches nothing that would be all of its hold. Registers tell one from the
+    // other.
+    const uint64_t outside_ns = log.outside_ns - std::min(g.outside_mark_ns, log.outside_ns);
+    g.outside_mark_ns = log.outside_ns;
+    if (!usable(Source::kRegisters)) g.outside_ns += outside_ns;
+    const uint64_t extra = std::max(least(registers_, ungranted_id(v)), g.outside_ns);
     if (extra >= g.extra_ns + config_.least_correction_ns) {
       stolen += c.extra_ns = extra - g.extra_ns;
       g.extra_ns = extra;

@@ -188,6 +188,7 @@ class UsageMeter {
     uint64_t contradictions = 0;
     // Corrections handed out.
     uint64_t extra_ns = 0, switched_ns = 0;
+    uint64_t outside_ns = 0, outside_mark_ns = 0;  // by the log, while there were no registers
     uint64_t taken_ns = 0,
              taken_mark_ns = 0;  // others without a grant were seen running while it held alone
     std::vector<uint32_t> tsgids;

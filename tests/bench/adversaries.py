@@ -46,6 +46,14 @@ ADVERSARIES = {
     "random records": ["../hostile-client", "random-records"],
     "changing records": ["../hostile-client", "records-that-change"],
 }
+# Workers that were taken over (claiming_worker.cc), by what their vGPU's name begins with; their
+# program is the honest one.
+CLAIMS = {
+    "claims work": "queued",
+    "claims that work runs": "running",
+    "claims and is idle, each 0.2 ms": "blink200",
+    "claims and is idle, each 20 ms": "blink20000",
+}
 
 
 class Again(threading.Thread):
@@ -76,7 +84,17 @@ class Bench:
     def __init__(self, build, a, work):
         self.build, self.a, self.vgpus = build, a, 0
         extra = "[scheduler]\nslices = true\n" if a.slices else ""
-        self.s = Sluiced(build, work, device=a.device, extra=extra).start()
+        if a.slices and a.device == "soft":
+            extra += '[worker_environment]\nSLUICE_SOFT_MODE = "timeslice"\n'
+        real = build / "mediator/worker"
+        self.s = Sluiced(build, work, device=a.device, extra=extra,
+                         env={"SLUICE_EVIL_REAL": str(real / "sluice-worker")})
+        text = self.s.config.read_text()
+        text = text.replace(f'worker = "{real}/sluice-worker"',
+                            f'worker = "{build}/tests/system/adversaries/claiming-worker"', 1)
+        text = text.replace("[workers]\n", f'[workers]\npaths = ["{real}"]\n', 1)
+        self.s.config.write_text(text)
+        self.s.start()
         self.s.ctl("create", "v", "--weight", 1)
         self.victim = subprocess.Popen(
             [build / "kernels/suite/sluice-suite-stencil2d", "--seconds", "100000", "--verify",
@@ -87,10 +105,11 @@ class Bench:
     def done(self):
         return self.s.stats()["vgpus"]["v"]["launches_done"]
 
-    def window(self, rival):
-        """The victim's launches a second beside `rival` (a command), and how often that ran."""
+    def window(self, rival, name="r"):
+        """The victim's launches a second beside `rival` (a command), and how often that ran.
+        `name`: what its vGPU's name begins with."""
         self.vgpus += 1
-        name = f"r{self.vgpus}"
+        name = f"{name}-{self.vgpus}"
         self.s.ctl("create", name, "--weight", 1)
         self.s.ctl("set", name, "--memory", "4G" if self.a.device == "nvidia" else "64M")
         again = Again(rival, self.s.client_env(name))
@@ -115,7 +134,7 @@ def main():
     p.add_argument("--device", choices=("soft", "nvidia"), default="soft")
     p.add_argument("--seconds", type=float, default=6, help="of a window")
     p.add_argument("--pairs", type=int, default=2)
-    p.add_argument("--only", nargs="*", default=list(ADVERSARIES))
+    p.add_argument("--only", nargs="*", default=[*ADVERSARIES, *CLAIMS])
     p.add_argument("--slices", action="store_true", help="on the hardware's time slices")
     p.add_argument("--out", type=pathlib.Path)
     a = p.parse_args()
@@ -126,11 +145,14 @@ def main():
         bench = Bench(build, a, work)
         try:
             for name in a.only:
-                command = ADVERSARIES[name]
-                command = [build / "tests/system/adversaries" / command[0], *command[1:]]
+                command, vgpu = honest, CLAIMS.get(name, "r")
+                if name not in CLAIMS:
+                    program, *arguments = ADVERSARIES[name]
+                    command = [build / "tests/system/adversaries" / program, *arguments]
                 monitor = AdminMonitor(bench.s.admin)
                 monitor.start()
-                pairs = [(bench.window(honest)[0], *bench.window(command)) for _ in range(a.pairs)]
+                pairs = [(bench.window(honest)[0], *bench.window(command, vgpu))
+                         for _ in range(a.pairs)]
                 monitor.finish()
                 if monitor.silent:
                     raise SystemExit(monitor.silent)
@@ -141,7 +163,7 @@ def main():
                              "each": each, "fair": [fair for fair, _, _ in pairs], "goal": 0.95,
                              "met": kept >= 0.95, "answer_ms": answer,
                              "runs": sum(runs for _, _, runs in pairs), "seconds": a.seconds})
-                print(f"{name:26} kept {kept:5.2f}   each {' '.join(f'{e:.2f}' for e in each)}   "
+                print(f"{name:31} kept {kept:5.2f}   each {' '.join(f'{e:.2f}' for e in each)}   "
                       f"beside the fair rival {pairs[0][0]:7.1f} launches/s   runs "
                       f"{rows[-1]['runs']:4}   slowest answer {answer:6.1f} ms", flush=True)
                 if a.out:
