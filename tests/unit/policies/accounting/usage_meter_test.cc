@@ -360,6 +360,28 @@ TEST(UsageMeter, LearnsWhoseAChannelGroupIsByTheTurnsInWhichItRuns) {
   EXPECT_TRUE(c.empty());
 }
 
+// vGPU 1 is late by 5 ms with a kernel of 0.1 ms. vGPU 0 holds the GPU and launches nothing, so
+// that nobody displaces 1's context: the log has it resident for all of 0's hold.
+TEST(UsageMeter, AnIdleContextThatNobodyDisplacesIsNoUseWithoutAGrant) {
+  std::mt19937_64 r(5);
+  History h(2);
+  while (h.now < 5 * kSecond) {
+    h.turn(1, r);
+    h.edges.push_back({h.now, 0, true});
+    h.run(0, kMs);
+    h.now += 5 * kMs;
+    h.run(1, 100 * kUs, false);
+    h.now += 50 * kMs;
+    h.edges.push_back({h.now, 0, false});
+  }
+  UsageMeter m;
+  std::vector<UsageMeter::Correction> c;
+  read_all(h, m, {.registers = true, .log = true}, c);
+  uint64_t extra = 0;
+  for (const auto& x : c) extra += x.vgpu == 1 ? x.extra_ns : 0;
+  EXPECT_LE(extra, h.ran_ungranted[1]);
+}
+
 TEST(UsageMeter, ANumberUsedAgainStartsAfresh) {
   std::mt19937_64 r(4);
   History h(2);
