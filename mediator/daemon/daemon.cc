@@ -188,7 +188,7 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   // First of all that is opened: it inherits nothing, and what an earlier sluiced left is ended.
   const std::string& library = nvidia ? config_.nvidia_library : config_.soft_library;
   if (auto started = start_spawner(nvidia, environment, library); !started) return started;
-  choose_slices(nvidia);
+  choose_slices(nvidia, environment);
   if (auto started = start_executor(nvidia, *sms, *unit); !started) return started;
   auto access = SocketAccess::make(config_);
   if (!access) return access.error();
@@ -222,9 +222,11 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
 }
 
 // What the configuration leaves open, now that it is known whether their use can be measured.
-void Daemon::choose_slices(bool nvidia) {
+// Clients of an MPS server are one context to the GPU, which has one slice.
+void Daemon::choose_slices(bool nvidia, const std::vector<std::string>& environment) {
   const auto can = [](const policy::Registration& row) { return row.proportional; };
   if (config_.slices_wanted || !policy_can(config_.policy, can)) return;
+  if (!value_of(environment, kMpsPipes).empty()) return;
   const uint64_t now = monotonic_ns();
   config_.slices = config_.slices_for(nvidia, switch_log_ && switch_log_->usable(now));
   if (!config_.slices && switch_log_ && config_.slices_for(nvidia, true))

@@ -84,7 +84,7 @@ class Daemon {
   // start() and its steps, in this order. `sms`, `unit`: spatial.h.
   Result<void> start(const std::optional<Identity>& identity);
   void record_events();
-  void choose_slices(bool nvidia);
+  void choose_slices(bool nvidia, const std::vector<std::string>& environment);
   void load_groups();
   void save_groups();
   Result<void> add_group(const std::string& name, const Group& group);

@@ -116,7 +116,7 @@ class Local(WithSluiced):
 class StreamWriteSignal(WithSluiced):
     """The same where workers have to be woken to take an eviction to the GPU (`[device]
     signal`)."""
-    EXTRA = 'signal = "stream-write"\n'
+    EXTRA = 'signal = "stream-write"\n[scheduler]\nslices = false\n'
 
     def test_two_vgpus_evict_each_other(self):
         self.assertEqual(self.sluiced.ctl("info")["device"]["signal"], "stream-write")

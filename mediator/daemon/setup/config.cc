@@ -38,10 +38,8 @@ uint32_t Config::least_quantum_us() const {
   return quantum_min_us.value_or(std::min(by_default, quantum_max_us));
 }
 
-// Not yet: weights of programs that wait after each launch (docs/decisions/0013-strict-slices.md).
 bool Config::slices_for(bool nvidia, bool measured) const {
-  constexpr bool kWeightsHold = false;
-  return kWeightsHold && nvidia && measured && !side_by_side();
+  return nvidia && measured && !side_by_side() && !turns_given;
 }
 
 // On a small machine others need the processors more.

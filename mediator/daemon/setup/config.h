@@ -168,8 +168,8 @@ struct Config {
   uint32_t spin_processors_for(uint32_t processors) const;
   uint32_t least_quantum_us() const;
 
-  // Whether slices are the choice where the file leaves it open. `measured`: what contexts use of
-  // them is known (the GPU's context-switch log).
+  // Whether slices are the choice where the file leaves it open: nothing else of it says how the
+  // GPU changes hands. `measured`: what contexts use of them is known (the context-switch log).
   bool slices_for(bool nvidia, bool measured) const;
   // "strict", "shared": of all vGPUs here.
   std::string mode_name() const { return side_by_side() ? "shared" : "strict"; }

@@ -87,13 +87,18 @@ void ChannelGroups::on_called(int fd, unsigned long request, const void* argumen
   if (read_as<GroupParameters>(reinterpret_cast<const void*>(made.parameters)).engine !=
       kComputeEngine)
     return;
-  std::lock_guard lock(mutex_);
-  groups_.push_back({fd, made.client, made.handle});
-  if (slice_us_ != 0) (void)set(groups_.back());
+  const Group group{fd, made.client, made.handle};
+  uint64_t us = 0;
+  {
+    std::lock_guard lock(mutex_);
+    groups_.push_back(group);
+    us = slice_us_;
+  }
+  if (us != 0) (void)set(group, us);
 }
 
-bool ChannelGroups::set(const Group& group) const {
-  Timeslice slice{slice_us_};
+bool ChannelGroups::set(const Group& group, uint64_t us) const {
+  Timeslice slice{us};
   Control c{};
   c.client = group.client;
   c.object = group.handle;
@@ -104,10 +109,15 @@ bool ChannelGroups::set(const Group& group) const {
 }
 
 size_t ChannelGroups::set_slice(uint64_t ns) {
-  std::lock_guard lock(mutex_);
-  slice_us_ = std::clamp(ns / 1000, kLeastUs, kMostUs);
+  const uint64_t us = std::clamp(ns / 1000, kLeastUs, kMostUs);
+  std::vector<Group> groups;
+  {
+    std::lock_guard lock(mutex_);
+    slice_us_ = us;
+    groups = groups_;
+  }
   return static_cast<size_t>(
-      std::count_if(groups_.begin(), groups_.end(), [&](const Group& g) { return set(g); }));
+      std::count_if(groups.begin(), groups.end(), [&](const Group& g) { return set(g, us); }));
 }
 
 size_t ChannelGroups::count() const {

@@ -32,7 +32,8 @@ class ChannelGroups {
   void on_called(int fd, unsigned long request, const void* argument);
 
   // Of all groups, and of those that are made from now on. How many have it; what the hardware
-  // takes is 100 us to 10 s here.
+  // takes is 100 us to 10 s here. Waits for the kernel module, as SliceSetter says; keeps nobody
+  // else waiting meanwhile.
   size_t set_slice(uint64_t ns);
   size_t count() const;
 
@@ -41,7 +42,7 @@ class ChannelGroups {
     int fd;  // by which it was made
     uint32_t client, handle;
   };
-  bool set(const Group& group) const;
+  bool set(const Group& group, uint64_t us) const;
 
   const Ioctl call_;
   mutable std::mutex mutex_;

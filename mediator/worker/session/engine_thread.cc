@@ -190,7 +190,7 @@ void WorkerSession::on_control() {
         break;
       }
       case wp::Type::kTimeSlice:
-        take_time_slice(m.bytes);
+        slices_.want(m.bytes);
         break;
       case wp::Type::kEnd:
         drain_at_end();
@@ -204,7 +204,7 @@ void WorkerSession::on_control() {
 
 // Contexts without a slice of ours have the driver's own, so that vGPU has another share than it is
 // to have: said once.
-void WorkerSession::take_time_slice(uint64_t ns) {
+void WorkerSession::set_time_slice(uint64_t ns) {
   ChannelGroups& groups = ChannelGroups::of_process();
   const size_t set = groups.set_slice(ns);
   if (set != 0 && set == groups.count()) return;

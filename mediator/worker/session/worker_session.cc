@@ -56,7 +56,7 @@ EngineLimits engine_limits(const wp::Start& start) {
   EngineLimits l;
   if (start.turns_by_priority != 0)
     l.opaque_contended_ns = kTurnOpaqueNs, l.opaque_lead_ns = kTurnLeadNs;
-  if (start.time_slices != 0) l.opaque_contended_ns = OpaqueLimit::kNobodyWaits;
+  l.slices = start.time_slices != 0;
   return l;
 }
 }  // namespace

@@ -44,6 +44,7 @@
 #include "mediator/worker/launch/evict_forwarder.h"
 #include "mediator/worker/launch/objects.h"
 #include "mediator/worker/process/printed.h"
+#include "mediator/worker/process/slice_setter.h"
 #include "mediator/worker/session/control_link.h"
 #include "mediator/worker/session/job_queue.h"
 #include "mediator/worker/session/memory_table.h"
@@ -237,7 +238,7 @@ class WorkerSession {
   void on_control();
   // Nothing new is launched; waits for what is on the GPU, if that is soon, and reports its faults.
   void drain_at_end();
-  void take_time_slice(uint64_t ns);
+  void set_time_slice(uint64_t ns);  // on the thread of slices_
 
   // --- others ---
   void send_printed(const Call& call);
@@ -260,7 +261,7 @@ class WorkerSession {
   // thread is left asleep: waking it costs the decoder more than a launch, and on two processors it
   // would run in somebody's way. Under `mutex`.
   bool decoder_polls_ = true;
-  bool says_slices_ = true;        // not yet that slices were not taken; engine thread
+  bool says_slices_ = true;        // not yet that slices were not taken; the thread of slices_
   bool pool_lease_asked_ = false;  // a lease for pools is asked for; under `mutex`
   std::atomic<uint64_t> records_decoded_{0};
   std::atomic<bool> decoder_stopped_{false};  // queues_full()
@@ -272,6 +273,7 @@ class WorkerSession {
   uint64_t wait_began_ns_ = 0;
   std::atomic<bool> ended_{false};
   std::thread engine_thread_, job_thread_;
+  SliceSetter slices_{[this](uint64_t ns) { set_time_slice(ns); }};
 };
 
 }  // namespace sluice::worker

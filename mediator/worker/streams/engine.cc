@@ -19,6 +19,7 @@ StreamEngine::StreamEngine(EngineDriver& driver, Gate& gate, EngineLimits limits
       limits_(limits),
       demand_(gate),
       opaque_(limits.opaque_depth, limits.opaque_contended_ns),
+      slice_queue_(limits.opaque_depth),
       bulk_(limits.opaque_depth, 0) {}
 
 StreamId StreamEngine::add_stream(ContextId context, StreamKind kind) {
@@ -149,7 +150,10 @@ bool StreamEngine::collect(Stream& s, uint64_t now_ns) {
     Flight& flight = op.flight;
     flight.pred.reset();
     if (op.kind == OpKind::kOpaque) {
-      opaque_.remove(driver_.expected_ns(*op.work));
+      if (limits_.slices)
+        slice_queue_.remove(now_ns);
+      else
+        opaque_.remove(driver_.expected_ns(*op.work));
       originals_.push_back(op.work.get());
     }
     if (op.kind == OpKind::kBulk) bulk_.remove(0);
@@ -318,11 +322,12 @@ void StreamEngine::reach(Op& op) {
   driver_.reached_host_func(op.token);
 }
 
-bool StreamEngine::may_submit(const Stream& s, const Op& op, uint64_t now_ns) const {
+bool StreamEngine::may_submit(const Stream& s, const Op& op, uint64_t now_ns) {
   if (s.queue.length() >= limits_.stream_depth) return false;
   if (op.kind != OpKind::kLaunch && s.launches_issued != 0) return false;
   if (op.kind == OpKind::kBulk) return bulk_.allows(0, gate_.contended());
   if (op.kind != OpKind::kOpaque) return true;
+  if (Grant grant; limits_.slices) return slice_queue_.allows(gate_.peek(&grant), now_ns);
   if (opaque_.allows(driver_.expected_ns(*op.work), gate_.contended())) return true;
   // The next one is there when the only one ends, so that the GPU does not pause between them.
   if (limits_.opaque_lead_ns == 0 || opaque_.in_flight() > 1) return false;
@@ -374,7 +379,8 @@ CUresult StreamEngine::to_driver(Stream& s, Op& op, bool* pieces, uint64_t now_n
     mark_if_due(s, now_ns, true);
   const CUresult status = driver_.issue(s.id, op.kind, *op.work, now_ns);
   if (status != CUDA_SUCCESS) return status;
-  if (op.kind == OpKind::kOpaque) opaque_.add(driver_.expected_ns(*op.work));
+  if (op.kind == OpKind::kOpaque && limits_.slices) slice_queue_.add(now_ns);
+  if (op.kind == OpKind::kOpaque && !limits_.slices) opaque_.add(driver_.expected_ns(*op.work));
   if (op.kind == OpKind::kBulk) bulk_.add(0);
   if (op.kind == OpKind::kValueWait) s.flow = Flow::kBlocked;
   return CUDA_SUCCESS;

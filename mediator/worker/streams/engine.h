@@ -31,6 +31,7 @@
 #include "mediator/worker/streams/gate.h"
 #include "mediator/worker/streams/opaque_limit.h"
 #include "mediator/worker/streams/operation.h"
+#include "mediator/worker/streams/slice_queue.h"
 
 namespace sluice::worker {
 
@@ -43,6 +44,7 @@ struct EngineLimits {
   // Opaque launches in flight while nobody waits. While somebody does: one, or as many as are
   // expected to take so long together.
   uint32_t opaque_depth = 32;
+  bool slices = false;  // contexts share by time slices: slice_queue.h
   uint64_t opaque_contended_ns = 0;
   // ... or two, when the first is expected to end within this; 0: one. Shorter: the GPU pauses
   // until the engine has seen the end; longer: an eviction more often finds two.
@@ -154,7 +156,7 @@ class StreamEngine {
   bool feed(Stream& s, uint64_t now_ns);
   bool launch_over(Stream& s, Op& op, uint64_t now_ns);
   void reach(Op& op);
-  bool may_submit(const Stream& s, const Op& op, uint64_t now_ns) const;
+  bool may_submit(const Stream& s, const Op& op, uint64_t now_ns);
   bool enter_gate(Stream& s, Op& op, uint64_t now_ns);
   CUresult to_driver(Stream& s, Op& op, bool* pieces, uint64_t now_ns);
   CUresult launch(Stream& s, Op& op, bool* pieces, uint64_t now_ns);
@@ -174,7 +176,8 @@ class StreamEngine {
   EngineStreams streams_;
   Demand demand_;
   OpaqueLimit opaque_;
-  OpaqueLimit bulk_;  // the same of kBulk: a kernel may wait for a copy
+  SliceQueue slice_queue_;  // instead of opaque_ on time slices
+  OpaqueLimit bulk_;        // the same of kBulk: a kernel may wait for a copy
   StreamId next_stream_ = 1;
   uint64_t next_seq_ = 1;
   size_t queued_ = 0;

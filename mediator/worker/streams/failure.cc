@@ -58,6 +58,7 @@ void StreamEngine::fail(CUresult error, uint64_t now_ns) {
   });
   physical_ = pacing_ = 0;
   opaque_.clear();
+  slice_queue_.clear();
   bulk_.clear();
   host_funcs_waiting_ = 0;
   held_by_gate_ = retrying_ = waits_for_hardware_ = false;

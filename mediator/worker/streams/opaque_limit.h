@@ -3,8 +3,9 @@
 // waits for all of them.
 //
 //   nobody waits     `depth`
-//   somebody waits   one, or as many as are expected to take `contended_ns` together;
-//                    kNobodyWaits: `depth` as well, since others run meanwhile
+//   somebody waits   one, or as many as are expected to take `contended_ns` together
+//
+// On time slices nobody waits for them so: slice_queue.h.
 //
 // Owned by StreamEngine; no lock of its own. Times are ns of the GPU.
 #pragma once
@@ -16,14 +17,13 @@ namespace sluice::worker {
 
 class OpaqueLimit {
  public:
-  static constexpr uint64_t kNobodyWaits = ~uint64_t{0};
   OpaqueLimit(uint32_t depth, uint64_t contended_ns) : depth_(depth), contended_ns_(contended_ns) {}
 
   // `expected_ns`: what the launch takes; 0: not known, which counts as much as all may take.
   bool allows(uint64_t expected_ns, bool contended) const {
     if (in_flight_ == 0) return true;
     if (in_flight_ >= depth_) return false;
-    return !contended || contended_ns_ == kNobodyWaits ||
+    return !contended ||
            (contended_ns_ != 0 && expected_ns_ + counted_ns(expected_ns) <= contended_ns_);
   }
   void add(uint64_t expected_ns) {

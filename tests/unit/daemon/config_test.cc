@@ -225,18 +225,18 @@ TEST(Config, AModeIsChosenOrFollowsFromHowItIsShared) {
   struct {
     const char* text;
     const char* mode;
-    bool by_priority, slices;
+    bool by_priority, slices, by_itself;
   } const cases[] = {
-      {"", "strict", false, false},
-      {"mode = \"strict\"", "strict", false, false},
-      {"slices = true", "strict", false, true},
-      {"mode = \"strict\"\nslices = false", "strict", false, false},
-      {"turns = \"priority\"", "shared", true, false},
-      {"spatial = true", "shared", false, false},
-      {"mode = \"shared\"", "shared", true, false},
-      {"turns = \"priority\"\nmode = \"shared\"", "shared", true, false},
-      {"mode = \"shared\"\nspatial = true", "shared", false, false},
-      {"mode = \"strict\"\nturns = \"eviction\"", "strict", false, false},
+      {"", "strict", false, false, true},
+      {"mode = \"strict\"", "strict", false, false, true},
+      {"slices = true", "strict", false, true, true},
+      {"mode = \"strict\"\nslices = false", "strict", false, false, true},
+      {"turns = \"priority\"", "shared", true, false, false},
+      {"spatial = true", "shared", false, false, false},
+      {"mode = \"shared\"", "shared", true, false, false},
+      {"turns = \"priority\"\nmode = \"shared\"", "shared", true, false, false},
+      {"mode = \"shared\"\nspatial = true", "shared", false, false, false},
+      {"mode = \"strict\"\nturns = \"eviction\"", "strict", false, false, false},
   };
   for (const auto& each : cases) {
     SCOPED_TRACE(each.text);
@@ -245,7 +245,8 @@ TEST(Config, AModeIsChosenOrFollowsFromHowItIsShared) {
     EXPECT_EQ(c->mode_name(), each.mode);
     EXPECT_EQ(c->turns_by_priority, each.by_priority);
     EXPECT_EQ(c->slices, each.slices);
-    EXPECT_FALSE(c->slices_for(false, true));
+    EXPECT_EQ(c->slices_for(true, true), each.by_itself);
+    EXPECT_FALSE(c->slices_for(false, true)) << "not on the software GPU";
     EXPECT_FALSE(c->slices_for(true, false)) << "their use is not measured";
   }
   for (const char* text :

@@ -8,7 +8,12 @@
 
 #include <array>
 #include <cstring>
+#include <functional>
+#include <future>
+#include <thread>
 #include <vector>
+
+#include "mediator/worker/process/slice_setter.h"
 
 namespace sluice::worker {
 namespace {
@@ -28,6 +33,7 @@ struct Asked {
 };
 std::vector<Asked> asked;
 uint32_t answer = 0;
+std::function<void()> in_call;  // what happens while the kernel module keeps a call
 
 int take(int fd, unsigned long request, void* argument) {
   EXPECT_EQ(request, _IOWR('F', 0x2a, Control));
@@ -38,12 +44,13 @@ int take(int fd, unsigned long request, void* argument) {
   std::memcpy(&us, reinterpret_cast<const void*>(at), sizeof us);
   asked.push_back({fd, c[0], c[1], c[2], c[6], us});
   static_cast<uint32_t*>(argument)[7] = answer;
+  if (in_call) in_call();
   return 0;
 }
 
 class ChannelGroupsTest : public ::testing::Test {
  protected:
-  void SetUp() override { asked.clear(), answer = 0; }
+  void SetUp() override { asked.clear(), answer = 0, in_call = nullptr; }
   void make(uint32_t handle, uint32_t object_class = 0xa06c, uint32_t engine = 1,
             uint32_t status = 0, int fd = 9) {
     const Group group{0, 0, 0, engine, 0};
@@ -120,6 +127,38 @@ TEST_F(ChannelGroupsTest, SlicesAreWhatTheHardwareTakes) {
   EXPECT_EQ(asked[0].us, 100u);
   EXPECT_EQ(asked[1].us, 100u);
   EXPECT_EQ(asked[2].us, 10'000'000u);
+}
+
+// The kernel module may take seconds for it.
+TEST_F(ChannelGroupsTest, TheDriversOtherCallsDoNotWaitForASliceThatIsBeingSet) {
+  make(0x10), make(0x11);
+  in_call = [&] {
+    in_call = nullptr;
+    std::thread([&] { end(0x11), make(0x12); }).join();
+  };
+  groups_.set_slice(1'000'000);
+  EXPECT_EQ(groups_.count(), 2u);
+  EXPECT_EQ(asked.back().us, 1000u);
+}
+
+TEST(SliceSetter, WhoWantsASliceDoesNotWaitForTheOneBefore) {
+  std::promise<void> begun, go_on, last;
+  std::vector<uint64_t> set;
+  SliceSetter setter([&](uint64_t ns) {
+    set.push_back(ns);
+    if (ns == 1) begun.set_value(), go_on.get_future().wait();
+    if (ns == 4) last.set_value();
+  });
+  setter.want(1);
+  begun.get_future().wait();
+  for (const uint64_t ns : {2, 3, 4}) setter.want(ns);
+  go_on.set_value();
+  last.get_future().wait();
+  EXPECT_EQ(set, (std::vector<uint64_t>{1, 4})) << "the last of those that came meanwhile";
+}
+
+TEST(SliceSetter, EndsWithoutASlice) {
+  SliceSetter setter([](uint64_t) { FAIL(); });
 }
 
 TEST_F(ChannelGroupsTest, WhatIsNoCallOfTheDriversIsNotRead) {

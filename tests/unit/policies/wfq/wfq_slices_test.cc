@@ -212,6 +212,50 @@ TEST(WfqSlices, VisitorsAreKnownBeforeTheirUseIsTold) {
       }
 }
 
+// Whoever comes above another waits for a short slice of its, whatever their class is.
+TEST(WfqSlices, AVisitorOfAHigherPriorityIsServedAsOneOfClassLow) {
+  for (const auto latency : {LatencyClass::kNormal, LatencyClass::kBatch}) {
+    SCOPED_TRACE(static_cast<int>(latency));
+    SliceDriver d("wfq", free_alone());
+    d.lag_ns = 10 * kMs;
+    d.sets_stop = d.quiet_alone = true;
+    d.use_log({});
+    const auto heavy = d.add(1, 5 * kMs, 20 * kUs),
+               high = d.add(1, 500 * kUs, 20 * kMs, 3, latency);
+    d.run(200 * kMs);
+    EXPECT_EQ(d.tenants[heavy].slice_ns, 200 * kUs);
+    d.tenants[high].longest_wait_ns = 0;
+    d.run(kSecond);
+    EXPECT_LE(d.tenants[high].longest_wait_ns, 700 * kUs);
+    EXPECT_GT(d.tenants[high].kernels, kSecond / (22 * kMs));
+  }
+}
+
+// A program of short launches that waits after each has turns beside one that always has launches
+// queued, or whose kernel never ends. By the hardware's slices alone, which change at each of its
+// launches, it had 0.07 of the GPU.
+TEST(WfqSlices, WhoWaitsAfterShortLaunchesHasTurnsBesideThoseThatStay) {
+  struct {
+    uint64_t kernel_ns, wait_ns;
+    double least, least_other;
+  } const cases[] = {{5 * kMs, 30 * kUs, 0.28, 0.33},
+                     {5 * kMs, 90 * kUs, 0.18, 0.33},
+                     {1000 * kSecond, 30 * kUs, 0.09, 0.33}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.wait_ns);
+    SliceDriver d("wfq", free_alone());
+    d.lag_ns = 10 * kMs;
+    d.sets_stop = d.quiet_alone = true;
+    d.use_log({});
+    const auto shorts = d.add(1, 100 * kUs, c.wait_ns), other = d.add(1, c.kernel_ns, 0);
+    d.run(kSecond);
+    const uint64_t shorts_ns = d.tenants[shorts].used_ns, other_ns = d.tenants[other].used_ns;
+    d.run(4 * kSecond);
+    EXPECT_GT(static_cast<double>(d.tenants[shorts].used_ns - shorts_ns) / 4e9, c.least);
+    EXPECT_GT(static_cast<double>(d.tenants[other].used_ns - other_ns) / 4e9, c.least_other);
+  }
+}
+
 // What a visitor did while it had the GPU alone, all of it one burst to sluiced, does not hide that
 // it visits: its first visit may wait for a long slice, no other.
 TEST(WfqSlices, AVisitorThatWasAloneForLongIsKnownByItsFirstVisit) {
@@ -352,6 +396,10 @@ TEST(WfqSlices, ClaimingWorkThatOneHasNotGainsNothingAndCostsOthersLittle) {
             << (by_log ? "by the log" : "as told") << ", the victim waits " << wait_ns
             << ", claims for " << c.pretends_ns / kUs << " us, runs for " << c.kernel_ns / kUs
             << ", waits " << c.wait_ns;
+      // As short launches with short waits: a turn by gates is wasted before it is charged.
+      for (const Claims& c : {Claims{50 * kUs, kUs, 20 * kUs}, Claims{200 * kUs, kUs, 100 * kUs},
+                              Claims{400 * kUs, kUs, 20 * kUs}})
+        EXPECT_GE(used_beside(by_log, wait_ns, c), 0.8 * fair) << c.pretends_ns / kUs;
     }
 }
 
