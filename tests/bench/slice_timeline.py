@@ -9,8 +9,7 @@ usage: slice_timeline.py [--build DIR] [--device nvidia|soft] [--seconds S] [--c
 A case is two vGPUs' weights and how each launches: `2:1/queue` (eight launches of 5 ms queued),
 `2:1/wait` (the program waits after each), `2:1/mixed` (the first one waits), `2:1/wait300` (of 300
 us), `low`, `normal`, `batch` (100 us every 2 ms, of that latency class, beside 5 ms back to back),
-`1:1/short` (the first waits after each launch of 100 us, the other queues eight of 5 ms),
-`1:1/endless` (the same beside one launch of 3 s).
+`1:1/short` (the first waits after each launch of 100 us, the other queues eight of 5 ms).
 Per vGPU, of the time in which both ran:
 
   work       what its program got done, of one alone
@@ -42,7 +41,6 @@ CASES = "2:1/queue,3:1/queue,10:1/queue,2:1/wait,low,batch"
 LIGHT = ("low", "normal", "batch")
 SHOWN = 12   # late launches of a case
 ALONE = 0.5  # s
-ENDLESS_US = 3_000_000
 
 
 class Timeline:
@@ -90,10 +88,8 @@ class Timeline:
         s.ctl("set", "one", "--weight", first, "--latency", weights if light else "normal")
         s.ctl("set", "two", "--weight", second)
         long, short = sizes[5000], sizes[100 if light else 300]
-        endless = (int(long[0] * ENDLESS_US / long[1]), ENDLESS_US)
-        beside = {"short": (long, 0, 8), "endless": (endless, 0, 1)}.get(how)
         plans = {"one": (short, 2000, 1), "two": (long, 0, 1)} if light else {
-            "one": (sizes[100], 0, 1), "two": beside} if beside else {
+            "one": (sizes[100], 0, 1), "two": (long, 0, 8)} if how == "short" else {
             v: (short if how == "wait300" else long, 0,
                 8 if how == "queue" or (how == "mixed" and v == "two") else 1)
             for v in ("one", "two")}
