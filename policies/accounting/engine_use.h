@@ -26,10 +26,9 @@
 // Lies
 //   "I have nothing", and running on     charged all the same
 //   "I have work", and starting nothing  counts against an idle resident for as long as its vGPU
-//   has
-//                                        really run, kBelievedNs at most, and is used up by that.
-//                                        Then the time is nobody's: what the GPU idles while others
-//                                        are kept from it is for the policy to charge
+//                                        has really run, kBelievedNs at most, and is used up by
+//                                        that. Then the time is nobody's: what the GPU idles while
+//                                        others are kept from it is for the policy to charge
 //                                        (policies/wfq/slices.cc)
 //   longer slices than it was given      charged. Where two other vGPUs claim at once for longer
 //                                        than overrun_ns, the interval is an overrun: see

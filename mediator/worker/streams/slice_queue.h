@@ -4,9 +4,8 @@
 // takes slices from whoever has the turn.
 //
 //   the gate was not closed for kCalmNs   `depth`: what is in flight fills the slices
-//   else                                  two, or as many as end within kAheadNs at the pace at
-//   which
-//                                         launches have ended lately
+//   else                                  two, or as many as end within kAheadNs at the pace of
+//                                         the launches before
 //
 // The pace is the fastest of the last kWindows windows, each of kWindowNs or one launch: in the
 // others' slices nothing ends.
