@@ -88,13 +88,15 @@ void ChannelGroups::on_called(int fd, unsigned long request, const void* argumen
       kComputeEngine)
     return;
   const Group group{fd, made.client, made.handle};
-  uint64_t us = 0;
-  {
-    std::lock_guard lock(mutex_);
-    groups_.push_back(group);
+  std::unique_lock lock(mutex_);
+  groups_.push_back(group);
+  // Another slice may be wanted while this one is being set.
+  for (uint64_t us = 0; us != slice_us_;) {
     us = slice_us_;
+    lock.unlock();
+    (void)set(group, us);
+    lock.lock();
   }
-  if (us != 0) (void)set(group, us);
 }
 
 bool ChannelGroups::set(const Group& group, uint64_t us) const {

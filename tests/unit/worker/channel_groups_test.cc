@@ -141,6 +141,17 @@ TEST_F(ChannelGroupsTest, TheDriversOtherCallsDoNotWaitForASliceThatIsBeingSet) 
   EXPECT_EQ(asked.back().us, 1000u);
 }
 
+TEST_F(ChannelGroupsTest, OneThatIsMadeWhileTheSliceChangesHasTheLast) {
+  groups_.set_slice(1'000'000);
+  in_call = [&] {
+    in_call = nullptr;
+    std::thread([&] { groups_.set_slice(2'000'000); }).join();
+  };
+  make(0x10);
+  ASSERT_EQ(asked.size(), 3u);
+  EXPECT_EQ(asked.back().us, 2000u);
+}
+
 TEST(SliceSetter, WhoWantsASliceDoesNotWaitForTheOneBefore) {
   std::promise<void> begun, go_on, last;
   std::vector<uint64_t> set;
