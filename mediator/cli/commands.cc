@@ -383,12 +383,13 @@ Result<void> info(AdminClient& client, bool as_json) {
     print(fmt::format(
         "sluiced {} (process {}), up {:.0f} s\ndevice {}: {}\nsignal {}, chunks of {} us\n"
         "policy {} by {}, quantum {} us\n"
-        "accounting by {} (in use: {}): {}\n",
+        "accounting by {} (in use: {}): {}\nwitness of time slices: {}\n",
         text(v, "version"), text(v, "pid"), number(v, "uptime_ms") / 1000,
         text(d ? *d : kNone, "kind"), text(d ? *d : kNone, "library"),
         text(d ? *d : kNone, "signal"), text(d ? *d : kNone, "chunk_target_us"), text(v, "policy"),
         text(v, "sharing"), text(v, "quantum_us"), text(a ? *a : kNone, "source"),
-        text(a ? *a : kNone, "in_use"), text(a ? *a : kNone, "meaning")));
+        text(a ? *a : kNone, "in_use"), text(a ? *a : kNone, "meaning"),
+        text(a ? *a : kNone, "witness")));
   });
 }
 

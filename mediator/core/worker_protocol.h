@@ -5,6 +5,10 @@
 //
 // sluiced -> worker: Start (once, with descriptors), LeaseReply, ExtentReply, TimeSlice, End.
 // worker -> sluiced: Ready (once), LeaseRequest, LeaseReturn, ExtentRequest, ExtentReturn, Ended.
+//
+// The same program is the witness (mediator/worker/witness/witness.h), which has no guest:
+// sluiced -> witness: Witness (once), Try.
+// witness -> sluiced: Ready (once), Tried, Served.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +19,7 @@ namespace sluice::worker_protocol {
 inline constexpr int kControlFd = 3;
 // Grows with every change below: while a package is upgraded, an earlier sluiced may start a worker
 // of the later release.
-inline constexpr uint32_t kVersion = 5;
+inline constexpr uint32_t kVersion = 6;
 
 enum class Type : uint32_t {
   kStart = 1,
@@ -29,6 +33,11 @@ enum class Type : uint32_t {
   kEnd = 9,            // sluiced: end the session; `code` (CUresult) and text are for the guest
   kEnded = 10,      // worker: the session is over by itself: `code` CUresult, text; it exits next
   kTimeSlice = 11,  // sluiced: its contexts' slices of an NVIDIA GPU's time, `bytes` ns; no answer
+  kWitness = 12,    // sluiced, in place of kStart: a Start behind it, of which library,
+                    // soft_gpu_file, nvidia and host_pid count; no descriptor but kSoftGpuFd's
+  kTry = 13,        // sluiced: launch an empty kernel. `request` is its number
+  kTried = 14,   // witness: `request` has been submitted and was not seen to end; again and again
+  kServed = 15,  // witness: `request` has run
 };
 
 // What is leased: memory of the device, or of the host for what the worker keeps for its guest; and
@@ -43,7 +52,7 @@ enum Resource : int32_t {
 // Start::paced: for which of them a worker asks.
 inline constexpr uint32_t kPacedContexts = 1, kPacedModules = 2;
 
-// Every message is one Message; kStart is a Start behind it in the same packet.
+// Every message is one Message; kStart and kWitness have a Start behind it in the same packet.
 struct Message {
   Type type;
   int32_t code = 0;

@@ -243,6 +243,22 @@ void Daemon::record_events() {
   });
 }
 
+// The software GPU's slices are sluiced's own to set: it takes no witness.
+std::unique_ptr<TimeSlices> Daemon::make_time_slices(bool nvidia) {
+  if (!nvidia) return std::make_unique<SoftTimeSlices>(config_.soft_gpu_path());
+  auto slices = std::make_unique<WorkerTimeSlices>(
+      accounting::EngineUse::Config{.switch_ns = kSliceSwitchNs,
+                                    .overrun_ns = config_.evict_end_for(nvidia) * 1'000'000ull},
+      switch_log_);
+  if (!switch_log_) return slices;
+  GpuWitness::Settings witness;
+  witness.library = config_.nvidia_library;
+  witness.no_log = [log = switch_log_] { return log->why(monotonic_ns()); };
+  witness.hear = [to = slices.get()](GpuWitness::Say say) { to->on_witness(say); };
+  slices->set_witness(std::make_unique<GpuWitness>(io_, *spawner_, std::move(witness)));
+  return slices;
+}
+
 Result<void> Daemon::start_executor(bool nvidia, uint32_t sms, uint32_t unit) {
   AccountingSettings accounting = accounting_settings(config_, nvidia);
   accounting.switch_log_feed = switch_log_;
@@ -251,14 +267,7 @@ Result<void> Daemon::start_executor(bool nvidia, uint32_t sms, uint32_t unit) {
   if (!executor) return executor.error();
   executor_ = std::move(*executor);
   executor_->keep_learnt(config_.state_dir);
-  if (config_.slices)
-    executor_->set_time_slices(
-        nvidia ? std::unique_ptr<TimeSlices>(std::make_unique<WorkerTimeSlices>(
-                     accounting::EngineUse::Config{
-                         .switch_ns = kSliceSwitchNs,
-                         .overrun_ns = config_.evict_end_for(nvidia) * 1'000'000ull},
-                     switch_log_))
-               : std::make_unique<SoftTimeSlices>(config_.soft_gpu_path()));
+  if (config_.slices) executor_->set_time_slices(make_time_slices(nvidia));
   if (config_.trace.empty()) return {};
   // Where the GPU is given whole and its SMs are not known here, the trace counts it as one.
   const uint32_t traced_sms = sms                                   ? sms

@@ -91,6 +91,7 @@ class Daemon {
   Result<void> start_spawner(bool nvidia, const std::vector<std::string>& environment,
                              const std::string& library);
   Result<void> start_executor(bool nvidia, uint32_t sms, uint32_t unit);
+  std::unique_ptr<TimeSlices> make_time_slices(bool nvidia);
   Result<void> give_up_privileges(const Identity& identity);
   // create()'s steps: whether the request can be carried out; what it asks for with our defaults;
   // whether that can be had.

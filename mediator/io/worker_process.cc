@@ -24,16 +24,20 @@ namespace {
 // At sluiced's own end: how long a killed worker may take.
 constexpr int kWorkerEndMs = 10000;
 
-// What may come from a worker, and so is let through to the session.
-bool from_worker(WorkerType type) {
+// What may come from a process that is this, and so is let through to its owner.
+bool may_say(WorkerType is, WorkerType type) {
   switch (type) {
     case WorkerType::kReady:
+      return true;
     case WorkerType::kLeaseRequest:
     case WorkerType::kLeaseReturn:
     case WorkerType::kExtentRequest:
     case WorkerType::kExtentReturn:
     case WorkerType::kEnded:
-      return true;
+      return is == WorkerType::kStart;
+    case WorkerType::kTried:
+    case WorkerType::kServed:
+      return is == WorkerType::kWitness;
     default:
       return false;
   }
@@ -80,14 +84,15 @@ WorkerProcess::~WorkerProcess() {
 void WorkerProcess::on_spawned(pid_t pid, Fd pidfd) {
   pid_ = pid;
   pidfd_ = std::move(pidfd);
-  output_.set_name("worker " + std::to_string(pid));
+  output_.set_name((spec_.is == WorkerType::kWitness ? "witness " : "worker ") +
+                   std::to_string(pid));
   spec_.start.host_pid = static_cast<uint32_t>(pid);
   struct {
     Message message;
     Start start;
   } packet{{}, spec_.start};
   static_assert(sizeof packet == sizeof(Message) + sizeof(Start));
-  packet.message.type = WorkerType::kStart;
+  packet.message.type = spec_.is;
   if (spec_.soft_gpu) spec_.fds.push_back(spec_.soft_gpu.get());
   // Should this fail it is ended by the deadline of its start, or exits at once and is heard of.
   if (auto sent = send_with_fds(socket_.get(), &packet, sizeof packet, spec_.fds, MSG_DONTWAIT);
@@ -155,7 +160,8 @@ void WorkerProcess::on_socket(bool exited) {
       if (!exited) owner_.on_worker_hangup();
       return;
     }
-    if (received->bytes != sizeof message || received->truncated || !from_worker(message.type)) {
+    if (received->bytes != sizeof message || received->truncated ||
+        !may_say(spec_.is, message.type)) {
       watch->stop();
       return owner_.on_worker_bad("it sent a malformed control message");
     }

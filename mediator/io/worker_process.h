@@ -28,6 +28,8 @@
 namespace sluice::io {
 
 struct WorkerSpec {
+  // What the process is, and so what it may say: kStart, or kWitness (worker_protocol.h).
+  worker_protocol::Type is = worker_protocol::Type::kStart;
   worker_protocol::Start start;
   std::vector<int> fds;  // in the order of StartFd; borrowed for as long as the WorkerProcess lives
   std::shared_ptr<PeerThread> peers;  // closes our ends of its sockets

@@ -70,5 +70,9 @@ inline constexpr uint64_t kMostArraySide = 1u << 20;
 // sooner.
 inline constexpr uint64_t kQueuedParameterBytes = 64u << 20;
 inline constexpr uint64_t kMostParameterBytes = 256u << 20;
+// The witness: how often it says that its launch still waits, and asks the driver whether. More:
+// what was seen last counts less often, and an overrun is proved so much later.
+inline constexpr uint64_t kTriedMs = 20;
+inline constexpr uint32_t kWitnessPollUs = 500;
 
 }  // namespace sluice::worker

@@ -5,7 +5,8 @@
 // takes Start from there, maps the vGPU's region at the address where the guest's process has it,
 // and the stub pages, loads the CUDA driver (NVIDIA's or the software GPU), gives up what it does
 // not need (process/sandbox.h), says Ready, and serves its slot until the session ends; then it
-// exits, and whatever it held goes with it.
+// exits, and whatever it held goes with it. With Witness in place of Start it serves no guest
+// (witness/witness.h).
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -21,6 +22,7 @@
 #include "mediator/worker/calls/decode.h"
 #include "mediator/worker/process/sandbox.h"
 #include "mediator/worker/session/worker_session.h"
+#include "mediator/worker/witness/witness.h"
 
 namespace {
 
@@ -33,31 +35,43 @@ struct StartPacket {
   wp::Start start;
 };
 
-Result<SessionSetup> receive_start(int control) {
+// What this process is to be.
+struct First {
+  wp::Type type;
+  SessionSetup parts;
+  Fd soft_gpu;
+};
+
+Result<First> receive_first(int control) {
   StartPacket packet{};
   auto got = receive_with_fds(control, &packet, sizeof packet);
   if (!got) return std::move(got).error();
-  if (got->bytes >= sizeof packet.message + sizeof packet.start.version &&
-      packet.message.type == wp::Type::kStart && packet.start.version != wp::kVersion)
+  const wp::Type type = packet.message.type;
+  const bool known = type == wp::Type::kStart || type == wp::Type::kWitness;
+  if (got->bytes >= sizeof packet.message + sizeof packet.start.version && known &&
+      packet.start.version != wp::kVersion)
     return Error{EPROTO,
                  "sluiced and sluice-worker are of different releases: the package sluice is "
                  "being upgraded, or sluiced was not started anew since"};
-  if (got->bytes != sizeof packet || packet.message.type != wp::Type::kStart ||
-      got->fds.size() < wp::kStartFdCount ||
-      got->fds.size() > wp::kStartFdCount + (packet.start.soft_gpu_file[0] ? 1u : 0u)) {
+  const size_t fixed = type == wp::Type::kStart ? size_t{wp::kStartFdCount} : 0;
+  if (got->bytes != sizeof packet || !known || got->fds.size() < fixed ||
+      got->fds.size() > fixed + (packet.start.soft_gpu_file[0] ? 1u : 0u)) {
     return Error{EPROTO, "the first message is not a Start of this version"};
   }
-  SessionSetup parts;
+  First first{.type = type, .parts = {}, .soft_gpu = {}};
   if (static_cast<size_t>(packet.start.signal) >= std::size(wp::kSignalNames) ||
       packet.start.fixed_chunk > kMaxChunk) {
     return Error{EPROTO, "Start names a signal or a chunk that there is not"};
   }
+  SessionSetup& parts = first.parts;
   parts.start = packet.start;
   parts.start.library[sizeof parts.start.library - 1] = 0;
   parts.start.soft_gpu_file[sizeof parts.start.soft_gpu_file - 1] = 0;
   parts.start.vgpu[sizeof parts.start.vgpu - 1] = 0;
+  if (got->fds.size() > fixed) first.soft_gpu = std::move(got->fds[fixed]);
+  got->fds.resize(fixed);
   parts.fds = std::move(got->fds);
-  return parts;
+  return first;
 }
 
 Result<void*> map(int fd, size_t bytes, int protection, void* at, const char* what) {
@@ -109,12 +123,11 @@ Result<void> map_all(SessionSetup& parts) {
   return {};
 }
 
-Result<void> load(SessionSetup& parts) {
+Result<void> load(SessionSetup& parts, Fd soft_gpu) {
   if (parts.start.soft_gpu_file[0]) ::setenv("SLUICE_SOFT_GPU", parts.start.soft_gpu_file, 1);
   // A module takes its memory when it is loaded, which is when it is charged.
   ::setenv("CUDA_MODULE_LOADING", "EAGER", 1);
-  if (parts.fds.size() > wp::kSoftGpuFd)
-    ::setenv("SLUICE_SOFT_GPU_FD", std::to_string(parts.fds[wp::kSoftGpuFd].release()).c_str(), 1);
+  if (soft_gpu) ::setenv("SLUICE_SOFT_GPU_FD", std::to_string(soft_gpu.release()).c_str(), 1);
   if (parts.start.host_pid)
     ::setenv("SLUICE_SOFT_PID", std::to_string(parts.start.host_pid).c_str(), 1);
   auto api = gpu::load_driver(parts.start.library);
@@ -139,6 +152,26 @@ int fail(const std::string& what, const Error& error) {
   return 1;
 }
 
+// SLUICE_WORKER_SANDBOX=off (sluiced's [worker_environment]) is for finding out whether the filter
+// is what a failure comes from; =nvidia, beside the software GPU, for tests of that filter.
+Result<void> shut_in(bool nvidia) {
+  const char* sandbox = std::getenv("SLUICE_WORKER_SANDBOX");
+  if (sandbox && std::strcmp(sandbox, "off") == 0) return {};
+  const bool as_nvidia = nvidia || (sandbox && std::strcmp(sandbox, "nvidia") == 0);
+  return enter_sandbox(as_nvidia, nvidia && std::getenv("CUDA_MPS_PIPE_DIRECTORY"));
+}
+
+int be_witness(First first) {
+  if (auto r = load(first.parts, std::move(first.soft_gpu)); !r) return fail("driver", r.error());
+  auto witness = Witness::make(first.parts.api);
+  if (!witness) return fail("witness", witness.error());
+  if (auto r = shut_in(first.parts.start.nvidia != 0); !r) return fail("sandbox", r.error());
+  say_ready(wp::kControlFd, 0, "");
+  const int status = witness->serve(wp::kControlFd);
+  // Drivers have threads: nothing of theirs is taken down while they run.
+  std::_Exit(status);
+}
+
 }  // namespace
 
 int main() {
@@ -148,32 +181,26 @@ int main() {
     return 2;
   }
   close_others(wp::kControlFd);
-  auto parts = receive_start(wp::kControlFd);
-  if (!parts) return fail("start", parts.error());
-  parts->control = Fd(wp::kControlFd);
-  if (auto r = map_all(*parts); !r) return fail("memory", r.error());
+  auto first = receive_first(wp::kControlFd);
+  if (!first) return fail("start", first.error());
+  if (first->type == wp::Type::kWitness) return be_witness(*std::move(first));
+  SessionSetup& parts = first->parts;
+  parts.control = Fd(wp::kControlFd);
+  if (auto r = map_all(parts); !r) return fail("memory", r.error());
   // Before the driver is there: it may keep the standard output that it finds.
   auto printed = Printed::capture();
   if (!printed) return fail("output", printed.error());
-  parts->printed = *std::move(printed);
-  if (auto r = load(*parts); !r) return fail("driver", r.error());
-  const bool nvidia = parts->start.nvidia != 0;
+  parts.printed = *std::move(printed);
+  if (auto r = load(parts, std::move(first->soft_gpu)); !r) return fail("driver", r.error());
+  const bool nvidia = parts.start.nvidia != 0;
   SessionLimits limits;
   // For tests: a minute is long.
   if (const char* ms = std::getenv("SLUICE_WORKER_ORPHAN_MS"))
     limits.orphan_ms = std::strtoull(ms, nullptr, 10);
   if (const char* ms = std::getenv("SLUICE_WORKER_SEE_OUT_MS"))
     limits.drain_at_end_ms = std::strtoull(ms, nullptr, 10);
-  static WorkerSession session(std::move(*parts), limits, decode);
-  // SLUICE_WORKER_SANDBOX=off (sluiced's [worker_environment]) is for finding out whether the
-  // filter is what a failure comes from; =nvidia, beside the software GPU, for tests of that
-  // filter.
-  const char* sandbox = std::getenv("SLUICE_WORKER_SANDBOX");
-  if (!sandbox || std::strcmp(sandbox, "off") != 0) {
-    const bool as_nvidia = nvidia || (sandbox && std::strcmp(sandbox, "nvidia") == 0);
-    const bool mps = nvidia && std::getenv("CUDA_MPS_PIPE_DIRECTORY");
-    if (auto r = enter_sandbox(as_nvidia, mps); !r) return fail("sandbox", r.error());
-  }
+  static WorkerSession session(std::move(parts), limits, decode);
+  if (auto r = shut_in(nvidia); !r) return fail("sandbox", r.error());
   say_ready(wp::kControlFd, 0, "");
   session.run();
   return 0;

@@ -17,7 +17,30 @@ void EngineUse::add(uint32_t worker, uint32_t vgpu) {
 void EngineUse::remove(uint32_t worker) {
   if (resident_ == worker) resident_ = kNobody;
   workers_.erase(worker);
+  proof_.remove(worker);
   look_who_wants();
+}
+
+void EngineUse::set_slice(uint32_t worker, uint64_t slice_ns) {
+  workers_[worker].slice_ns = slice_ns;
+  proof_.set_slice(settled_ns_, worker, slice_ns);
+}
+
+void EngineUse::set_witness(uint32_t process) {
+  witness_ = process;
+  on_witness(settled_ns_, OverrunProof::Say::kGone);
+}
+
+void EngineUse::on_witness(uint64_t now_ns, OverrunProof::Say say) {
+  said_.push_back(
+      {.time_ns = std::max(now_ns, settled_ns_), .process = kNobody, .on = true, .said = say});
+}
+
+void EngineUse::on_stall(uint64_t now_ns, uint64_t stall_ns) {
+  said_.push_back({.time_ns = std::max(now_ns, settled_ns_),
+                   .process = kNobody,
+                   .on = false,
+                   .stall_ns = stall_ns});
 }
 
 void EngineUse::on_claim(uint64_t now_ns, uint32_t worker, bool claims, bool wants) {
@@ -45,19 +68,12 @@ void EngineUse::charge_parts(double ns) {
           ns * static_cast<double>(w.slice_ns + config_.switch_ns) / parts;
 }
 
-// Two others at least, or one could have any busy neighbour ended by claiming work that it has not.
-void EngineUse::watch_overrun(uint64_t ns) {
-  const Worker& holder = workers_[resident_];
-  uint32_t first = ~0u;
-  bool several = false;
-  for (const auto& [process, w] : workers_) {
-    if (!w.claims || w.patience_ns == 0 || w.vgpu == holder.vgpu) continue;
-    if (first != ~0u && first != w.vgpu) several = true;
-    first = w.vgpu;
-  }
-  const uint64_t before = overrun_ns_, most = holder.slice_ns + config_.overrun_ns;
-  overrun_ns_ = several ? before + ns : 0;
-  if (before <= most && overrun_ns_ > most) overruns_.push_back(resident_);
+bool EngineUse::others_claim() const {
+  const auto holder = workers_.find(resident_);
+  if (holder == workers_.end()) return false;
+  return std::any_of(workers_.begin(), workers_.end(), [&](const auto& w) {
+    return w.second.claims && w.second.vgpu != holder->second.vgpu;
+  });
 }
 
 // The most that is left of any vGPU that claims beside an idle resident of another one.
@@ -84,15 +100,14 @@ void EngineUse::believe(uint32_t vgpu, uint64_t ns) {
   left_ns = std::min(left_ns + ns, kBelievedNs);
 }
 
-// Up to there nothing changes but whose patience is at its end.
+// Up to there nothing changes but how long claims are believed.
 void EngineUse::pass(uint64_t to_ns) {
   while (settled_ns_ < to_ns) {
     uint64_t ns = to_ns - settled_ns_;
-    for (const auto& [process, w] : workers_)
-      if (w.claims && process != resident_ && w.patience_ns > 0) ns = std::min(ns, w.patience_ns);
     if (const uint64_t believed = believed_ns(); believed > 0) ns = std::min(ns, believed);
     settled_ns_ += ns;
     charge(ns);
+    proof_.pass(settled_ns_, interval_ns_, others_claim());
   }
 }
 
@@ -100,10 +115,7 @@ void EngineUse::charge(uint64_t ns) {
   bool any = false, others_want = false;
   for (auto& [process, w] : workers_) {
     others_want |= w.wants && process != resident_;
-    if (!w.claims) continue;
-    any = true;
-    if (process == resident_) continue;
-    w.patience_ns -= std::min(w.patience_ns, ns);
+    any |= w.claims;
   }
   if (resident_ == kNobody) {
     if (any) charge_parts(static_cast<double>(ns));
@@ -111,7 +123,6 @@ void EngineUse::charge(uint64_t ns) {
   }
   Worker& holder = workers_[resident_];
   interval_ns_ += ns;
-  watch_overrun(ns);
   if (holder.claims) {
     believe(holder.vgpu, ns);
   } else if (any) {
@@ -136,12 +147,10 @@ void EngineUse::start(uint32_t process) {
     interval_ns_ = ended_.interval_ns;
     ended_ = {};
   } else {
-    overrun_ns_ = 0;
     decide_ended();
   }
-  if (w == workers_.end()) return;
-  w->second.seen = true;
-  w->second.patience_ns = kPatienceNs;
+  proof_.on_resident(settled_ns_, process, process != kNobody && process == witness_);
+  if (w != workers_.end()) w->second.seen = true;
 }
 
 void EngineUse::decide_ended() {
@@ -152,32 +161,38 @@ void EngineUse::decide_ended() {
 }
 
 void EngineUse::end(bool whole) {
+  proof_.on_resident(settled_ns_, kNobody, false);
   if (resident_ == kNobody) return;
-  Worker& w = workers_[resident_];
   decide_ended();
   if (whole) ended_ = {resident_, settled_ns_, interval_ns_, withheld_ns_};
-  w.patience_ns = kPatienceNs;
   resident_ = kNobody;
 }
 
+// Of whose events the next one is, if it is not later than that.
+std::deque<EngineUse::Event>* EngineUse::next_event(uint64_t until_ns) {
+  std::deque<Event>* next = nullptr;
+  for (std::deque<Event>* each : {&claims_, &said_, &records_})
+    if (!each->empty() && each->front().time_ns <= until_ns &&
+        (!next || each->front().time_ns < next->front().time_ns))
+      next = each;
+  return next;
+}
+
 void EngineUse::settle(uint64_t until_ns, std::vector<Used>& used) {
-  for (;;) {
-    const bool record = !records_.empty() && records_.front().time_ns <= until_ns;
-    const bool claim = !claims_.empty() && claims_.front().time_ns <= until_ns;
-    if (!record && !claim) break;
-    const bool claim_first =
-        claim && (!record || claims_.front().time_ns <= records_.front().time_ns);
-    std::deque<Event>& from = claim_first ? claims_ : records_;
-    const Event e = from.front();
-    from.pop_front();
+  while (std::deque<Event>* from = next_event(until_ns)) {
+    const Event e = from->front();
+    from->pop_front();
     pass(e.time_ns);
-    if (claim_first) {
+    if (from == &claims_) {
       if (const auto w = workers_.find(e.process); w != workers_.end())
         w->second.claims = e.on, w->second.wants = e.wants;
       look_who_wants();
+    } else if (from == &said_) {
+      e.said ? proof_.on_witness(e.time_ns, *e.said) : proof_.excuse(e.time_ns, e.stall_ns);
     } else if (e.on) {
       start(e.process);
     } else {
+      if (e.process == kNobody) proof_.on_witness(e.time_ns, OverrunProof::Say::kGone);
       end(e.process == resident_);
     }
   }
@@ -188,6 +203,7 @@ void EngineUse::settle(uint64_t until_ns, std::vector<Used>& used) {
 void EngineUse::settle_without_log(uint64_t until_ns, std::vector<Used>& used) {
   records_.clear();
   end(false);
+  proof_.on_witness(settled_ns_, OverrunProof::Say::kGone);
   settle(until_ns, used);
 }
 

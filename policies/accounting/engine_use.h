@@ -30,9 +30,8 @@
 //                                        that. Then the time is nobody's: what the GPU idles while
 //                                        others are kept from it is for the policy to charge
 //                                        (policies/wfq/slices.cc)
-//   longer slices than it was given      charged. Where two other vGPUs claim at once for longer
-//                                        than overrun_ns, the interval is an overrun: see
-//                                        take_overruns()
+//   longer slices than it was given      charged, and ended where the host's witness proves it
+//                                        (overrun_proof.h)
 //
 // Pure; one thread; times do not go backwards. The caller (daemon/scheduling) maps processes to
 // workers and times to the host's clock.
@@ -41,33 +40,35 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
+
+#include "policies/accounting/overrun_proof.h"
 
 namespace sluice::accounting {
 
 class EngineUse {
  public:
+  static constexpr uint32_t kNobody = OverrunProof::kNobody;
   struct Config {
     uint64_t interval_cost_ns = 137'000;  // of a context at full occupancy (an H200)
     uint64_t switch_ns = 200'000;         // of a part
-    uint64_t overrun_ns = 500'000'000;    // beyond its slice
+    uint64_t overrun_ns = 500'000'000;    // of proved excess ends a worker
   };
   // What is believed of claims: of one that never ran, and at most. Less: an honest vGPU is
   // believed for a shorter time that an idle neighbour is in its way. More: claims cost a neighbour
   // more.
   static constexpr uint64_t kFirstBelievedNs = 1'000'000, kBelievedNs = 10'000'000;
-  // So long after it has run one that claims is a witness of an overrun.
-  static constexpr uint64_t kPatienceNs = 1'000'000'000;
   static constexpr uint64_t kAloneNs = 1'000'000;
 
-  explicit EngineUse(const Config& config) : config_(config) {}
+  explicit EngineUse(const Config& config) : config_(config), proof_(config.overrun_ns) {}
 
   // `worker`: its process. `vgpu`: whose it is.
   void add(uint32_t worker, uint32_t vgpu);
   void remove(uint32_t worker);
   bool has(uint32_t worker) const { return workers_.count(worker) != 0; }
-  void set_slice(uint32_t worker, uint64_t slice_ns) { workers_[worker].slice_ns = slice_ns; }
+  void set_slice(uint32_t worker, uint64_t slice_ns);
 
   // From `now_ns` on, until the next call for it. `wants`: it has launches, be its gate open or
   // not.
@@ -75,6 +76,11 @@ class EngineUse {
   void on_claim(uint64_t now_ns, uint32_t worker, bool claims) {
     on_claim(now_ns, worker, claims, claims);
   }
+  // The witness is this process; kNobody: there is none.
+  void set_witness(uint32_t process);
+  void on_witness(uint64_t now_ns, OverrunProof::Say say);
+  // Until now the GPU stood for so long: whoever was on it could not leave.
+  void on_stall(uint64_t now_ns, uint64_t stall_ns);
   // In the order of the log. Any process; those that were never added are strangers.
   void on_record(uint64_t time_ns, uint32_t process, bool start);
   // Records are missing from here on until the next one.
@@ -91,8 +97,11 @@ class EngineUse {
   void settle_without_log(uint64_t until_ns, std::vector<Used>& used);
   uint64_t settled_ns() const { return settled_ns_; }
 
-  // Workers whose interval is an overrun, each once an interval, since the last call.
-  std::vector<uint32_t> take_overruns() { return std::exchange(overruns_, {}); }
+  // Somebody seems to keep the GPU: the witness is to look.
+  bool suspects() const { return proof_.suspects(settled_ns_); }
+  // Workers that are proved to keep the GPU beyond their slices, each once, since the last call.
+  std::vector<uint32_t> take_overruns() { return proof_.take(); }
+  uint64_t excess_ns(uint32_t worker) const { return proof_.excess_ns(settled_ns_, worker); }
   // Whether the log has had an interval of it.
   bool seen(uint32_t worker) const {
     const auto w = workers_.find(worker);
@@ -100,7 +109,6 @@ class EngineUse {
   }
 
  private:
-  static constexpr uint32_t kNobody = 0;
   struct Worker {
     uint32_t vgpu = 0;
     uint64_t slice_ns = 0;
@@ -108,16 +116,18 @@ class EngineUse {
     bool wants = false;   // the same
     double free_ns = 0;   // as due_ns
     bool seen = false;
-    uint64_t patience_ns = kPatienceNs;  // what is left of it as a witness
     double due_ns = 0;
   };
-  // A claim, or a record.
+  // A claim, a record, or what the witness says (no value: a stall).
   struct Event {
     uint64_t time_ns;
     uint32_t process;
     bool on;
     bool wants = false;
+    std::optional<OverrunProof::Say> said = {};
+    uint64_t stall_ns = 0;
   };
+  std::deque<Event>* next_event(uint64_t until_ns);
   void pass(uint64_t to_ns);
   void charge(uint64_t ns);
   uint64_t believed_ns() const;
@@ -129,7 +139,7 @@ class EngineUse {
   void charge_parts(double ns);
   bool is_free() const { return alone_ && settled_ns_ > alone_since_ns_ + kAloneNs; }
   void look_who_wants();
-  void watch_overrun(uint64_t ns);
+  bool others_claim() const;
   void hand_out(std::vector<Used>& used);
 
   const Config config_;
@@ -139,11 +149,14 @@ class EngineUse {
     bool claims = false;  // in use_up_belief() only
   };
   std::map<uint32_t, Belief> believed_;  // by vGPU
-  std::deque<Event> claims_, records_;   // after settled_ns_; a record of kNobody: some are lost
-  uint32_t resident_ = kNobody;          // of workers_
-  uint64_t interval_ns_ = 0;             // how long it has been
-  uint64_t withheld_ns_ = 0;             // of interval_cost_ns
-  uint64_t overrun_ns_ = 0;
+  OverrunProof proof_;
+  uint32_t witness_ = kNobody;
+  // After settled_ns_, each in its own order; at one time in this. A record of kNobody: some are
+  // lost.
+  std::deque<Event> claims_, said_, records_;
+  uint32_t resident_ = kNobody;  // of workers_
+  uint64_t interval_ns_ = 0;     // how long it has been
+  uint64_t withheld_ns_ = 0;     // of interval_cost_ns
   // The interval that ended last: whether its switches are its own is decided when another begins.
   struct Ended {
     uint32_t worker = 0;
@@ -151,7 +164,6 @@ class EngineUse {
   };
   Ended ended_;
   static constexpr uint64_t kStoppedNs = 1'000'000;
-  std::vector<uint32_t> overruns_;
   uint64_t settled_ns_ = 0;
   uint64_t alone_since_ns_ = 0;  // one vGPU wants the GPU at most
   bool alone_ = true;

@@ -38,6 +38,11 @@ class Worker {
       Start start;
     } packet;
     auto received = receive_with_fds(kControlFd, &packet, sizeof packet);
+    if (received && packet.message.type == Type::kWitness) {
+      say(Type::kReady);
+      say(Type::kLeaseRequest);  // a witness has no guest
+      pause();
+    }
     if (!received || received->bytes != sizeof packet || received->fds.size() < kStartFdCount)
       return 90;
     start_ = packet.start;

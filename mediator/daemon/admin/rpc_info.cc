@@ -15,6 +15,13 @@
 namespace sluice::rpc {
 namespace {
 
+// Who finds out that a worker keeps the GPU beyond its time slices.
+std::string witness_info(const TimeSlices* slices) {
+  const TimeSlices::Witness witness = slices ? slices->witness() : TimeSlices::Witness{};
+  if (!witness.wanted) return "not needed";
+  return witness.why.empty() ? "up" : "none: " + witness.why;
+}
+
 json::object accounting_info(const GrantExecutor& executor) {
   json::array sources;
   std::string in_use;
@@ -25,6 +32,7 @@ json::object accounting_info(const GrantExecutor& executor) {
   return {{"source", executor.accounting().source()},
           {"in_use", in_use},
           {"polling", executor.accounting().polling()},
+          {"witness", witness_info(executor.time_slices())},
           {"meaning",
            "gpu_ns goes by this source, within gpu_error_ns; charged is the time held, less "
            "context switches, "

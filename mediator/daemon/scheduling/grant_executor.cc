@@ -164,6 +164,7 @@ void GrantExecutor::watch_errors(core::SessionId session, ErrorHook hook) {
 
 void GrantExecutor::charge_stall(core::VgpuId vgpu, uint64_t stall_ns) {
   measure(true);
+  if (slices_) slices_->on_stall(monotonic_ns(), stall_ns);
   scheduler_->on_stall(monotonic_ns(), vgpu, stall_ns, actions_);
   run();
 }
@@ -304,8 +305,8 @@ void GrantExecutor::measure(bool now) {
   });
   for (const pid_t worker : slices_->take_overruns())
     if (SessionEntry* entry = of(worker)) {
-      log::warning("vgpu {}: it keeps the GPU beyond its time slices while others wait",
-                   vgpus_[entry->vgpu].name);
+      log::warning("vgpu {}: worker {} keeps the GPU beyond its time slices: the witness waits",
+                   vgpus_[entry->vgpu].name, worker);
       entry->end(core::EndReason::kOverranSlices);
     }
 }

@@ -30,10 +30,10 @@ namespace sluice {
 
 class GrantExecutor {
  public:
+  // The session's contexts are to have a slice of so long.
+  using SliceHook = std::function<void(uint64_t slice_ns)>;
   // Called when the scheduler wants a session ended. It ends the worker and, once that is gone,
   // calls remove_session(); not before this call returns.
-  // Its contexts are to have a slice of so long.
-  using SliceHook = std::function<void(uint64_t slice_ns)>;
   using EndHook = std::function<void(core::EndReason)>;
 
   // An error if there is no policy of that name.
@@ -51,6 +51,7 @@ class GrantExecutor {
 
   // The GPU's time slices, where the policy sets them. Before any session.
   void set_time_slices(std::unique_ptr<TimeSlices> slices) { slices_ = std::move(slices); }
+  const TimeSlices* time_slices() const { return slices_.get(); }  // null: there are none
 
   // `owner`: empty, or whose it is. What was learnt of another owner's kernels is not its.
   Result<core::VgpuId> add_vgpu(const std::string& name, const std::string& owner,

@@ -46,8 +46,16 @@ class TimeSlices {
   // Tells for each worker what its contexts have used since the last look, or a little later.
   // Seldom, unless `now`.
   virtual void look(uint64_t now_ns, bool now, const Works& works, const Used& used) = 0;
-  // Workers that have kept the GPU far beyond their slices, as others waited, since the last call.
+  // Workers that are proved to have kept the GPU far beyond their slices, since the last call.
   virtual std::vector<pid_t> take_overruns() { return {}; }
+  // Until now a fault, a new context or a module has stopped the GPU for so long.
+  virtual void on_stall(uint64_t /*now_ns*/, uint64_t /*stall_ns*/) {}
+  // Whether that takes a witness, and why there is none (empty: there is one).
+  struct Witness {
+    bool wanted = false;
+    std::string why;
+  };
+  virtual Witness witness() const { return {}; }
 };
 
 // Everything in the file can be written by every worker: slices are put right at each look, use is

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "mediator/base/clock.h"
+#include "mediator/base/log.h"
+
 namespace sluice {
 
 void WorkerTimeSlices::add(pid_t worker, uint32_t vgpu) {
@@ -42,6 +45,8 @@ void WorkerTimeSlices::look(uint64_t now_ns, bool now, const Works& works, const
     used_.clear();
     settle(now_ns);
     for (const auto& u : used_) used(static_cast<pid_t>(u.worker), u.ns, u.free);
+    if (witness_ && use_.suspects()) witness_->ask(now_ns);
+    tell_of_excess(now_ns);
   }
   // Always: a program that was away for 10 us would count as idle until its next report.
   for (auto& [pid, w] : workers_) {
@@ -50,6 +55,27 @@ void WorkerTimeSlices::look(uint64_t now_ns, bool now, const Works& works, const
       use_.on_claim(now_ns, static_cast<uint32_t>(pid), work == Work::kRuns, work != Work::kNone);
     w.work = work;
   }
+}
+
+void WorkerTimeSlices::on_witness(GpuWitness::Say say) {
+  if (say == GpuWitness::Say::kGone) return use_.set_witness(witness_ ? witness_->process() : 0);
+  use_.on_witness(monotonic_ns(), say);
+}
+
+void WorkerTimeSlices::tell_of_excess(uint64_t now_ns) {
+  if (!witness_ || now_ns < told_ns_ + kTellNs) return;
+  for (const auto& [pid, w] : workers_) {
+    const uint64_t ns = use_.excess_ns(static_cast<uint32_t>(pid));
+    if (ns < kWorthTellingNs) continue;
+    told_ns_ = now_ns;
+    log::info("worker {}: {} ms beyond its time slices while the witness waited", pid,
+              ns / 1'000'000);
+  }
+}
+
+TimeSlices::Witness WorkerTimeSlices::witness() const {
+  if (!witness_) return {.wanted = false, .why = {}};
+  return {.wanted = true, .why = witness_->why()};
 }
 
 std::vector<pid_t> WorkerTimeSlices::take_overruns() {

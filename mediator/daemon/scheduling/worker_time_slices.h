@@ -5,7 +5,9 @@
 // What each has used comes from the GPU's own context-switch log, where that can be had
 // (switch_log_feed.h); policies/accounting/engine_use.h says who is charged for what, and what lies
 // gain. A worker that was taken over and sets itself longer slices is charged for them. It is ended
-// where two other vGPUs wait at once for longer than the deadline of evictions.
+// once the witness (gpu_witness.h) has proved that it kept the GPU beyond its slices for longer
+// than the deadline of evictions; without a witness it is charged only. What others say of their
+// waiting ends nobody: by it the witness is asked.
 //
 // Without the log it is reckoned: the hardware goes round among the contexts that have work, and
 // each turn is a slice and the switch to it. So each has the part that its turn is of all their
@@ -19,6 +21,7 @@
 #include <memory>
 #include <vector>
 
+#include "mediator/daemon/scheduling/gpu_witness.h"
 #include "mediator/daemon/scheduling/switch_log_feed.h"
 #include "mediator/daemon/scheduling/time_slices.h"
 #include "policies/accounting/engine_use.h"
@@ -36,14 +39,22 @@ class WorkerTimeSlices final : public TimeSlices {
                             std::shared_ptr<SwitchLogFeed> log = nullptr)
       : use_(config), log_(std::move(log)) {}
 
+  // Without one nobody is ended. Its `hear` is on_witness().
+  void set_witness(std::unique_ptr<GpuWitness> witness) { witness_ = std::move(witness); }
+  void on_witness(GpuWitness::Say say);
+
   void add(pid_t worker, uint32_t vgpu) override;
   uint64_t set(pid_t worker, uint64_t slice_ns) override;
   void forget(pid_t worker) override;
   void look(uint64_t now_ns, bool now, const Works& works, const Used& used) override;
   std::vector<pid_t> take_overruns() override;
+  void on_stall(uint64_t now_ns, uint64_t stall_ns) override { use_.on_stall(now_ns, stall_ns); }
+  Witness witness() const override;
 
  private:
   static constexpr uint64_t kLookNs = 20'000;
+  // What is worth a line of the log, and how often.
+  static constexpr uint64_t kWorthTellingNs = 50'000'000, kTellNs = 1'000'000'000;
   // What the hardware takes: shorter ones leave it no time for work, longer ones nobody else.
   static constexpr uint64_t kLeastNs = 100'000, kMostNs = 10'000'000'000;
   struct Worker {
@@ -51,6 +62,7 @@ class WorkerTimeSlices final : public TimeSlices {
     Work work = Work::kNone;  // at the last look
   };
   void settle(uint64_t now_ns);
+  void tell_of_excess(uint64_t now_ns);
 
   accounting::EngineUse use_;
   std::shared_ptr<SwitchLogFeed> log_;
@@ -59,7 +71,8 @@ class WorkerTimeSlices final : public TimeSlices {
   std::vector<gpu::SwitchEvent> events_;
   std::vector<accounting::EngineUse::Used> used_;
   std::map<pid_t, Worker> workers_;
-  uint64_t looked_ns_ = 0;
+  uint64_t looked_ns_ = 0, told_ns_ = 0;
+  std::unique_ptr<GpuWitness> witness_;  // last: it calls us
 };
 
 }  // namespace sluice

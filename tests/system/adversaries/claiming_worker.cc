@@ -8,7 +8,8 @@
 //   blinkN    work is queued; none as soon as the gate opens; again N us later
 //   endsN     as `running`, and says that launches end every N us
 //
-// Workers of vGPUs of other names become the real program (SLUICE_EVIL_REAL).
+// Workers of vGPUs of other names, and sluiced's witness, become the real program
+// (SLUICE_EVIL_REAL).
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -102,8 +103,9 @@ int main() {
   if (::recv(kControlFd, &packet, sizeof packet, MSG_PEEK) != ssize_t{sizeof packet}) return 90;
   const std::string name = packet.start.vgpu,
                     what = name.substr(0, name.find_first_of("0123456789-"));
-  if (what != "queued" && what != "running" && what != "late" && what != "blink" &&
-      what != "ends") {
+  const bool claims =
+      what == "queued" || what == "running" || what == "late" || what == "blink" || what == "ends";
+  if (!claims || packet.message.type == Type::kWitness) {
     ::execl(std::getenv("SLUICE_EVIL_REAL"), "sluice-worker", nullptr);
     return 91;
   }

@@ -184,48 +184,17 @@ TEST_F(EngineUseTest, LongerSlicesThanItWasGivenAreCharged) {
   round_robin(0, 20'000 * kMs, {{kA, 4000 * kMs}, {kB, 4 * kMs}});
   settle(20'000 * kMs);
   EXPECT_GE(static_cast<double>(sum_[kA]), 0.99 * 20e9 * 4000 / 4004);
-  EXPECT_TRUE(use_.take_overruns().empty()) << "one other alone may lie";
+  EXPECT_TRUE(use_.take_overruns().empty()) << "no witness";
 }
 
-TEST_F(EngineUseTest, TwoThatWaitBeyondTheDeadlineMakeAnOverrun) {
-  claims(0, {kA, kB, kC});
-  use_.on_record(0, kA, true);
-  settle(503 * kMs);
-  EXPECT_TRUE(use_.take_overruns().empty());
-  settle(505 * kMs);
-  EXPECT_EQ(use_.take_overruns(), std::vector<uint32_t>{kA});
-  settle(2000 * kMs);
-  EXPECT_TRUE(use_.take_overruns().empty()) << "once an interval";
-}
-
-TEST_F(EngineUseTest, TwoSessionsOfOneVgpuAreOneWitness) {
-  use_.add(kC, kB);
-  claims(0, {kA, kB, kC});
-  use_.on_record(0, kA, true);
-  settle(900 * kMs);
-  EXPECT_TRUE(use_.take_overruns().empty());
-  use_.add(kB, kA), use_.add(kC, kA);  // and others of its own are none
-  use_.on_record(901 * kMs, kB, true);
-  settle(1800 * kMs);
-  EXPECT_TRUE(use_.take_overruns().empty());
-}
-
-TEST_F(EngineUseTest, WitnessesThatHaveNotRunForASecondAreNone) {
-  claims(0, {kB, kC});
-  settle(1000 * kMs);  // both have used up what is believed of them
-  claims(1000 * kMs, {kA});
-  use_.on_record(1000 * kMs, kA, true);
-  settle(5000 * kMs);
-  EXPECT_TRUE(use_.take_overruns().empty());
-}
-
-TEST_F(EngineUseTest, ManyRoundsOfHonestSlicesAreNoOverrun) {
-  for (uint32_t w = 200; w < 264; ++w) use_.add(w, w), use_.set_slice(w, 4 * kMs);
+TEST_F(EngineUseTest, ManyRoundsOfHonestSlicesAreEqual) {
   std::vector<std::pair<uint32_t, uint64_t>> slices;
-  for (uint32_t w = 200; w < 264; ++w) slices.push_back({w, 4 * kMs}), claims(0, {w});
+  for (uint32_t w = 200; w < 264; ++w) {
+    use_.add(w, w), use_.set_slice(w, 4 * kMs);
+    slices.push_back({w, 4 * kMs}), claims(0, {w});
+  }
   round_robin(0, 3000 * kMs, slices);
   settle(3000 * kMs);
-  EXPECT_TRUE(use_.take_overruns().empty());
   for (uint32_t w = 200; w < 264; ++w)
     EXPECT_NEAR(static_cast<double>(sum_[w]), 3e9 / 64, 5e6) << w;
 }
