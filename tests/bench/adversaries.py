@@ -53,6 +53,10 @@ CLAIMS = {
     "claims that work runs": "running",
     "claims and is idle, each 0.2 ms": "blink200",
     "claims and is idle, each 20 ms": "blink20000",
+    "ignores its gate, slices of 10 s": "overstay10000",
+    "ignores its gate, slices of 450 ms": "overstay450",
+    "ignores its gate, slices of 20 ms": "overstay20",
+    "ignores its gate, sets its slice each ms": "reset1000",
 }
 
 

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker that a guest has taken over, and that claims work: it launches nothing, and reports what
-// its vGPU is called (WHAT, or WHAT-ANYTHING):
+// A worker that a guest has taken over, and that does what its vGPU is called (WHAT, or
+// WHAT-ANYTHING). It claims work, launches nothing, and reports:
 //
 //   queued    launches are queued, always; none is in flight
 //   running   the same, and one is in flight while the gate is open
 //   lateN     the same, and that one leaves N ms after it has to
 //   blinkN    work is queued; none as soon as the gate opens; again N us later
 //   endsN     as `running`, and says that launches end every N us
+//
+// or is the real program, whose gate is always open (overstay.h), and which
+//
+//   overstayN  sets its time slices to N ms whatever sluiced says
+//   resetN     sets the slice that sluiced gave it again each N us
 //
 // Workers of vGPUs of other names, and sluiced's witness, become the real program
 // (SLUICE_EVIL_REAL).
@@ -27,6 +32,7 @@
 #include "mediator/base/unix_socket.h"
 #include "mediator/core/worker_protocol.h"
 #include "mediator/worker/process/sandbox.h"
+#include "tests/system/adversaries/overstay.h"
 
 using namespace sluice;
 using namespace sluice::worker_protocol;
@@ -103,9 +109,17 @@ int main() {
   if (::recv(kControlFd, &packet, sizeof packet, MSG_PEEK) != ssize_t{sizeof packet}) return 90;
   const std::string name = packet.start.vgpu,
                     what = name.substr(0, name.find_first_of("0123456789-"));
-  const bool claims =
+  const uint64_t number = std::strtoul(name.c_str() + what.size(), nullptr, 10);
+  const bool witness = packet.message.type == Type::kWitness;
+  if (!witness && (what == "overstay" || what == "reset")) {
+    adversary::Overstay how;
+    (what == "reset" ? how.again_us : how.slice_ns) = what == "reset" ? number : number * 1'000'000;
+    adversary::overstay(how);
+    return 96;
+  }
+  const bool lies =
       what == "queued" || what == "running" || what == "late" || what == "blink" || what == "ends";
-  if (!claims || packet.message.type == Type::kWitness) {
+  if (witness || !lies) {
     ::execl(std::getenv("SLUICE_EVIL_REAL"), "sluice-worker", nullptr);
     return 91;
   }
@@ -129,5 +143,5 @@ int main() {
   }).detach();
   Claims claims(start->fds, *static_cast<const sluice_host_page*>(host),
                 *static_cast<sluice_report_header*>(report));
-  claims.make(what, std::strtoul(name.c_str() + what.size(), nullptr, 10));
+  claims.make(what, number);
 }
