@@ -151,6 +151,9 @@ void WorkerProcess::on_socket(bool exited) {
     auto received = receive_plain(socket_.get(), &message, sizeof message);
     if (!received) {
       if (received.error().code == EAGAIN) return;
+      // It has gone and left something of ours unread, which the kernel tells once and first. What
+      // it said before comes next.
+      if (received.error().code == ECONNRESET) continue;
       watch->stop();
       if (!exited) owner_.on_worker_bad(received.error().message);
       return;

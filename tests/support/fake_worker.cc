@@ -125,6 +125,13 @@ class Worker {
       case fake::kEndedWith:
         say(Type::kEnded, static_cast<int32_t>(c.a), 0, 0, 0, "its own fault");
         return 0;
+      case fake::kEndedUnread: {
+        say(Type::kLeaseRequest, kDeviceMemory, 7, 0, 1);
+        pollfd answered{kControlFd, POLLIN, 0};
+        ::poll(&answered, 1, -1);
+        say(Type::kEnded, static_cast<int32_t>(c.a), 0, 0, 0, "its own fault");
+        return 0;
+      }
       case fake::kGarbage: {
         const char text[] = "this is no message";
         [[maybe_unused]] auto sent = send_with_fds(kControlFd, text, sizeof text, {});

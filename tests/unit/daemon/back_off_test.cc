@@ -287,6 +287,18 @@ TEST_F(BackOffTest, AnOrderlyEndIsNoOffence) {
   EXPECT_EQ(penalty().forced_ends() + penalty().faults(), 0u);
 }
 
+// The kernel tells that with an error of the connection, and what the worker said behind it.
+TEST_F(BackOffTest, AnEndBeforeAllWasReadIsNoOffence) {
+  auto neighbour = joined("b");
+  auto p = joined();
+  p->command(fake::kEndedUnread, 0);
+  ASSERT_TRUE(run_until([&] { return p->slot_state() == SLUICE_SLOT_ENDED; }));
+  EXPECT_STREQ(p->slot_header().reason, "its own fault");
+  p->close();
+  EXPECT_TRUE(run_until([&] { return a().sessions().empty(); }));
+  EXPECT_EQ(penalty().forced_ends() + penalty().faults(), 0u);
+}
+
 // Where the GPU shows how long it stood still for a process: the software GPU's file.
 class BackOffMeasured : public BackOffTest {
  protected:
