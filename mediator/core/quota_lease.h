@@ -63,8 +63,9 @@ class QuotaLease {
   // read.
   void show_in(uint64_t* kinds) { shown_ = kinds; }
 
-  // Gives `bytes` up; returns how much of the lease should go back to sluiced now. One unused chunk
-  // is kept, so that a program that frees and allocates in turn does not ask each time.
+  // Gives `bytes` up; returns how much of the lease should go back to sluiced now. Beyond a chunk
+  // that is unused all but half of one does: a program that frees and allocates in turn does not
+  // ask each time, and many small frees are few messages.
   uint64_t release(uint64_t bytes, ChargeKind kind = ChargeKind::kAllocations) {
     uint64_t& of_kind = of_kind_[static_cast<uint32_t>(kind)];
     SLUICE_CHECK(bytes <= used_ && bytes <= of_kind);
@@ -73,7 +74,7 @@ class QuotaLease {
     show(kind);
     const uint64_t unused = leased_ - used_;
     if (unused <= chunk_) return 0;
-    const uint64_t back = unused - chunk_;
+    const uint64_t back = unused - chunk_ / 2;
     leased_ -= back;
     return back;
   }

@@ -211,7 +211,8 @@ TEST(QuotaLease, KnowsWhatItIsChargedForAndHasChunksThatSuitTheLimit) {
   EXPECT_EQ(q.used_bytes(), 3 * kMiB);
   EXPECT_EQ(q.used_bytes(ChargeKind::kModules), 2 * kMiB);
   EXPECT_EQ(q.used_bytes(ChargeKind::kContexts), 0u);
-  EXPECT_EQ(q.release(2 * kMiB, ChargeKind::kModules), 2 * kMiB) << "all but a chunk";
+  EXPECT_EQ(q.release(2 * kMiB, ChargeKind::kModules), 2 * kMiB + kMiB / 2)
+      << "all but half a chunk";
   EXPECT_EQ(q.used_bytes(ChargeKind::kModules), 0u);
 }
 
@@ -227,12 +228,25 @@ TEST(QuotaLease, AsksInChunksAndGivesBack) {
   q.leased(3 * QuotaLease::kChunkBytes);
   EXPECT_TRUE(q.charge(3 * QuotaLease::kChunkBytes));
   EXPECT_EQ(q.release(QuotaLease::kChunkBytes), 0u) << "one chunk is kept";
-  EXPECT_EQ(q.release(3 * QuotaLease::kChunkBytes), 3 * QuotaLease::kChunkBytes);
+  EXPECT_EQ(q.release(3 * QuotaLease::kChunkBytes), 7 * QuotaLease::kChunkBytes / 2);
   EXPECT_EQ(q.used_bytes(), 0u);
-  EXPECT_EQ(q.leased_bytes(), QuotaLease::kChunkBytes);
+  EXPECT_EQ(q.leased_bytes(), QuotaLease::kChunkBytes / 2);
   EXPECT_EQ(QuotaLease::charge_for(~0ull), 0u);
   EXPECT_EQ(QuotaLease::charge_for(1), 512u);
   EXPECT_EQ(q.request_for(~0ull - 3), ~0ull - 3);
+}
+
+// A message each would fill the control socket, and what does not fit is lost.
+TEST(QuotaLease, ManySmallReleasesAreFewMessages) {
+  constexpr uint64_t kMiB = 1u << 20;
+  QuotaLease q(kMiB);
+  q.leased(8 * kMiB);
+  ASSERT_TRUE(q.charge(8 * kMiB));
+  int messages = 0;
+  for (uint64_t freed = 0; freed < 8 * kMiB; freed += QuotaLease::kUnitBytes)
+    messages += q.release(QuotaLease::kUnitBytes) != 0;
+  EXPECT_LE(messages, 16);
+  EXPECT_LE(q.leased_bytes(), kMiB);
 }
 
 }  // namespace
