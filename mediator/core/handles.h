@@ -36,7 +36,7 @@ class HandleTable {
 
   bool has_room(sluice_handle_kind kind) const {
     const Kind& k = kinds_[kind];
-    return !k.free.empty() || k.places.size() < kMaxObjects;
+    return !closed_ && (!k.free.empty() || k.places.size() < kMaxObjects);
   }
 
   // The new object's handle; 0 if there is no room.
@@ -54,6 +54,7 @@ class HandleTable {
     Place& place = k.places[index];
     place.object = std::move(object);
     ++k.live;
+    ++live_;
     return SLUICE_HANDLE(kind, place.generation, index);
   }
 
@@ -74,6 +75,7 @@ class HandleTable {
     auto object = std::move(place->object);
     Kind& k = kinds_[kind];
     --k.live;
+    --live_;
     // A place whose generations are used up is never used again: an old handle could come true.
     if (place->generation < generations_) {
       ++place->generation;
@@ -83,6 +85,10 @@ class HandleTable {
   }
 
   uint32_t live(sluice_handle_kind kind) const { return kinds_[kind].live; }
+  uint32_t live() const { return live_; }  // of all kinds
+
+  // As long as it is closed there is no room for a new object of any kind.
+  void set_closed(bool closed) { closed_ = closed; }
 
   // Calls f(handle, object) for each live object of a kind. `f` must not add or remove.
   template <class F>
@@ -114,6 +120,8 @@ class HandleTable {
   }
 
   uint32_t generations_;
+  uint32_t live_ = 0;
+  bool closed_ = false;
   std::array<Kind, kKinds> kinds_;
 };
 

@@ -34,6 +34,21 @@ inline constexpr uint64_t kLabelHostBytes = 1u << 10;
 // megabytes of machine code, needs a larger limit.
 inline constexpr uint64_t kCubinHostFactor = 3;
 
+// What a session's objects and queues take of a worker, by their numbers, measured on the software
+// GPU, rounded up: a launch that waits (its parameters beside), a free that does, a recorded event;
+// an allocation, a mapping; a texture object; all else that has a handle. Less: a guest that makes
+// as many as it may fills the host's memory (1.2 GB a session). More: programs with very many are
+// refused early.
+inline constexpr uint64_t kOperationHostBytes = 768, kAllocationHostBytes = 256;
+inline constexpr uint64_t kTextureHostBytes = 768, kObjectHostBytes = 1024;
+// So much of that is free for each session, and it is charged in such steps, looked at each time
+// that so many records have come. Less: more messages to sluiced. More: as above.
+inline constexpr uint64_t kHeldFreeBytes = 8u << 20, kHeldStepBytes = 2u << 20;
+inline constexpr uint32_t kRecordsPerHeldLook = 64;
+// Refused, it is asked for again so much later, and no more than so many operations are queued.
+inline constexpr uint64_t kHeldAgainNs = 100'000'000;
+inline constexpr size_t kRefusedOperations = 8192;
+
 // --- bounded ---
 // Priorities of the driver's streams between two levels of grants (SLUICE_GRANT_LEVEL): so many
 // of its own a guest may use where turns are priorities. More: a GPU has six in all.
@@ -65,9 +80,9 @@ inline constexpr size_t kMostTextures = 1u << 16;
 // The longest side of an array in texels; the driver says what is too much below. More: sizes whose
 // products overflow.
 inline constexpr uint64_t kMostArraySide = 1u << 20;
-// Parameters of launches that wait, in bytes. At the first the decoder stops taking records, unless
-// a host function waits; at the second the session ends. Less: programs that queue deep stop
-// sooner.
+// Parameters of launches that wait, and bodies of calls that do, in bytes. At the first the decoder
+// stops taking records, unless a host function waits; at the second the session ends. Less:
+// programs that queue deep stop sooner.
 inline constexpr uint64_t kQueuedParameterBytes = 64u << 20;
 inline constexpr uint64_t kMostParameterBytes = 256u << 20;
 // The witness: how often it says that its launch still waits, and asks the driver whether. More:

@@ -270,6 +270,7 @@ class WorkerBench {
     while (!submit_.push(r, body)) {
       SLUICE_CHECK(!submit_.broken());
       submit_.publish();
+      if (ended()) return r.call_id;  // nobody makes room any more
       ::usleep(100);
     }
     submit_.publish();

@@ -10,6 +10,8 @@ LIMIT = 64 * MIB
 GPU = 256 * MIB
 # What is left to the victim's own program and to contexts.
 SPARE = 40 * MIB
+# By adversaries/bomb.cc: more than anybody may have. Host memory is 64 MiB here.
+BOMBS = {"events": 100000, "stalled-launches": 200000, "stalled-values": 200000}
 WAYS = ("modules", "constants", "local", "heap", "stack", "contexts", "streams")
 
 
@@ -76,6 +78,24 @@ class TakesMemory(support.WithVictim):
                     self.assert_all_free("a")
                     self.eventually(lambda: self.vgpu("b")["sessions"] == 1,
                                     "only the victim is left")
+
+    def test_bombs(self):
+        """Objects and queues that cost next to nothing to ask for: what they take of the host is
+        charged, and the neighbour's work goes on."""
+        for way, count in BOMBS.items():
+            self.sluiced.ctl("create", way, "--weight", 1)
+            self.addCleanup(self.sluiced.ctl, "delete", way)
+        with self.attack():
+            bombs = [self.adversary("bomb", way, count, vgpu=way) for way, count in BOMBS.items()]
+            for way, p in zip(BOMBS, bombs):
+                said = p.stdout.readline()
+                while said and not said.startswith(way):
+                    said = p.stdout.readline()
+                self.assertIn("CUDA_ERROR_OUT_OF_MEMORY", said, self.sluiced.log()[-3000:])
+            for p in bombs:
+                p.kill()
+            for way in BOMBS:
+                self.assert_all_free(way)
 
     def test_all_ways_at_once(self):
         with self.attack():

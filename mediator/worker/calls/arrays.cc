@@ -349,7 +349,8 @@ CUresult GenericCalls::make_texture(unsigned long long* out, const CUDA_RESOURCE
   made.surface = texture == nullptr;
   {
     std::lock_guard lock(s.mutex);
-    if (context.textures.size() >= kMostTextures) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (context.textures.size() >= kMostTextures || s.held_is_refused())
+      return CUDA_ERROR_OUT_OF_MEMORY;
     const CUresult r = resource(guest, made.surface, &own, &made.array);
     if (r != CUDA_SUCCESS) return r;
     if (view != nullptr)
@@ -366,6 +367,7 @@ CUresult GenericCalls::make_texture(unsigned long long* out, const CUDA_RESOURCE
     return r;
   }
   context.textures[object] = std::move(made);
+  s.textures.fetch_add(1);
   *out = object;
   return CUDA_SUCCESS;
 }
@@ -381,6 +383,7 @@ CUresult GenericCalls::destroy_texture(unsigned long long object, bool surface) 
       return CUDA_ERROR_INVALID_VALUE;
     ended = std::move(found->second);
     context.textures.erase(found);
+    s.textures.fetch_sub(1);
   }
   const CUresult r = surface ? s.api.cuSurfObjectDestroy(object) : s.api.cuTexObjectDestroy(object);
   if (!ended.array || r != CUDA_SUCCESS) return r;  // the driver may still name its array

@@ -58,8 +58,8 @@ void decode_generic(WorkerSession& s, Call call, Bytes body) {
   }
   const calls::Status when = calls::call_status(call.opcode);
   if (when == calls::Status::kAtOnce) return run_generic(s, call, body);
-  auto job = [&s, call, copy = std::vector<std::byte>(body.begin(), body.end())] {
-    run_generic(s, call, copy);
+  auto job = [&s, call, kept = std::make_shared<KeptBody>(s.queued_bytes, body)] {
+    run_generic(s, call, kept->bytes());
   };
   if (when == calls::Status::kAfterWork && call.context) {
     std::lock_guard lock(s.mutex);

@@ -54,9 +54,9 @@ void GenericCalls::park(worker_protocol::Resource resource, uint64_t lacking) {
   s.ask_lease(
       lacking,
       [&session = s, again = call,
-       copy = std::vector<std::byte>(body.begin(), body.end())](bool granted) {
+       kept = std::make_shared<KeptBody>(s.queued_bytes, body)](bool granted) {
         if (!granted) return session.answer(again, CUDA_ERROR_OUT_OF_MEMORY);
-        session.jobs.post([&session, again, copy] { run_generic(session, again, copy); });
+        session.jobs.post([&session, again, kept] { run_generic(session, again, kept->bytes()); });
       },
       resource);
 }

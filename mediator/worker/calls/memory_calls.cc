@@ -31,6 +31,7 @@ CUresult GenericCalls::allocate(CUdeviceptr* address, size_t bytes,
   if (charge == 0 || charge > s.setup.start.memory_limit_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   {
     std::lock_guard lock(s.mutex);
+    if (s.held_is_refused()) return CUDA_ERROR_OUT_OF_MEMORY;
     if (!charge_or_park(charge)) return kParked;
   }
   CUdeviceptr at = 0;
@@ -104,14 +105,15 @@ CUresult GenericCalls::cuMemFreeAsync(CUdeviceptr address, StreamHandle stream) 
   // Not the program's any more from here on; freed when the stream gets there.
   auto a = s.memory.allocations.remove(address);
   if (!a) return CUDA_ERROR_INVALID_VALUE;
-  const uint64_t token = s.waiting.add([&session = s, a = *a, context = found->context](CUresult) {
+  const auto free = [&session = s, a = *a, context = found->context](CUresult) {
     session.jobs.post([&session, a, context] {
       if (make_current(session.api, context->cu) == CUDA_SUCCESS)
         (void)session.api.cuMemFree(a.address);
       std::lock_guard relock(session.mutex);
       session.release_device(a.charged_bytes);
     });
-  });
+  };
+  const uint64_t token = s.waiting.add_own(free);
   s.engine.notify_stream(found->id, token, monotonic_ns());
   s.after_engine();
   return CUDA_SUCCESS;

@@ -128,11 +128,16 @@ CUresult GenericCalls::cuMemCreate(CUmemGenericAllocationHandle* handle, size_t 
     s.release_device(charge);
     return r;
   }
+  made->handle = s.handles.add(SLUICE_HANDLE_MEMORY, made);
+  if (made->handle == 0) {
+    (void)s.api.cuMemRelease(made->cu);
+    s.release_device(charge);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   made->bytes = size;
   made->charged = charge;
   made->references = 1;
   made->guest_handle_types = prop->requestedHandleTypes;
-  made->handle = s.handles.add(SLUICE_HANDLE_MEMORY, made);
   *handle = made->handle;
   return CUDA_SUCCESS;
 }
@@ -162,7 +167,8 @@ CUresult GenericCalls::cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
     // An H200's driver maps beyond a reservation's end. There may be something of the worker's own,
     // so this does not.
     if (!s.memory.mappings.can_map(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
-    if (s.memory.mappings.mapping_count() >= kMaxMappings) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (s.memory.mappings.mapping_count() >= kMaxMappings || s.held_is_refused())
+      return CUDA_ERROR_OUT_OF_MEMORY;
   }
   const CUresult r = s.api.cuMemMap(ptr, size, offset, from->cu, 0);
   if (r != CUDA_SUCCESS) return r;

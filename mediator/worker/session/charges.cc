@@ -79,6 +79,37 @@ void WorkerSession::ask_lease(uint64_t lacking, std::function<void(bool)> then,
   control.ask_lease(resource, lacking, std::move(then));
 }
 
+void WorkerSession::charge_held() {
+  const uint64_t wanted = HeldMemory::chargeable(
+      {handles.live(), memory.allocations.size() + memory.mappings.mapping_count(), textures.load(),
+       engine.queued(), queued_bytes.load()});
+  const auto settle = [&] {
+    held_.state = HeldMemory::State::kSettled;
+    held_.charged = wanted;
+  };
+  if (held_.asked()) return;
+  if (wanted + kHeldStepBytes < held_.charged)
+    control.release_host(held_.charged - wanted), settle();
+  if (wanted <= held_.charged) {
+    held_.state = HeldMemory::State::kSettled;
+  } else if (control.host().charge(wanted - held_.charged, ChargeKind::kModules)) {
+    settle();
+  } else if (!control.lost() && held_.ask(monotonic_ns())) {
+    ask_lease(
+        control.host().lacking(wanted - held_.charged),
+        [this](bool granted) {
+          std::lock_guard lock(mutex);
+          held_.state = granted ? HeldMemory::State::kSettled : HeldMemory::State::kRefused;
+          held_.refused_ns = monotonic_ns();
+          if (granted) charge_held();
+          handles.set_closed(held_.refused());
+          wake_decoder_if_stopped();
+        },
+        wp::kHostMemory);
+  }
+  handles.set_closed(held_.refused());
+}
+
 void WorkerSession::release_module(ModuleObject& m) {
   if (m.charged != 0) release_device(m.charged, ChargeKind::kModules);
   if (m.charged_host != 0) control.release_host(m.charged_host);

@@ -225,6 +225,7 @@ void WorkerSession::close_context(const std::shared_ptr<ContextObject>& c) {
     forget_handles(*this, c.get(), &remains);
     for (const auto& array : c->kept_arrays) remains.charged += array->charged;
     c->kept_arrays.clear();
+    textures.fetch_sub(static_cast<uint32_t>(c->textures.size()));
     c->textures.clear();
     engine.remove_stream(c->legacy->id);
     engine.remove_stream(c->per_thread->id);

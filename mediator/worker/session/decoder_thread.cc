@@ -180,18 +180,42 @@ void WorkerSession::set_decoder(bool polls, uint64_t sleep_ns) {
   if (sleep_ns != 0) after_engine();
 }
 
+size_t WorkerSession::most_operations() const {
+  return held_.refused() ? kRefusedOperations : limits.queued_operations;
+}
+
+std::string WorkerSession::too_much_waits(size_t queued) const {
+  if (held_.refused())
+    return "what waits for a host function takes more of the host's memory than the vGPU has left "
+           "(vgpu.host_memory)";
+  if (queued >= limits.hard_operations)
+    return "more than " + std::to_string(limits.hard_operations) +
+           " operations wait for a host function";
+  if (queued_bytes >= kMostParameterBytes)
+    return "parameters that wait for a host function take more than " +
+           std::to_string(kMostParameterBytes >> 20) + " MiB";
+  return "";
+}
+
 bool WorkerSession::queues_full() {
   {
     std::lock_guard lock(mutex);
     const size_t queued = engine.queued();
-    if (queued >= limits.hard_operations || waiting.size() >= limits.parked_calls ||
-        queued_bytes >= kMostParameterBytes)
-      violation("too many operations and calls wait");
-    // What a host function waits for may stand behind these records: then they have to be read.
-    if ((queued >= limits.queued_operations || queued_bytes >= kQueuedParameterBytes) &&
-        !engine.waits_for_program()) {
-      decoder_stopped_.store(true);
-      return true;
+    if (held_.refused() || --records_to_held_look_ == 0) {
+      charge_held();
+      records_to_held_look_ = kRecordsPerHeldLook;
+    }
+    if (waiting.calls() >= limits.parked_calls)
+      end(CUDA_ERROR_OUT_OF_MEMORY,
+          "more than " + std::to_string(limits.parked_calls) + " calls wait for their answers");
+    if (queued >= most_operations() || queued_bytes >= kQueuedParameterBytes) {
+      if (!engine.waits_for_program()) {
+        decoder_stopped_.store(true);
+        return true;
+      }
+      // What a host function waits for may stand behind these records: they have to be read.
+      if (const std::string why = too_much_waits(queued); !why.empty())
+        end(CUDA_ERROR_OUT_OF_MEMORY, why);
     }
   }
   return jobs.full(limits.jobs, [this] { decoder_stopped_.store(true); });

@@ -123,7 +123,7 @@ void WorkerSession::engine_loop() {
       if (control.lost()) sleep_ns = std::min(sleep_ns, kPollOrphanNs);
       engine_thread_sleeper_.about_to_sleep(sleep_ns);
       after_engine();
-      if ((engine.queued() < limits.queued_operations && queued_bytes < kQueuedParameterBytes) ||
+      if ((engine.queued() < most_operations() && queued_bytes < kQueuedParameterBytes) ||
           engine.waits_for_program())
         wake_decoder_if_stopped();
     }

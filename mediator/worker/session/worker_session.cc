@@ -184,7 +184,8 @@ void WorkerSession::submit_work(const Call& call, const StreamObject& stream,
 uint64_t WorkerSession::end_word() const {
   constexpr size_t kMostWaits = 8;
   const wp::Start& start = setup.start;
-  if (printed.started() || waiting.size() >= kMostWaits || !pinned.has_extent(start.staging_offset))
+  if (printed.started() || waiting.calls() >= kMostWaits ||
+      !pinned.has_extent(start.staging_offset))
     return 0;
   const uint64_t at = sluice_end_word_offset(start.staging_offset, start.staging_bytes);
   return at != 0 ? reinterpret_cast<uint64_t>(region + at) : 0;

@@ -46,6 +46,7 @@
 #include "mediator/worker/process/printed.h"
 #include "mediator/worker/process/slice_setter.h"
 #include "mediator/worker/session/control_link.h"
+#include "mediator/worker/session/held_memory.h"
 #include "mediator/worker/session/job_queue.h"
 #include "mediator/worker/session/memory_table.h"
 #include "mediator/worker/session/pinned_memory.h"
@@ -97,6 +98,23 @@ struct Call {
   uint16_t flags = 0;
   std::shared_ptr<ContextObject> context;  // null: none was current
   std::shared_ptr<GreenObject> green;      // of `context`; null: the context itself is current
+};
+
+// The body of a record that is not done at once. It counts among what the session has queued.
+class KeptBody {
+ public:
+  KeptBody(std::atomic<uint64_t>& queued_bytes, std::span<const std::byte> body)
+      : queued_bytes_(queued_bytes), bytes_(body.begin(), body.end()) {
+    queued_bytes_ += bytes_.size();
+  }
+  ~KeptBody() { queued_bytes_ -= bytes_.size(); }
+  KeptBody(const KeptBody&) = delete;
+  KeptBody& operator=(const KeptBody&) = delete;
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::atomic<uint64_t>& queued_bytes_;
+  const std::vector<std::byte> bytes_;
 };
 
 // The contexts that are open.
@@ -178,6 +196,10 @@ class WorkerSession {
   // sluiced has to be asked first, the stream waits for that; then *grant says how it went.
   void charge_local(StreamObject& stream, uint64_t bytes_per_thread,
                     std::shared_ptr<LocalGrant>* grant);
+  // With `mutex` held, now and then: charges what the session holds by now, or gives back.
+  void charge_held();
+  // With `mutex` held. True: nothing that is kept in the worker is to be made.
+  bool held_is_refused() const { return held_.refused(); }
   // What `limit` takes in the context beyond its value at first; max: more than there can be.
   static uint64_t limit_bytes(const ContextObject& c, CUlimit limit, uint64_t value);
 
@@ -189,9 +211,11 @@ class WorkerSession {
   Replies replies;
   Printed printed;
   JobQueue jobs;
-  PinnedMemory pinned;                    // job thread
-  std::atomic<int> sticky{0};             // CUresult that every later call returns
-  std::atomic<uint64_t> queued_bytes{0};  // parameters of launches that are not done
+  PinnedMemory pinned;         // job thread
+  std::atomic<int> sticky{0};  // CUresult that every later call returns
+  // Parameters of launches that are not done, bodies of calls that wait.
+  std::atomic<uint64_t> queued_bytes{0};
+  std::atomic<uint32_t> textures{0};  // of all contexts
   EvictForwarder forwarder;
 
   std::mutex mutex;
@@ -211,6 +235,10 @@ class WorkerSession {
   void decoder_loop();
   // Whether the guest has queued as much as it may. Its records then stay in its ring.
   bool queues_full();
+  // With `mutex` held: at so many in the streams the decoder stops taking records.
+  size_t most_operations() const;
+  // With `mutex` held, while a host function waits for the program: why no more may; empty: it may.
+  std::string too_much_waits(size_t queued) const;
   void wake_decoder_if_stopped();
   // Spins for a record, and for ends of launches that somebody waits for, as long as that is likely
   // to pay. False: time to sleep.
@@ -263,6 +291,8 @@ class WorkerSession {
   bool decoder_polls_ = true;
   bool says_slices_ = true;        // not yet that slices were not taken; the thread of slices_
   bool pool_lease_asked_ = false;  // a lease for pools is asked for; under `mutex`
+  HeldMemory held_;                // under `mutex`
+  uint32_t records_to_held_look_ = kRecordsPerHeldLook;  // decoder
   std::atomic<uint64_t> records_decoded_{0};
   std::atomic<bool> decoder_stopped_{false};  // queues_full()
   // As of the last poll: work is in flight; somebody waits for an end that is near.

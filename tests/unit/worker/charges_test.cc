@@ -278,6 +278,94 @@ TEST_P(WorkerHostMemory, ModulesAreChargedWhatTheyHold) {
 
 INSTANTIATE_TEST_SUITE_P(Texts, WorkerHostMemory, testing::Bool());
 
+// --- what a session holds by numbers: objects, and what its streams have queued ---
+
+class WorkerHolds : public WorkerCharges {
+ protected:
+  static constexpr uint64_t kHostLimit = 12 * kMiB;
+  void start_holding(uint64_t host_limit = kHostLimit) {
+    start_with(64 * kMiB, [&](WorkerBench::Options& o) { o.host_limit = host_limit; });
+    make_context();
+  }
+  // Behind a host function that is never answered. Returns its call.
+  uint64_t stall() {
+    const uint64_t id =
+        b->post(SLUICE_CALL_HOST_FUNC, sluice_synchronize{SLUICE_SYNC_STREAM, 0, 0}, context);
+    EXPECT_EQ(b->wait(id).status, CUDA_SUCCESS);
+    return id;
+  }
+  Answer create_event() {
+    return generic(kOpcode_cuEventCreate, {raw<uint8_t>(1), raw<unsigned>(0)}, context);
+  }
+  void record(uint64_t event) {
+    b->post(SLUICE_CALL_EVENT_RECORD, sluice_stream_event{0, event, 0}, context,
+            SLUICE_RECORD_NO_REPLY);
+  }
+};
+
+TEST_F(WorkerHolds, ObjectsAreCharged) {
+  start_holding();
+  std::vector<uint64_t> events;
+  Answer a;
+  while ((a = create_event()).status == CUDA_SUCCESS) events.push_back(a.as<uint64_t>());
+  EXPECT_EQ(a.status, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_GT(events.size(), 8192u) << "some are free";
+  EXPECT_LT(events.size(), 1.1 * (kHostLimit + 8 * kMiB) / 1024);
+  EXPECT_GT(b->host_leased(), kHostLimit / 2);
+  EXPECT_EQ(alloc(1).status, CUDA_ERROR_OUT_OF_MEMORY) << "nothing else is made, either";
+  for (const uint64_t event : events)
+    ASSERT_EQ(generic(kOpcode_cuEventDestroy_v2, {raw(event)}, context).status, CUDA_SUCCESS);
+  EXPECT_LT(b->host_leased(), kHostLimit / 2);
+  EXPECT_EQ(create_event().status, CUDA_SUCCESS);
+}
+
+TEST_F(WorkerHolds, WhatWaitsForAHostFunctionIsCharged) {
+  start_holding();
+  const uint64_t event = create_event().as<uint64_t>();
+  (void)stall();
+  for (int i = 0; i < 100'000 && !b->ended(); ++i) record(event);
+  expect_violation("vgpu.host_memory");
+  EXPECT_EQ(b->slot->error, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_GT(b->host_leased(), kHostLimit / 2);
+}
+
+// Where none is to be had, a program that queues more than what is free is only slowed down.
+TEST_F(WorkerHolds, WithoutHostMemoryStreamsQueueLess) {
+  start_holding(1);
+  const uint64_t event = create_event().as<uint64_t>();
+  for (int i = 0; i < 100'000; ++i) record(event);
+  EXPECT_EQ(sync().status, CUDA_SUCCESS);
+}
+
+TEST_F(WorkerHolds, BodiesOfCallsThatWaitAreCharged) {
+  start_holding();
+  (void)stall();
+  std::vector<std::byte> body(60'000);
+  for (int i = 0; i < 2000 && !b->ended(); ++i)
+    b->post(kOpcode_cuMemFree_v2, body, context, SLUICE_RECORD_NO_REPLY);
+  expect_violation("vgpu.host_memory");
+}
+
+// Frees in stream order answer no calls: a program may have queued more of them than calls may
+// wait. Each costs its stream's place.
+TEST_F(WorkerHolds, ThousandsOfFreesMayWait) {
+  start_holding(64 * kMiB);
+  const uint64_t before = free_memory();
+  const uint64_t host_function = stall();
+  for (int i = 0; i < 5000; ++i) {
+    const Answer a = alloc(1);
+    ASSERT_EQ(a.status, CUDA_SUCCESS) << i << ": " << b->slot->reason;
+    const uint64_t at = a.as<uint64_t>();
+    ASSERT_EQ(generic(kOpcode_cuMemFreeAsync, {raw(at), raw<uint64_t>(0)}, context).status,
+              CUDA_SUCCESS)
+        << i << ": " << b->slot->reason;
+  }
+  b->post(SLUICE_CALL_HOST_FUNC_DONE, host_function, context, SLUICE_RECORD_NO_REPLY);
+  EXPECT_EQ(sync().status, CUDA_SUCCESS);
+  for (int i = 0; i < 1000 && free_memory() != before; ++i) ::usleep(10'000);
+  EXPECT_EQ(free_memory(), before);
+}
+
 // Whoever else uses the GPU sees what is gone, and by how much less it can have.
 TEST_F(WorkerCharges, ANeighbourSeesItOnTheSoftwareGpu) {
   const std::string file = testing::TempDir() + "/charges-gpu-" + std::to_string(::getpid());

@@ -60,7 +60,7 @@ TEST(WaitingCalls, EachIsCompletedOnce) {
     ++calls;
     with = status;
   });
-  EXPECT_EQ(w.size(), 1u);
+  EXPECT_EQ(w.calls(), 1u);
   w.complete(token + 1, CUDA_SUCCESS);
   EXPECT_EQ(calls, 0);
   w.complete(token, CUDA_ERROR_UNKNOWN);
@@ -68,6 +68,18 @@ TEST(WaitingCalls, EachIsCompletedOnce) {
   EXPECT_EQ(calls, 1);
   EXPECT_EQ(with, CUDA_ERROR_UNKNOWN);
   EXPECT_TRUE(w.empty());
+  EXPECT_EQ(w.calls(), 0u);
+}
+
+TEST(WaitingCalls, TheWorkersOwnAreNoCalls) {
+  WaitingCalls w;
+  bool done = false;
+  const uint64_t token = w.add_own([&](CUresult) { done = true; });
+  EXPECT_EQ(w.calls(), 0u);
+  EXPECT_FALSE(w.empty());
+  w.complete(token, CUDA_SUCCESS);
+  EXPECT_TRUE(done && w.empty());
+  EXPECT_EQ(w.calls(), 0u);
 }
 
 TEST(WaitingCalls, AHostFunctionsIdIsTakenUntilItHasRun) {
