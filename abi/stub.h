@@ -39,10 +39,10 @@
 
 /* Grant word. Written by sluiced, read by the worker, always whole.
  *
- *   63       40 39 38  37   36   35     34     33        32   31          0
- *   +----------+-----+----+----+------+------+---------+----+------------+
- *   | reserved |level|keep|part|recall|ending|contended|open| generation |
- *   +----------+-----+----+----+------+------+---------+----+------------+
+ *   63       41  40  39 38  37   36   35     34     33        32   31          0
+ *   +----------+----+-----+----+----+------+------+---------+----+------------+
+ *   | reserved |fill|level|keep|part|recall|ending|contended|open| generation |
+ *   +----------+----+-----+----+----+------+------+---------+----+------------+
  *
  *   open       launches may start
  *   contended  another vGPU is waiting: ring when demand drops to 0
@@ -54,6 +54,7 @@
  *   keep       with recall: launches on SMs of the new set need not drain
  *   level      where turns are priorities: launches of this generation go to streams whose priority
  *              is so many levels above the lowest one
+ *   fill       with a level above 0: others are kept out of the gaps between launches
  */
 #define SLUICE_GRANT_GENERATION(w) ((uint32_t)(w))
 #define SLUICE_GRANT_OPEN (1ull << 32)
@@ -65,6 +66,7 @@
 #define SLUICE_GRANT_LEVELS 3 /* of the 4 that there is room for */
 #define SLUICE_GRANT_LEVEL(w) ((uint32_t)((w) >> 38) & 3u)
 #define SLUICE_GRANT_AT_LEVEL(level) ((uint64_t)(level) << 38)
+#define SLUICE_GRANT_FILL (1ull << 40)
 
 /* The gate protocol. Model-checked in tests/model/gate_model.h; docs/internals/channel.md says why
  * each step is there. All words named here are loaded and stored seq_cst, in the order written.

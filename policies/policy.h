@@ -68,7 +68,7 @@ struct SmRange {
 // changes its share.
 enum class LatencyClass : uint8_t {
   kNormal,
-  kLow,   // short turns; below its share it goes before others
+  kLow,   // short turns; what it comes back with goes before others, within its share
   kBatch  // long turns; nobody is preempted for it before a turn is over
 };
 // Groups of vGPUs form a tree. 0 is the root; an operator's groups are 1..kMaxGroups-1.

@@ -109,7 +109,6 @@ struct Start {
   uint32_t spin_us = 50;  // how long the worker polls for its program's next call before it sleeps
   uint32_t turns_by_priority = 0;  // 1: grants have levels (SLUICE_GRANT_LEVEL)
   uint32_t turn_whole_us = 0;      // then: what is expected to take no longer runs whole
-  uint32_t turn_fill = 0;          // then: others are kept out of the gaps of chains
   uint32_t time_slices = 0;        // 1: the hardware goes round among vGPUs: nobody waits for this
   uint32_t green_contexts = 1;     // parts are confined by the hardware where it can be; 0: never
   Signal signal = Signal::kHost;

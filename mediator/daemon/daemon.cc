@@ -93,7 +93,6 @@ SessionSettings session_settings(const Config& config, bool nvidia, uint32_t sms
   s.turns_by_priority = config.turns_by_priority;
   s.time_slices = config.slices && nvidia;
   s.turn_whole_us = config.turn_whole_us;
-  s.turn_fill = config.turns_by_priority && config.turn_fill;
   s.green_contexts = config.green_contexts;
   s.staging_bytes = config.staging_bytes;
   s.worker_start_ms = config.worker_start_ms;

@@ -66,6 +66,8 @@ class SrtCredits {
     of_[v].missed = std::max(of_[v].missed - sm_ns, 0.0);
     for (uint32_t i = priority; i-- > 0;) above_[i] += sm_ns;
   }
+  // Nothing is less than no credit.
+  void forgive(VgpuId v) { of_[v].sm_ns = std::max(of_[v].sm_ns, 0.0); }
   double operator[](VgpuId v) const { return of_[v].sm_ns; }
   double sure(VgpuId v) const { return of_[v].sure; }
   // After an earn(): in how long it is `sm_ns`, if higher levels use nothing.

@@ -35,7 +35,7 @@ void WholeGpu::on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, 
   due_[v] = clock_[v].vtime;
   work_[v] = {};
   pauses_[v] = {};
-  credits_.add(now_ns, v, share, most(v));
+  credits_.add(now_ns, v, share, most_credit(v));
 }
 
 void WholeGpu::on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) {
@@ -66,6 +66,7 @@ void WholeGpu::on_arrival(uint64_t now_ns, VgpuId v, Actions& out) {
   // After lingering, the turn goes on.
   due_[v] = lingered_ns ? due_[v] + clock_[v].vtime - before : clock_[v].vtime;
   pauses_[v].had_no_turn = v != holder_;
+  pauses_[v].had_credit = true;
   if (v != holder_) wait(now_ns, v);
   decide(now_ns, out);
 }
@@ -146,7 +147,7 @@ WholeGpu::Next WholeGpu::next(uint64_t now_ns) {
     if (waiting_[i].empty()) continue;
     const VgpuId first = waiting_[i].top();
     if (!short_[i].empty() && turn_is_overdue(first)) {
-      const VgpuId v = covered_first(i);
+      const VgpuId v = before_overdue(first);
       return v == kNoVgpu ? Next{first} : Next{v, /*before_its_turn=*/true};
     }
     while (!short_[i].empty()) {
@@ -162,18 +163,19 @@ WholeGpu::Next WholeGpu::next(uint64_t now_ns) {
 
 // Patience is by entitlement: a light vGPU would take minutes to miss what a heavy one does.
 bool WholeGpu::turn_is_overdue(VgpuId v) const {
-  if (-clock_.lead_sm_ns(v) > static_cast<int64_t>(quantum(v) * sms())) return true;
+  if (is_owed_more_than(v, 0)) return true;
   const VgpuShare& share = clock_[v].share;
   const auto weights = static_cast<double>(std::max<int64_t>(clock_.weight(share.priority), 1));
   const double of_equal = share.weight * clock_.busy(share.priority) / weights;
   return credits_.has_waited(v, most(v) * std::min(of_equal, 1.0));
 }
 
-// The shortest of those that may go before an overdue turn.
-VgpuId WholeGpu::covered_first(uint32_t level) const {
+// The shortest of those that may go before it.
+VgpuId WholeGpu::before_overdue(VgpuId overdue) const {
   VgpuId best = kNoVgpu;
-  short_[level].descend([&](VgpuId v) {
-    if ((best == kNoVgpu || work_[v].rest < work_[best].rest) && covered(v)) best = v;
+  short_[level(overdue)].descend([&](VgpuId v) {
+    const bool shorter = best == kNoVgpu || work_[v].rest < work_[best].rest;
+    if (shorter && (covered(v) || bursts_before(v, overdue))) best = v;
     return best != v;
   });
   return best;
@@ -228,7 +230,8 @@ bool WholeGpu::preempts(uint64_t now_ns, const Next& n, uint64_t quantum_ns) {
   const bool came_first = pauses_[n.vgpu].gap_ns && rank_[n.vgpu] < turn_rank_ &&
                           latency(n.vgpu) != LatencyClass::kBatch;
   if (!came_first && !n.before_its_turn) return false;
-  if (!came_first && turn_was_overdue_ && !covered(n.vgpu)) return false;
+  if (!came_first && turn_was_overdue_ && !covered(n.vgpu) && !bursts_before(n.vgpu, holder_))
+    return false;
   if (handover_ns() >= quantum_ns) return false;
   if (holder_goes_first() && !shorter(n)) return false;
   return budget_.affords(now_ns, length_.handover_ns());
@@ -278,6 +281,7 @@ void WholeGpu::decide(uint64_t now_ns, Actions& out) {
   if (preempt) length_ns = preempt_after_ns(n);
   length_ns += finish();
   if (!shorter(n)) length_ns = protect(now_ns, length_ns);
+  if (bursts_before(holder_, n.vgpu)) length_ns = std::max(length_ns, held_ns(now_ns) + burst_ns());
 
   if (held_ns(now_ns) >= length_ns) {
     // At equal due times the one that waits goes first: it has waited longer.
@@ -295,12 +299,19 @@ void WholeGpu::decide(uint64_t now_ns, Actions& out) {
 }
 
 void WholeGpu::settle(uint64_t now_ns, VgpuId v) {
-  const VgpuShare& share = clock_[v].share;
   const bool backlogged = clock_[v].backlogged();
-  const int64_t others = clock_.weight(share.priority) - (backlogged ? share.weight : 0);
-  const double part =
-      static_cast<double>(share.weight) / static_cast<double>(others + share.weight);
-  credits_.earn(now_ns, v, share, part, backlogged, most(v), sure_burst(v));
+  // What class low had beyond its credit is in its lag; what it had alone is free.
+  if (latency(v) == LatencyClass::kLow) credits_.forgive(v);
+  pauses_[v].had_credit &= credits_[v] > 0;
+  credits_.earn(now_ns, v, clock_[v].share, part(v), backlogged, most_credit(v), sure_burst(v));
+}
+
+// Among the backlogged and itself.
+double WholeGpu::part(VgpuId v) const {
+  const VgpuShare& share = clock_[v].share;
+  const int64_t others =
+      clock_.weight(share.priority) - (clock_[v].backlogged() ? share.weight : 0);
+  return static_cast<double>(share.weight) / static_cast<double>(others + share.weight);
 }
 
 void WholeGpu::settle_holder_and_first(uint64_t now_ns) {
@@ -319,7 +330,9 @@ void WholeGpu::begin(uint64_t now_ns, const Next& n, Actions& out) {
   out.push_back(Action::run(holder_));
   if (std::exchange(interrupted_, false) || n.before_its_turn) {
     const auto longest = static_cast<uint64_t>(sure_burst(holder_));
-    out.back().value = std::max<uint64_t>(std::min(work_[holder_].rest, longest) / sms(), 1);
+    uint64_t visit = std::min(work_[holder_].rest, longest);
+    if (bursts(holder_)) visit = std::max(visit, static_cast<uint64_t>(credits_[holder_]));
+    out.back().value = std::max<uint64_t>(visit / sms(), 1);
   }
 }
 
@@ -350,7 +363,7 @@ void WholeGpu::wake_at(uint64_t at_ns, Actions& out) {
 void WholeGpu::wait(uint64_t now_ns, VgpuId v) {
   rank_[v] = rank(v);
   waiting(v).push(v);
-  if (is_short(v) || covered(v))
+  if (is_short(v) || covered(v) || bursts(v))
     short_[level(v)].push(v);
   else
     watch(now_ns, v);

@@ -8,11 +8,16 @@
 //         lag     what a vGPU is owed: (V - vtime) * weight
 //         turn    an uninterrupted hold of the GPU; `quantum` is its planned length
 //         short   the known work of a vGPU fits into short_ns() since it became backlogged
+//         burst   of a vGPU of class low, from when it becomes backlogged until its credit is used
+//                 up: its share of the time, pauses included, up to longest_burst_ns()
+//                 (srt_credit.h)
 //
 // Rules, each a function of the same name below
 //   next()      the vGPU with the earliest rank runs; an eligible short one goes before it, unless
 //               its turn is overdue: it is owed more than a quantum, or has missed its share for
 //               long (srt_credit.h)
+//   bursts()    a burst goes first, too. It goes before overdue turns of other classes, until they
+//               are owed a whole burst more, and is not ended for them
 //   covered()   except one whose sure share, which all can have at once, pays for its known work:
 //               that goes before, and ends, even an overdue turn. It may take up to sure_burst()
 //   watch()     one whose sure share pays for that later is looked at again then
@@ -103,13 +108,33 @@ class WholeGpu : public Policy {
   // ---- rules ----------------------------------------------------------------------------------
   Next next(uint64_t now_ns);
   bool turn_is_overdue(VgpuId v) const;
+  // Than that and a quantum.
+  bool is_owed_more_than(VgpuId v, uint64_t ns) const {
+    return -clock_.lead_sm_ns(v) > static_cast<int64_t>((quantum(v) + ns) * sms());
+  }
+  double part(VgpuId v) const;
+  // Its share of kBurstTargets latency targets, one target at most: so much of class low goes first
+  // at once, and so much more than a quantum another may be owed for that.
+  uint64_t longest_burst_ns(VgpuId v) const {
+    const double share = std::min(kBurstTargets * part(v), 1.0);
+    return static_cast<uint64_t>(share * static_cast<double>(config_.latency_target_ns));
+  }
+  bool bursts(VgpuId v) const {
+    return latency(v) == LatencyClass::kLow && pauses_[v].had_credit && credits_[v] > 0;
+  }
+  bool bursts_before(VgpuId v, VgpuId other) const {
+    return bursts(v) && latency(other) != LatencyClass::kLow &&
+           !is_owed_more_than(other, longest_burst_ns(other));
+  }
   bool covered(VgpuId v) const {
     const KnownWork& w = work_[v];
     const auto all = static_cast<double>(w.used + w.rest);
     return (is_short(v) || (w.rest > 0 && all <= sure_burst(v))) &&
            credits_.sure(v) >= static_cast<double>(w.rest);
   }
-  bool goes_first(VgpuId v) const { return (is_short(v) && eligible(v)) || covered(v); }
+  bool goes_first(VgpuId v) const {
+    return (is_short(v) && eligible(v)) || covered(v) || bursts(v);
+  }
   int64_t next_due() const;
   uint64_t quantum(VgpuId v) const;
   uint64_t correct(uint64_t turn_ns) const;
@@ -192,9 +217,11 @@ class WholeGpu : public Policy {
     uint64_t since_ns = 0;       // when it became idle last
     uint64_t gap_ns = 0;         // mean think time; 0: not known
     bool had_no_turn = false;    // since it became backlogged
+    bool had_credit = false;     // the same, always
     uint64_t burst_ns = 0;       // mean GPU time between two pauses
     uint64_t charged_sm_ns = 0;  // since it became idle, by its driver
   };
+  static constexpr double kBurstTargets = 2;
   static constexpr uint64_t kClassFactor = 4;           // a turn's length from class to class
   static constexpr uint64_t kLeastKeepNs = 20'000;      // where hand-overs cost next to nothing
   static constexpr uint64_t kLongestGapNs = 4'000'000;  // that a mean remembers
@@ -202,6 +229,15 @@ class WholeGpu : public Policy {
   void decide(uint64_t now_ns, Actions& out);
   void settle(uint64_t now_ns, VgpuId v);  // brings v's credits up to now
   double most(VgpuId v) const { return static_cast<double>(short_ns(v) * sms()); }
+  // What the holder's credit lasts for, no others running.
+  uint64_t burst_ns() const {
+    return static_cast<uint64_t>(credits_[holder_]) / std::max<uint64_t>(sms(), 1) +
+           TurnLength::kTickNs;
+  }
+  double most_credit(VgpuId v) const {
+    if (latency(v) != LatencyClass::kLow) return most(v);
+    return static_cast<double>(longest_burst_ns(v) * sms());
+  }
   // The longest work that goes first because it is covered: so little that others wait no longer
   // for it than for a turn.
   double sure_burst(VgpuId v) const {
@@ -210,7 +246,7 @@ class WholeGpu : public Policy {
     return std::max(most(v), static_cast<double>(burst_ns * sms()));
   }
   void settle_holder_and_first(uint64_t now_ns);
-  VgpuId covered_first(uint32_t level) const;
+  VgpuId before_overdue(VgpuId overdue) const;
   void watch(uint64_t now_ns, VgpuId v);
   void look_again(uint64_t now_ns);
   void begin(uint64_t now_ns, const Next& n, Actions& out);

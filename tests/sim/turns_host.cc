@@ -27,8 +27,8 @@ TurnsHost::TurnsHost(const core::SchedulerConfig& config, const TurnsCosts& cost
   });
 }
 
-VgpuId TurnsHost::add(uint32_t weight, const TurnsProgram& program) {
-  const auto v = *scheduler_->add_vgpu(now_ns_, {.weight = weight}, actions_);
+VgpuId TurnsHost::add(const policy::VgpuShare& share, const TurnsProgram& program) {
+  const auto v = *scheduler_->add_vgpu(now_ns_, share, actions_);
   all_.resize(std::max<size_t>(all_.size(), v + 1));
   all_[v].program = program;
   core::ActionQueue later;

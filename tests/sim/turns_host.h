@@ -54,7 +54,10 @@ class TurnsHost {
  public:
   TurnsHost(const core::SchedulerConfig& config, const TurnsCosts& costs);
 
-  core::VgpuId add(uint32_t weight, const TurnsProgram& program);
+  core::VgpuId add(const policy::VgpuShare& share, const TurnsProgram& program);
+  core::VgpuId add(uint32_t weight, const TurnsProgram& program) {
+    return add(policy::VgpuShare{.weight = weight}, program);
+  }
   void run_until(uint64_t time_ns);
 
   core::Scheduler& scheduler() { return *scheduler_; }

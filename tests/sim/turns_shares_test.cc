@@ -208,5 +208,37 @@ TEST(TurnsShares, AChainIsServedBesideHeavyTenants) {
   }
 }
 
+// Of class low, up to its share of the time, whatever it is entitled to against vGPUs that are
+// idle.
+TEST(TurnsShares, ABurstOfClassLowIsNotInterrupted) {
+  constexpr uint64_t kKernelNs = 50 * kUs;
+  struct {
+    uint32_t kernels;
+    uint64_t pause_ns;
+    double p99;  // over alone
+  } const cases[] = {{20, 4 * kMs, 1.1}, {100, 12 * kMs, 1.1}, {150, 16 * kMs, 1.1}};
+  for (const auto& [kernels, pause_ns, p99] : cases) {
+    SCOPED_TRACE(kernels);
+    TurnsHost h(shared(), {});
+    // Before it comes the chain has had the GPU alone: more than its share.
+    const auto heavy = h.add(100, {.start_ns = kSecond});
+    const auto chain =
+        h.add({.weight = 100, .latency = policy::LatencyClass::kLow}, {.launch_ns = kKernelNs,
+                                                                       .block_ns = 10 * kUs,
+                                                                       .queued = 0,
+                                                                       .chain = kernels,
+                                                                       .pause_ns = pause_ns,
+                                                                       .random = true});
+    for (int idle = 0; idle < 2; ++idle) h.add(100, {.start_ns = kSecond * 1000});
+    h.run_until(6 * kSecond);
+    std::vector<uint64_t> took = h.took_ns(chain);
+    ASSERT_GT(took.size(), 100u);
+    std::sort(took.begin(), took.end());
+    EXPECT_LE(static_cast<double>(took[took.size() * 99 / 100]),
+              p99 * static_cast<double>(kernels * kKernelNs));
+    EXPECT_GE(static_cast<double>(h.ran_ns(heavy) + h.ran_ns(chain)), 0.97 * 5 * kSecond);
+  }
+}
+
 }  // namespace
 }  // namespace sluice::sim

@@ -257,6 +257,23 @@ TEST(WfqBounds, WeightsAreOffByATurnInAnySecond) {
   }
 }
 
+// Bursts of class low go first, but that is a lead, not a share: whoever never pauses lacks no more
+// than a latency target, at any horizon, also beside sleepers that together want more than there
+// is.
+TEST(WfqBounds, BurstsOfClassLowAreALeadAndNoShare) {
+  for (const char* row : {"tenant-crowd", "tenant-naps", "held-equal"})
+    for (uint32_t i = 0; i < find_workload(row)->runs; ++i)
+      for (const uint64_t horizon_ns : {2'000'000'000ull, 5'000'000'000ull}) {
+        Shared o{find_workload(row)->make(i, 9001), {}};
+        o.w.horizon_ns = horizon_ns;
+        for (Vgpu& v : o.w.vgpus)
+          if (!v.compared) v.share.latency = LatencyClass::kLow;
+        const auto policy = find_policy("wfq")->make(engine_config(o.w));
+        o.r = simulate(o.w, *policy, {.seed = 9001});
+        EXPECT_LE(o.lack_ns(0), static_cast<double>(Config{}.latency_target_ns)) << row << i;
+      }
+}
+
 // A class changes the length of turns, never a share.
 TEST(WfqBounds, ClassesLeaveSharesInSpaceAndOnSlices) {
   constexpr LatencyClass kClasses[] = {LatencyClass::kLow, LatencyClass::kNormal,

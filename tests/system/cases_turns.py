@@ -48,10 +48,12 @@ class Turns(WithVictim):
 
 
 class TurnsWithGapsFilled(WithVictim):
-    """turn_fill: what fills the gaps is no launch of the program's, and changes no result."""
-    EXTRA = TURNS + "turn_fill = true\n"
+    """Class low: what fills the gaps is no launch of the program's, and changes no result."""
+    EXTRA = TURNS
 
     def test_chains_of_two_vgpus_are_right(self):
+        for v in ("a", "b"):
+            self.sluiced.ctl("set", v, "--latency", "low")
         running = [self.program(v, p, "--launches", 8, "--chain", 8, "--verify", "every", "--json")
                    for v, p in (("a", "triad"), ("b", "reduction"), ("a", "md5"), ("b", "matmul"))]
         for p in running:

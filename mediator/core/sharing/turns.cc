@@ -26,7 +26,11 @@ bool Turns::gates_open(VgpuId v) const {
 }
 
 uint64_t Turns::extra_flags(VgpuId v) const {
-  return SLUICE_GRANT_AT_LEVEL(vgpus_[v].level) | (vgpus_[v].recall ? SLUICE_GRANT_RECALL : 0);
+  const Turn& t = vgpus_[v];
+  const bool fill =
+      t.level > kTurnLevel && sharing_.vgpus[v].share.latency == policy::LatencyClass::kLow;
+  return SLUICE_GRANT_AT_LEVEL(t.level) | (t.recall ? SLUICE_GRANT_RECALL : 0) |
+         (fill ? SLUICE_GRANT_FILL : 0);
 }
 
 uint32_t Turns::charged_sms(VgpuId) const { return sharing_.sm_count(); }

@@ -14,6 +14,8 @@
 //          left *much* at 0, or one of a lower priority has left something there
 //   0      any other turn
 //
+// What a vGPU of class low launches above level 0 keeps others out of its gaps (SLUICE_GRANT_FILL).
+//
 // Much is more than one launch, if together they take more than the policy's latency target, or
 // nobody knows. (Going above others' launches costs who has short ones: at each gap between two of
 // them blocks from below take the SMs.)

@@ -190,7 +190,6 @@ worker_protocol::Start GuestSession::start_message(const ExtentRange& staging) c
   start.turns_by_priority = settings_.turns_by_priority;
   start.time_slices = settings_.time_slices;
   start.turn_whole_us = settings_.turn_whole_us;
-  start.turn_fill = settings_.turn_fill;
   start.green_contexts = settings_.green_contexts;
   copy_text(start.library, sizeof start.library, settings_.library);
   copy_text(start.soft_gpu_file, sizeof start.soft_gpu_file, settings_.soft_gpu_file);

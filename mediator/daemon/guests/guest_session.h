@@ -74,7 +74,6 @@ struct SessionSettings {
   bool turns_by_priority = false;
   bool time_slices = false;  // of an NVIDIA GPU, each worker's set by itself
   uint32_t turn_whole_us = 0;
-  bool turn_fill = false;
   bool green_contexts = true;
   uint64_t staging_bytes = 8u << 20;
   uint32_t worker_start_ms = 60000;

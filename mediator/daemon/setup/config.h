@@ -119,7 +119,6 @@ struct Config {
   uint32_t turn_whole_us = 10'000;  // with that: kernels that are expected to take no longer run as
                                     // they are
   uint32_t turn_window_us = 250;    // longer ones run in windows of so long
-  bool turn_fill = false;           // others are kept out of the gaps of chains of kernels
   bool green_contexts = true;       // with spatial: by the hardware's own means where it has some
   uint32_t set_change_us = 250;     // spatial: how long a vGPU stands still when its SMs change, at
                                     // least; 0: changes cost nothing

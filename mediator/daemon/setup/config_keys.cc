@@ -327,7 +327,6 @@ constexpr Row kRows[] = {
     {"scheduler", "mode", Check{mode_crossed}},
     {"scheduler", "turn_whole_us", Number{&Config::turn_whole_us, 0, 1'000'000}},
     {"scheduler", "turn_window_us", Number{&Config::turn_window_us, 0, 1'000'000}},
-    {"scheduler", "turn_fill", Boolean{&Config::turn_fill}},
     {"scheduler", "quantum_min_us", Number{&Config::quantum_min_us, 100, 10'000'000}},
     {"scheduler", "quantum_max_us", Number{&Config::quantum_max_us, 100, 10'000'000}},
     {"scheduler", "quantum_min_us", Check{quanta_crossed}},

@@ -21,15 +21,15 @@ LaunchWork::~LaunchWork() {
   if (queued_bytes) *queued_bytes -= request.params.size();
 }
 
-CudaStreams::CudaStreams(const gpu::DriverApi& api, bool proxy, bool fills_gaps,
-                         LoopSettings settings, const sluice_signal_page* signal,
-                         sluice_launch_records* records, Callbacks callbacks)
+CudaStreams::CudaStreams(const gpu::DriverApi& api, bool proxy, LoopSettings settings,
+                         const sluice_signal_page* signal, sluice_launch_records* records,
+                         Callbacks callbacks)
     : services_{api, proxy, settings, signal, RecordPool(records)},
       callbacks_(std::move(callbacks)),
       lanes_(api),
       launcher_(services_, lanes_),
       markers_(api),
-      filler_(api, fills_gaps) {}
+      filler_(api) {}
 
 void CudaStreams::add(StreamId id, std::shared_ptr<StreamObject> stream) {
   streams_[id] = std::move(stream);
@@ -71,7 +71,7 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, co
 CUresult CudaStreams::submitted(StreamObject& s, const LaunchWork& w, CUresult status) {
   const Lane& lane = *w.submission.lane;
   if (status != CUDA_SUCCESS || lane.green) return status;
-  if (lane.priority < s.priority)
+  if (lane.priority < s.priority && w.submission.fill)
     filler_.launched_above(*s.context, lane.priority);
   else
     filler_.launched_below(*s.context);

@@ -28,8 +28,7 @@ class CudaStreams : public EngineDriver {
     std::function<void(CUresult)> async_error;
   };
   // `proxy`: block 0 of a clone polls the signal page for the others (worker_protocol::Signal).
-  // `fills_gaps`: of chains, by Filler.
-  CudaStreams(const gpu::DriverApi& api, bool proxy, bool fills_gaps, LoopSettings settings,
+  CudaStreams(const gpu::DriverApi& api, bool proxy, LoopSettings settings,
               const sluice_signal_page* signal, sluice_launch_records* records,
               Callbacks callbacks);
 

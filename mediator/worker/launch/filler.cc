@@ -63,7 +63,7 @@ constexpr uint32_t kThreads = 1024, kBlocksOfSm = 2;
 }  // namespace
 
 void Filler::launched_above(ContextObject& context, int priority) {
-  if (!wanted_ || state_ == State::kNever) return;
+  if (state_ == State::kNever) return;
   if (fills() && (context_ != &context || priority_ != priority)) stop();
   context_ = &context;
   priority_ = priority;

@@ -9,8 +9,9 @@
 // and give them back within some 2 us.
 //
 //   state    event                                                         next
-//   kIdle    a launch went to a lane above its stream's own, and           kFills
-//            kLeastChain launches are queued
+//   kIdle    a launch whose grant says so (SLUICE_GRANT_FILL) went to a    kFills
+//            lane above its stream's own, and kLeastChain launches are
+//            queued
 //   kFills   less than two are queued, or the gate is closed, or a launch  kIdle
 //            of the context went to its stream's own lane: the blocks that
 //            have not begun end at once
@@ -40,7 +41,7 @@ class Filler {
   static constexpr uint32_t kWaves = 50;      // blocks that follow one another in a grid
   static constexpr uint32_t kBlockNs = 2000;
 
-  Filler(const gpu::DriverApi& api, bool wanted) : api_(api), wanted_(wanted) {}
+  explicit Filler(const gpu::DriverApi& api) : api_(api) {}
 
   // A launch of `context` has gone to a lane of this priority, above its stream's own.
   void launched_above(ContextObject& context, int priority);
@@ -74,7 +75,6 @@ class Filler {
   void stop();
 
   const gpu::DriverApi& api_;
-  const bool wanted_;
   State state_ = State::kIdle;
   std::map<ContextId, Place> places_;
   ContextObject* context_ = nullptr;  // of the newest launch above

@@ -301,6 +301,7 @@ struct LaunchProgress {
 // One submission to the driver (a physical launch). An eviction ends it, and another follows.
 struct Submission {
   Lane* lane = nullptr;  // where it is queued
+  bool fill = false;     // that is a level's, and others are kept out of the gaps there
   uint32_t generation = 0;
   uint64_t issued_ns = 0;
   uint32_t confined_sms = 0;  // SMs of the green context whose stream `lane` is; 0: of none

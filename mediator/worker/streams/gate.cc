@@ -70,6 +70,7 @@ Grant Gate::read_open_grant(uint64_t word) const {
   g.generation = std::max(1u, SLUICE_GRANT_GENERATION(word));
   g.part = word & SLUICE_GRANT_PART;
   g.level = SLUICE_GRANT_LEVEL(word);
+  g.fill = word & SLUICE_GRANT_FILL;
   for (uint32_t i = 0; g.part && i < SmSet::kWords; ++i)
     g.sms.set_word(i, __atomic_load_n(&host_->sms[g.generation & 1][i], __ATOMIC_SEQ_CST));
   return g;
@@ -88,7 +89,8 @@ bool Gate::enter(uint64_t now_ns, Grant* to) {
     *to = {.generation = std::max(static_cast<uint32_t>(evict), SLUICE_GRANT_GENERATION(g)) + 1,
            .part = false,
            .sms = {},
-           .level = 0};
+           .level = 0,
+           .fill = false};
   } else {
     --in_flight_;
     store_in_flight();

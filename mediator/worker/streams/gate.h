@@ -26,6 +26,7 @@ struct Grant {
   bool part = false;  // only on `sms`; false: on all
   SmSet sms;
   uint32_t level = 0;  // of the streams' priority
+  bool fill = false;   // others are kept out of the gaps of chains
 };
 
 class Gate {

@@ -45,8 +45,6 @@ WAYS = {
     "slices": Way("the driver's time slices", soft="timeslice"),
     "sluice-shared": Way("Sluice, shared, turns by priority", mps=True,
                          sluice='policy = "wfq"\nturns = "priority"\n', soft="mps"),
-    "sluice-shared-fill": Way("Sluice, shared, gaps of chains filled", mps=True, soft="mps",
-                              sluice='policy = "wfq"\nturns = "priority"\nturn_fill = true\n'),
     "mps-priority": Way("MPS, client priorities", mps=True, clients="priority"),
     "sluice-slices": Way("Sluice, contexts, time slices",
                          sluice='policy = "wfq"\nslices = true\n', soft="timeslice"),

@@ -333,6 +333,21 @@ TEST_F(VisitsTest, AreAboveWhileTheOneBeforeGoesOn) {
   EXPECT_FALSE(holds(a));
 }
 
+TEST_F(VisitsTest, OfClassLowKeepOthersOutOfTheirGaps) {
+  EXPECT_FALSE(h.pages[t].grant & SLUICE_GRANT_FILL);
+  for (const VgpuId v : {a, b})
+    h.scheduler->set_share(h.now, v, {.weight = 100, .latency = policy::LatencyClass::kLow},
+                           h.queue);
+  h.report(t, 0, 0);
+  h.now += 10 * kMs;
+  EXPECT_TRUE(holds(a));
+  EXPECT_FALSE(h.pages[s].grant & SLUICE_GRANT_FILL) << "at the lowest level it is below others";
+  work(t, 1, 0, 100);
+  to(b);
+  EXPECT_EQ(level(h, t), 2u);
+  EXPECT_TRUE(h.pages[t].grant & SLUICE_GRANT_FILL);
+}
+
 TEST_F(VisitsTest, LeaveTheOtherAsItWas) {
   const uint64_t words[] = {h.pages[s].grant, h.pages[s].evict};
   const uint64_t of_a = charged(a), of_b = charged(b);

@@ -63,7 +63,6 @@ TEST(Config, TheSampleStatesTheDefaults) {
   EXPECT_EQ(c->mode, Mode::kStrict);
   EXPECT_EQ(c->mode_name(), d.mode_name());
   EXPECT_EQ(c->turns_by_priority, d.turns_by_priority);
-  EXPECT_EQ(c->turn_fill, d.turn_fill);
   EXPECT_EQ(c->slices_wanted, d.slices_wanted);
   EXPECT_EQ(c->spatial, d.spatial);
   EXPECT_EQ(c->green_contexts, d.green_contexts);

@@ -49,7 +49,7 @@ class FillerTest : public testing::Test {
 };
 
 TEST_F(FillerTest, GridsAreQueuedWhileAChainIsAboveAndTheGateIsOpen) {
-  Filler filler(api_, true);
+  Filler filler(api_);
   filler.follow(20, true);
   EXPECT_FALSE(filler.fills()) << "nothing was launched above";
   filler.launched_above(first_, kPriority);
@@ -94,7 +94,7 @@ TEST_F(FillerTest, WhatHasNotBegunEndsAtOnceWhenItsFillIsOver) {
   g_real = api_;
   gpu::DriverApi noting = api_;
   noting.cuLaunchKernel = note_launch;
-  Filler filler(noting, true);
+  Filler filler(noting);
   filler.launched_above(first_, kPriority);
   filler.follow(20, true);
   filler.follow(0, true);
@@ -111,7 +111,7 @@ TEST_F(FillerTest, WhatHasNotBegunEndsAtOnceWhenItsFillIsOver) {
 }
 
 TEST_F(FillerTest, ItFollowsTheContextWhoseLaunchCameLast) {
-  Filler filler(api_, true);
+  Filler filler(api_);
   filler.launched_above(first_, kPriority);
   filler.follow(20, true);
   filler.launched_above(second_, kPriority);
@@ -128,7 +128,7 @@ TEST_F(FillerTest, ItFollowsTheContextWhoseLaunchCameLast) {
 
 // A turn's launches at the lowest level are beside others' there: nothing keeps these out.
 TEST_F(FillerTest, ALaunchInItsStreamsOwnLaneEndsIt) {
-  Filler filler(api_, true);
+  Filler filler(api_);
   filler.launched_above(first_, kPriority);
   filler.follow(20, true);
   ASSERT_TRUE(filler.fills());
@@ -139,14 +139,6 @@ TEST_F(FillerTest, ALaunchInItsStreamsOwnLaneEndsIt) {
   filler.follow(20, true);
   EXPECT_FALSE(filler.fills());
   all_end(first_);
-}
-
-TEST_F(FillerTest, NothingIsQueuedWhereItIsNotWanted) {
-  Filler filler(api_, false);
-  filler.launched_above(first_, kPriority);
-  filler.follow(20, true);
-  EXPECT_FALSE(filler.fills());
-  EXPECT_EQ(filler.grids(), 0u);
 }
 
 CUresult refuse_stream(CUstream*, unsigned, int) { return CUDA_ERROR_OUT_OF_MEMORY; }
@@ -165,7 +157,7 @@ TEST_F(FillerTest, ADriverThatRefusesIsNotAskedAgain) {
     if (what == 0) broken.cuStreamCreateWithPriority = refuse_stream;
     if (what == 1) broken.cuModuleLoadDataEx = refuse_module;
     if (what == 2) broken.cuLaunchKernel = refuse_launch;
-    Filler filler(broken, true);
+    Filler filler(broken);
     filler.launched_above(first_, kPriority);
     filler.follow(20, true);
     EXPECT_FALSE(filler.fills());

@@ -13,6 +13,7 @@ Confinement SmConfinement::choose(StreamObject& s, OpKind kind, LaunchWork& w, c
                                   uint64_t now_ns) {
   w.submission.lane = &s;
   w.submission.confined_sms = 0;
+  w.submission.fill = grant.fill;
   // The level of visits is for short launches: a long one that nobody can evict would keep it.
   const bool keeps_level = kind == OpKind::kOpaque && w.plan.expected_ns > kVisitNs;
   const uint32_t level = keeps_level ? std::min(grant.level, 1u) : grant.level;

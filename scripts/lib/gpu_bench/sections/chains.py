@@ -17,8 +17,7 @@ CASES = {"1": (1, 1), "3, weight 3": (3, 3)}
 
 
 def ways(bench):
-    return bench.those("slices", "mps", "mps-priority", "sluice-slices", "sluice-shared",
-                       "sluice-shared-fill")
+    return bench.those("slices", "mps", "mps-priority", "sluice-slices", "sluice-shared")
 
 
 def sizes(bench, length):
@@ -33,8 +32,7 @@ def run(host, bench):
     a, *others = host.several("a", *OTHERS)
     size = bench.blocks["short"]
     load([(t, "train", f"work {size['heavy']} {size['steps']}") for t in others])
-    if host.name == "sluice-slices":
-        host.set("a", latency="low")
+    host.set("a", latency="low")
     for length in LENGTHS if bench.nvidia else LENGTHS[:1]:
         blocks = ",".join(map(str, sizes(bench, length)))
         load([(a, "chain", f"chain {blocks} {bench.chain['steps']}")])
@@ -57,8 +55,7 @@ def run(host, bench):
     bench.wrong += check([(t, "train") for t in others])
     for t in others:
         t.ask("drop", "train")
-    if host.name == "sluice-slices":
-        host.set("a", latency="normal")
+    host.set("a", latency="normal")
     return [(host.name, found)]
 
 

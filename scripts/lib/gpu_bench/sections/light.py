@@ -12,7 +12,7 @@ STRICT_GOALS = {"low": (320, 520, 0.80), "normal": (None, 1300, 0.82), "batch": 
 
 def ways(bench):
     return bench.those("slices", "mps", "mps-priority", "mps-percent", "in-turn", "slicing",
-                       "sluice", "sluice-slices", "sluice-shared", "sluice-shared-fill")
+                       "sluice", "sluice-slices", "sluice-shared")
 
 
 def run(host, bench):

@@ -24,7 +24,7 @@ LEAD_NS = 4_000_000
 
 def ways(bench):
     return bench.those("slices", "in-turn", "mps", "mps-priority", "sluice", "sluice-slices",
-                       "sluice-shared", "sluice-shared-fill", "sluice-shared-srt")
+                       "sluice-shared", "sluice-shared-srt")
 
 
 def teams(bench):

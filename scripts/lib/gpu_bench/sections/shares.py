@@ -25,8 +25,7 @@ QUICK = ("2:1, waiting", "2:1, queued")
 
 
 def ways(bench):
-    return bench.those("slices", "mps", "mps-percent", "sluice", "sluice-slices", "sluice-shared",
-                       "sluice-shared-fill")
+    return bench.those("slices", "mps", "mps-percent", "sluice", "sluice-slices", "sluice-shared")
 
 
 def run(host, bench):

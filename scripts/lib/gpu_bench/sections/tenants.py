@@ -15,8 +15,7 @@ QUEUED_US, MOST_QUEUED = 10000, 64
 
 
 def ways(bench):
-    return bench.those("slices", "mps", "sluice-slices", "sluice-shared",
-                       "sluice-shared-fill")
+    return bench.those("slices", "mps", "sluice-slices", "sluice-shared")
 
 
 def run(host, bench):
