@@ -15,17 +15,45 @@ namespace sluice::worker {
 
 namespace wp = worker_protocol;
 
-ControlLink::ControlLink(Fd socket, const wp::Start& start)
+ControlLink::ControlLink(Fd socket, const wp::Start& start, std::function<void()> on_full)
     : socket_(std::move(socket)),
+      on_full_(std::move(on_full)),
       region_bytes_(start.region_bytes),
       device_(QuotaLease::chunk_for(start.memory_limit_bytes ? start.memory_limit_bytes
                                                              : ~uint64_t{0})),
       host_(QuotaLease::chunk_for(start.host_memory_bytes)) {}
 
-void ControlLink::send(wp::Message message) {
+// False: not now.
+bool ControlLink::put(const wp::Message& message) {
+  if (::send(socket_.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
+    return true;
+  if (errno == EAGAIN) return false;
+  log::warning("cannot send to sluiced: {}", std::strerror(errno));
+  return true;
+}
+
+void ControlLink::send(const wp::Message& message) {
   if (lost_) return;
-  if (::send(socket_.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-    log::warning("cannot send to sluiced: {}", std::strerror(errno));
+  {
+    std::lock_guard lock(outbox_mutex_);
+    if (outbox_.empty() && put(message)) return;
+    // Frees without end are one message.
+    const bool same = !outbox_.empty() && message.type == wp::Type::kLeaseReturn &&
+                      outbox_.back().type == message.type && outbox_.back().code == message.code;
+    if (same)
+      outbox_.back().bytes += message.bytes;
+    else
+      outbox_.push_back(message);
+    if (full_.exchange(true)) return;
+  }
+  on_full_();
+}
+
+void ControlLink::flush() {
+  std::lock_guard lock(outbox_mutex_);
+  while (!outbox_.empty() && !lost_ && put(outbox_.front())) outbox_.pop_front();
+  if (lost_) outbox_.clear();
+  full_ = !outbox_.empty();
 }
 
 ControlLink::Received ControlLink::receive(wp::Message* message) {

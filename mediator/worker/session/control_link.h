@@ -7,7 +7,8 @@
 //   release_*()   -> kLeaseReturn, when more is unused than the session keeps
 //
 // A whole chunk is asked for first; if sluiced refuses, just what is lacking. Once the link is lost
-// every request is refused: a quota never fails open.
+// every request is refused: a quota never fails open. What the socket does not take now waits here:
+// sluiced reads a flood slowly, and a request that was lost would never be answered.
 //
 // Owned by the WorkerSession, used under its lock, but for send(), lost() and receive(). The
 // messages are sluiced's and trusted; their ranges are checked all the same. A reply that nobody
@@ -16,7 +17,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -34,12 +37,15 @@ class ControlLink {
   using ExtentThen = std::function<void(std::optional<sluice_bulk>)>;
   using Ready = std::function<void()>;  // to be called without the session's lock
 
-  ControlLink(Fd socket, const worker_protocol::Start& start);
+  // `on_full`: something waits that the socket has not taken, so flush() when it is writable. Any
+  // thread.
+  ControlLink(Fd socket, const worker_protocol::Start& start, std::function<void()> on_full);
 
   int socket() const { return socket_.get(); }
   bool lost() const { return lost_.load(); }
-  // Does not wait: a full socket means that sluiced does not read.
-  void send(worker_protocol::Message message);
+  void send(const worker_protocol::Message& message);  // any thread; does not wait
+  bool full() const { return full_.load(); }
+  void flush();
   // One message, if there is one. Not lost() and no message: nothing is there now.
   enum class Received { kMessage, kMalformed, kNothing, kLost };
   Received receive(worker_protocol::Message* message);
@@ -82,8 +88,13 @@ class ControlLink {
   void send_request(Lease lease);
   void give_back(worker_protocol::Resource resource, uint64_t bytes);
 
+  bool put(const worker_protocol::Message& message);  // with outbox_mutex_ held
+
   Fd socket_;
-  std::atomic<bool> lost_{false};
+  std::atomic<bool> lost_{false}, full_{false};
+  const std::function<void()> on_full_;
+  std::mutex outbox_mutex_;
+  std::deque<worker_protocol::Message> outbox_;  // as many as requests and extents, at most
   uint64_t region_bytes_;
   QuotaLease device_, host_;
   QuotaLease openings_{1}, loads_{1};  // leave, one at a time

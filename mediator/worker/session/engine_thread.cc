@@ -139,7 +139,8 @@ void WorkerSession::engine_loop() {
     }
     pollfd fds[] = {{setup.fds[wp::kGateFd].get(), POLLIN, 0},
                     {engine_thread_sleeper_.bell(), POLLIN, 0},
-                    {control.lost() ? -1 : control.socket(), POLLIN, 0}};
+                    {control.lost() ? -1 : control.socket(),
+                     static_cast<short>(control.full() ? POLLIN | POLLOUT : POLLIN), 0}};
     sleep_on(fds, 3, sleep_ns);
     gate_changed = fds[0].revents != 0;
     if (gate_changed) {
@@ -150,7 +151,8 @@ void WorkerSession::engine_loop() {
       drain_eventfd(fds[1].fd);
       last_sleep_ns = kPollFirstNs;
     }
-    if (fds[2].revents) on_control();
+    if (fds[2].revents & POLLOUT) control.flush();
+    if (fds[2].revents & ~POLLOUT) on_control();
   }
 }
 

@@ -72,7 +72,7 @@ WorkerSession::WorkerSession(SessionSetup session_setup, SessionLimits session_l
       printed(std::move(setup.printed)),
       pinned(api, setup.signal, setup.records, region),
       forwarder(api, setup.start.signal, setup.signal),
-      control(std::move(setup.control), setup.start),
+      control(std::move(setup.control), setup.start, [this] { engine_thread_sleeper_.wake(); }),
       gate(setup.host, setup.signal, setup.report, monotonic_ns(),
            [fd = setup.fds[wp::kRingFd].get()] { ring_wake(fd); }),
       streams(api, setup.start.signal == wp::Signal::kProxy, loop_settings(setup.start),

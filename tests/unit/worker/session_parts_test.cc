@@ -115,7 +115,7 @@ class ControlLinkTest : public testing::Test {
     start.region_bytes = 64 * SLUICE_EXTENT_BYTES;
     start.memory_limit_bytes = 256ull << 20;
     start.host_memory_bytes = 256ull << 20;
-    link.emplace(Fd(ends[0]), start);
+    link.emplace(Fd(ends[0]), start, [this] { ++times_full; });
   }
   wp::Message next() {
     wp::Message m{};
@@ -134,6 +134,7 @@ class ControlLinkTest : public testing::Test {
     return m;
   }
   Fd sluiced;
+  int times_full = 0;
   std::optional<ControlLink> link;
 };
 
@@ -199,6 +200,28 @@ TEST_F(ControlLinkTest, RefusesEverythingOnceSluicedIsGone) {
   EXPECT_EQ(refused, 2);
   EXPECT_EQ(link->leases_waiting() + link->extents_waiting(), 0u);
   EXPECT_TRUE(link->refuse_all().empty());
+}
+
+// A request that is lost is never answered, and what is given back in vain is the vGPU's no more.
+TEST_F(ControlLinkTest, WhatTheSocketDoesNotTakeIsSentLater) {
+  constexpr uint64_t kRequests = 1000, kMiB = 1u << 20;
+  for (uint64_t i = 0; i < kRequests; ++i) link->ask_extent(SLUICE_EXTENT_BYTES, [](auto) {});
+  link->device().leased(kRequests * kMiB);
+  ASSERT_TRUE(link->device().charge(kRequests * kMiB));
+  for (uint64_t i = 0; i < kRequests; ++i) link->release_device(kMiB, ChargeKind::kAllocations);
+  EXPECT_EQ(times_full, 1);
+  ASSERT_TRUE(link->full());
+  uint64_t requests = 0, given_back = 0;
+  for (wp::Message m; requests < kRequests || link->full(); link->flush()) {
+    while (::recv(sluiced.get(), &m, sizeof m, MSG_DONTWAIT) > 0) {
+      if (m.type == wp::Type::kLeaseReturn)
+        given_back += m.bytes;
+      else
+        EXPECT_EQ(m.request, ++requests) << "in order";
+    }
+  }
+  for (wp::Message m; ::recv(sluiced.get(), &m, sizeof m, MSG_DONTWAIT) > 0;) given_back += m.bytes;
+  EXPECT_EQ(given_back + link->device().leased_bytes(), kRequests * kMiB);
 }
 
 TEST_F(ControlLinkTest, AMessageOfAnotherLengthIsNoMessage) {
