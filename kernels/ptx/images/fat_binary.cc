@@ -49,6 +49,9 @@ static_assert(sizeof(Header) == 16 && sizeof(Entry) == 64);
 constexpr uint16_t kKindPtx = 1, kKindCubin = 2;
 constexpr uint64_t kFlagLz4 = 0x2000, kFlagZstd = 0x8000;
 
+// Of the list of what does not fit, bytes: for people.
+constexpr size_t kMostOthers = 200;
+
 Error no_binary(std::string why) { return Error{CUDA_ERROR_NO_BINARY_FOR_GPU, std::move(why)}; }
 
 // PTX or machine code, as it was before nvcc compressed it.
@@ -126,7 +129,7 @@ Result<Found> find_entry(const void* image, uint64_t bytes, uint16_t kind, Fits 
         (best.payload == nullptr || entry.sm > best.entry.sm)) {
       best.entry = entry;
       best.payload = at + entry.header_bytes;
-    } else {
+    } else if (best.others.size() < kMostOthers) {
       best.others += (best.others.empty() ? "" : ", ") +
                      std::string(is_ptx ? "PTX for sm_" : "machine code for sm_") +
                      std::to_string(entry.sm);

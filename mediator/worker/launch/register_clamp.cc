@@ -2,10 +2,10 @@
 #include "mediator/worker/launch/register_clamp.h"
 
 #include <algorithm>
-#include <cctype>
 #include <climits>
 
 #include "abi/preempt.h"
+#include "mediator/worker/ptx_chars.h"
 
 namespace sluice::worker {
 
@@ -18,10 +18,6 @@ constexpr uint32_t kMostRegisters = 255;
 // A module with more clones that lose a place than this keeps the rest as they are: each costs its
 // compilation again.
 constexpr size_t kMaxClamps = 256;
-
-bool is_name(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '%';
-}
 
 // Walks PTX text token by token as far as finding functions needs it: comments and strings are
 // passed over.
@@ -40,8 +36,8 @@ class Walker {
     if (c == '"') {
       while (!end() && text_[at_] != '"') at_ += text_[at_] == '\\' ? 2 : 1;
       at_ = std::min(at_ + 1, text_.size());
-    } else if (c == '.' || is_name(c)) {
-      while (!end() && is_name(text_[at_])) ++at_;
+    } else if (c == '.' || is_ptx_word(c)) {
+      while (!end() && is_ptx_word(text_[at_])) ++at_;
     }
     return text_.substr(from, at_ - from);
   }
@@ -59,7 +55,7 @@ class Walker {
  private:
   void skip_blank() {
     while (!end()) {
-      if (std::isspace(static_cast<unsigned char>(text_[at_]))) {
+      if (is_ptx_blank(text_[at_])) {
         ++at_;
       } else if (text_.substr(at_, 2) == "//") {
         at_ = std::min(text_.find('\n', at_), text_.size());
@@ -153,7 +149,7 @@ std::vector<CloneText> find_clones(std::string_view ptx) {
     c.name = name;
     for (std::string_view suffix : kSuffixes)
       if (name.ends_with(suffix)) c.original = name.substr(0, name.size() - suffix.size());
-    bool clampable = !c.original.empty() && is_name(name[0]);
+    bool clampable = !c.original.empty() && is_ptx_word(name[0]);
     std::string_view t = w.next();
     if (t == "(") {
       if (!w.skip_to_close("(", ")")) break;

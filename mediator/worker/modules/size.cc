@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "mediator/worker/limits.h"
+#include "mediator/worker/ptx_chars.h"
 
 namespace sluice::worker {
 
@@ -24,10 +25,6 @@ Bytes multiply(Bytes a, Bytes b) {
   return product;
 }
 
-bool is_word(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '%';
-}
-
 // Tokens of PTX: directives and modifiers (".u32"), words and numbers, single characters. Comments,
 // line directives and strings are passed over; a string is the token `"`.
 class Tokens {
@@ -39,7 +36,7 @@ class Tokens {
   bool declares() const {
     if (token_ != ".global" && token_ != ".const") return false;
     const auto from = static_cast<size_t>(token_.data() - text_.data());
-    return from == 0 || !is_word(text_[from - 1]);
+    return from == 0 || !is_ptx_word(text_[from - 1]);
   }
   // There was something that another reader may take for more than it is here.
   bool broken() const { return broken_; }
@@ -58,8 +55,8 @@ class Tokens {
       token_ = text_.substr(from, 1);
       return;
     }
-    if (c == '.' || is_word(c))
-      while (at_ < text_.size() && is_word(text_[at_])) ++at_;
+    if (c == '.' || is_ptx_word(c))
+      while (at_ < text_.size() && is_ptx_word(text_[at_])) ++at_;
     token_ = text_.substr(from, at_ - from);
   }
   bool accept(std::string_view wanted) {
@@ -71,7 +68,7 @@ class Tokens {
  private:
   void skip_blank() {
     while (at_ < text_.size()) {
-      if (std::isspace(static_cast<unsigned char>(text_[at_]))) {
+      if (is_ptx_blank(text_[at_])) {
         ++at_;
       } else if (text_.substr(at_, 2) == "//") {
         at_ = std::min(text_.find('\n', at_), text_.size());
@@ -114,7 +111,7 @@ Bytes number(std::string_view word) {
   for (const char c : word) {
     const int lower = std::tolower(static_cast<unsigned char>(c));
     const unsigned digit = static_cast<unsigned>(c <= '9' ? c - '0' : lower - 'a' + 10);
-    if (!is_word(c) || digit >= base) return std::nullopt;
+    if (!is_ptx_word(c) || digit >= base) return std::nullopt;
     value = add(multiply(value, base), digit);
   }
   return value;
@@ -194,7 +191,7 @@ Bytes declared(Tokens& t, bool external) {
     }
   }
   Bytes total = 0;
-  while (!t.end() && is_word(t.token()[0])) {
+  while (!t.end() && is_ptx_word(t.token()[0])) {
     t.advance();
     Bytes bytes = multiply(element, vector);
     bool open = false;  // an array as long as its initial value
@@ -246,7 +243,7 @@ std::optional<uint64_t> variable_bytes(std::string_view ptx) {
 bool declares_variables(std::string_view ptx) {
   for (const std::string_view space : {".global", ".const"})
     for (size_t at = ptx.find(space); at != ptx.npos; at = ptx.find(space, at + 1))
-      if (at == 0 || !is_word(ptx[at - 1])) return true;  // else of an instruction: ld.global
+      if (at == 0 || !is_ptx_word(ptx[at - 1])) return true;  // else of an instruction: ld.global
   return false;
 }
 

@@ -79,7 +79,7 @@ CUresult lost_stream(long) {
   if (r == CUDA_SUCCESS) r = cuEventDestroy(e);
   return r;
 }
-CUresult chain(long i) {  // each stream waits for the one before
+CUresult link(long i, CUstream first) {  // each stream waits for the one before
   static std::vector<CUstream> streams;
   if (streams.size() < 500) {
     CUstream s;
@@ -87,7 +87,7 @@ CUresult chain(long i) {  // each stream waits for the one before
     if (r != CUDA_SUCCESS) return r;
     streams.push_back(s);
   }
-  const CUstream from = i == 0 ? stalled() : streams[(i - 1) % streams.size()];
+  const CUstream from = i == 0 ? first : streams[(i - 1) % streams.size()];
   const CUstream to = streams[i % streams.size()];
   CUevent e;
   CUresult r = cuEventCreate(&e, CU_EVENT_DISABLE_TIMING);
@@ -96,6 +96,13 @@ CUresult chain(long i) {  // each stream waits for the one before
   if (r == CUDA_SUCCESS) r = launch(to);
   if (r == CUDA_SUCCESS) r = cuEventDestroy(e);
   return r;
+}
+CUresult chain(long i) { return link(i, stalled()); }
+CUresult busy_chain(long i) { return link(i, nullptr); }
+// Beside a host function that does not return: who is stalled is found anew each time.
+CUresult watched_chain(long i) {
+  (void)stalled();
+  return link(i, nullptr);
 }
 CUresult stalled_launch(long) { return launch(stalled()); }
 CUresult stalled_copy(long) { return cuMemcpyDtoDAsync(words, words + 64, 64, stalled()); }
@@ -352,6 +359,8 @@ constexpr Way kWays[] = {{"events", event},
                          {"streams", stream},
                          {"lost-streams", lost_stream},
                          {"chain", chain},
+                         {"busy-chain", busy_chain},
+                         {"watched-chain", watched_chain},
                          {"stalled-launches", stalled_launch},
                          {"stalled-copies", stalled_copy},
                          {"stalled-values", stalled_value},
