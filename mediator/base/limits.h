@@ -107,6 +107,11 @@ inline constexpr size_t kRememberedWorkers = kMaxVgpus * SLUICE_MAX_SLOTS;
 // Calls that wait on one vGPU's PeerThread. More only delays the moment at which a vGPU whose peer
 // blocks the thread is refused new connections; each holds a descriptor at most.
 inline constexpr size_t kMaxPeerWork = 256;
+// Of a processor, what freeing the memory of one vGPU's programs may take, beyond so much at once
+// (a gigabyte is some 100 ms). Higher: a guest that has memory written and freed without end has
+// that much of the host. Lower: programs that free much pinned memory wait for more.
+inline constexpr double kScrubShare = 0.25;
+inline constexpr uint64_t kScrubBurstMs = 300;
 // Threads that one vGPU's peers may leave stuck before it is refused new connections: each holds a
 // stack and what it hangs on, for as long as the peer likes.
 inline constexpr size_t kMaxStuckPeerThreads = 4;

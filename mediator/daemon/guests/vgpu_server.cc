@@ -18,6 +18,8 @@ constexpr uint64_t kBackOffLookMs = 1000;
 // The ledger has limits only; "none" is one that is never met.
 uint64_t limit_of(uint64_t memory_bytes) { return memory_bytes ? memory_bytes : UINT64_MAX; }
 
+constexpr io::PeerThread::Share kScrubs{limits::kScrubShare, limits::kScrubBurstMs * 1'000'000};
+
 }  // namespace
 
 VgpuServer::VgpuServer(SessionServices& services, VgpuSpec spec)
@@ -33,7 +35,7 @@ VgpuServer::VgpuServer(SessionServices& services, VgpuSpec spec)
       start_credit_(limits::kSessionBurst),
       credit_at_ns_(monotonic_ns()),
       credit_timer_(services.io),
-      scrubber_(std::make_unique<io::PeerThread>(services.io)) {
+      scrubber_(std::make_unique<io::PeerThread>(services.io, io::PeerThread::Late{}, kScrubs)) {
   pool_ = std::make_shared<RegionPool>();
   pool_->limit_bytes = spec_.geometry.region_bytes - spec_.geometry.bulk_offset();
   pool_->post = [this](std::function<void()> work, std::function<void()> then) {

@@ -22,6 +22,7 @@
 #include "mediator/base/clock.h"
 #include "mediator/base/limits.h"
 #include "mediator/base/log.h"
+#include "mediator/base/processor_time.h"
 
 namespace sluice::io {
 
@@ -64,7 +65,10 @@ struct PeerThread::State : std::enable_shared_from_this<State> {
     bool was_abandoned = false;
   };
 
-  State(asio::io_context& context, const Late& l) : io(context), late(l), check_timer(context) {}
+  State(asio::io_context& context, const Late& l, const std::optional<Share>& s)
+      : io(context), late(l), share(s), check_timer(context) {
+    if (share) credit_ns = static_cast<double>(share->burst_ns);
+  }
 
   bool push(Job job, bool always) {
     std::unique_lock lock(mutex);
@@ -109,8 +113,10 @@ struct PeerThread::State : std::enable_shared_from_this<State> {
       me->kind = job.kind;
       me->since_ns = monotonic_ns();
       lock.unlock();
+      const uint64_t cpu_ns = thread_cpu_ns();
       job.work();
       job.work = nullptr;  // what it holds is released here, too
+      const uint64_t cost_ns = thread_cpu_ns() - cpu_ns;
       lock.lock();
       // Under the lock: the io_context is there as long as the object has not gone.
       if (job.then && life == Life::kThere)
@@ -124,8 +130,22 @@ struct PeerThread::State : std::enable_shared_from_this<State> {
         break;
       }
       me->does = Does::kIdle;
+      if (const uint64_t rest_ns = pay(cost_ns); rest_ns != 0)
+        more.wait_for(lock, std::chrono::nanoseconds(rest_ns),
+                      [&] { return life == Life::kLeaving; });
     }
     threads.erase(me);
+  }
+
+  // With the lock held: for how long the thread has to rest after what has cost so much.
+  uint64_t pay(uint64_t cost_ns) {
+    if (!share) return 0;
+    const uint64_t now_ns = monotonic_ns();
+    if (paid_ns != 0) credit_ns += share->part * static_cast<double>(now_ns - paid_ns);
+    credit_ns = std::min(credit_ns, static_cast<double>(share->burst_ns));
+    credit_ns -= static_cast<double>(cost_ns);
+    paid_ns = now_ns;
+    return credit_ns >= 0 ? 0 : static_cast<uint64_t>(-credit_ns / share->part);
   }
 
   // Looks whether the jobs get on. True: there is something to look at again.
@@ -169,11 +189,14 @@ struct PeerThread::State : std::enable_shared_from_this<State> {
 
   asio::io_context& io;
   const Late late;
+  const std::optional<Share> share;
   std::mutex mutex;
   std::condition_variable more;
   std::deque<Job> jobs;
   std::list<Thread> threads;  // at most one is not stuck
   size_t stuck = 0;
+  double credit_ns = 0;  // of `share`, ...
+  uint64_t paid_ns = 0;  // ... then; 0: nothing was paid yet
   Life life = Life::kThere;
   // The io_context's thread only.
   Life life_on_loop = Life::kThere;
@@ -181,8 +204,8 @@ struct PeerThread::State : std::enable_shared_from_this<State> {
 };
 
 PeerThread::PeerThread(asio::io_context& io) : PeerThread(io, Late{}) {}
-PeerThread::PeerThread(asio::io_context& io, const Late& late)
-    : state_(std::make_shared<State>(io, late)) {}
+PeerThread::PeerThread(asio::io_context& io, const Late& late, const std::optional<Share>& share)
+    : state_(std::make_shared<State>(io, late, share)) {}
 
 PeerThread::~PeerThread() {
   state_->life_on_loop = State::Life::kLeaving;

@@ -19,6 +19,9 @@
 // its thread stuck: it is left alone, and another one goes on with the queue. After
 // limits::kMaxStuckPeerThreads nothing goes on until one comes back.
 //
+// With a Share the thread rests after work that has taken more processor time than that: the memory
+// that programs make it free costs nobody else more.
+//
 // The object belongs to its vGPU and is used from the io_context's thread only. A job must hold
 // what it uses, and must neither log nor touch what belongs to the loop. The destructor never
 // waits: what is queued is still carried out, on the thread, which then ends; a `then` is not
@@ -29,6 +32,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "mediator/base/fd.h"
 #include "mediator/base/limits.h"
@@ -50,9 +54,16 @@ class PeerThread {
     uint64_t work_ms = limits::kPeerWorkLateMs;
   };
 
+  // Of a processor, for work, beyond so much at once.
+  struct Share {
+    double part;
+    uint64_t burst_ns;
+  };
+
   // The thread starts with the first call that needs it.
   explicit PeerThread(boost::asio::io_context& io);
-  PeerThread(boost::asio::io_context& io, const Late& late);
+  PeerThread(boost::asio::io_context& io, const Late& late,
+             const std::optional<Share>& share = std::nullopt);
   ~PeerThread();
   PeerThread(const PeerThread&) = delete;
   PeerThread& operator=(const PeerThread&) = delete;

@@ -17,7 +17,9 @@
 #include <future>
 #include <thread>
 
+#include "mediator/base/clock.h"
 #include "mediator/base/limits.h"
+#include "mediator/base/processor_time.h"
 #include "mediator/base/unix_socket.h"
 
 namespace sluice::io {
@@ -65,6 +67,23 @@ TEST_F(PeerThreadTest, WorkRunsElsewhereAndItsEndInTheLoop) {
   ASSERT_TRUE(eventually([&] { return ran && io_.poll() > 0; }));
   EXPECT_NE(worker, std::this_thread::get_id());
   EXPECT_EQ(loop, std::this_thread::get_id());
+}
+
+TEST_F(PeerThreadTest, WorkBeyondItsShareWaits) {
+  constexpr uint64_t kWorkNs = 5'000'000, kTimes = 6;
+  thread_ = std::make_unique<PeerThread>(io_, kSoon, PeerThread::Share{0.1, kWorkNs});
+  std::atomic<uint64_t> done{0};
+  const uint64_t began_ns = monotonic_ns();
+  for (uint64_t i = 0; i < kTimes; ++i)
+    ASSERT_TRUE(thread_->post([&] {
+      const uint64_t from_ns = thread_cpu_ns();
+      while (thread_cpu_ns() - from_ns < kWorkNs) {
+      }
+      ++done;
+    }));
+  ASSERT_TRUE(eventually([&] { return done == kTimes; }));
+  // The first is within the burst; each of the others waits until the one before is paid for.
+  EXPECT_GE(monotonic_ns() - began_ns, (kTimes - 2) * 10 * kWorkNs);
 }
 
 TEST_F(PeerThreadTest, ABellWhoseWriteBlocksDoesNotBlockWhoRings) {
