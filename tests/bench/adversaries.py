@@ -10,6 +10,8 @@ never pauses (the fair rival), then beside an adversary, which starts again as o
 Each window's rival has a new vGPU, so that no debt of an earlier one is in it and the first seconds
 of an attack count. `kept` is the victim's launches a second beside the adversary, over those beside
 the fair rival just before; the goal is 0.95. `answer_ms` is the slowest answer of the admin socket.
+`ended` is how often the scheduler has ended a session of the adversary; one of the victim ends this.
+What sluiced logs of time slices that are too long is printed below each row.
 """
 import argparse
 import json
@@ -49,11 +51,12 @@ ADVERSARIES = {
     "random records": ["../hostile-client", "random-records"],
     "changing records": ["../hostile-client", "records-that-change"],
 }
-# Workers that were taken over (claiming_worker.cc), by what their vGPU's name begins with; their
-# program is the honest one.
+# Workers that were taken over (claiming_worker.cc), by what their vGPUs' names begin with; their
+# program is the honest one, and so are as many fair rivals.
 CLAIMS = {
     "claims work": "queued",
     "claims that work runs": "running",
+    "two claim work": "queued queued",
     "claims and is idle, each 0.2 ms": "blink200",
     "claims and is idle, each 20 ms": "blink20000",
     "ignores its gate, slices of 10 s": "overstay10000",
@@ -89,7 +92,7 @@ class Bench:
     """One sluiced with a victim on vGPU `v`; each window has a rival on a fresh vGPU."""
 
     def __init__(self, build, a, work):
-        self.build, self.a, self.vgpus = build, a, 0
+        self.build, self.a, self.vgpus, self.logged = build, a, 0, 0
         extra = "[scheduler]\nslices = true\n" if a.slices else ""
         if a.slices and a.device == "soft":
             extra += '[worker_environment]\nSLUICE_SOFT_MODE = "timeslice"\n'
@@ -112,21 +115,35 @@ class Bench:
     def done(self):
         return self.s.stats()["vgpus"]["v"]["launches_done"]
 
-    def window(self, rival, name="r"):
-        """The victim's launches a second beside `rival` (a command), and how often that ran.
-        `name`: what its vGPU's name begins with."""
-        self.vgpus += 1
-        name = f"{name}-{self.vgpus}"
-        self.s.ctl("create", name, "--weight", 1)
-        self.s.ctl("set", name, "--memory", "4G" if self.a.device == "nvidia" else "64M")
-        again = Again(rival, self.s.client_env(name))
+    def window(self, rival, names=("r",)):
+        """The victim's launches a second beside `rival` (a command), how often that ran, and how
+        often the scheduler ended it. `names`: what the vGPUs' names begin with, one rival each."""
+        names = [f"{name}-{self.vgpus + i}" for i, name in enumerate(names, 1)]
+        self.vgpus += len(names)
+        for name in names:
+            self.s.ctl("create", name, "--weight", 1)
+            self.s.ctl("set", name, "--memory", "4G" if self.a.device == "nvidia" else "64M")
+        rivals = [Again(rival, self.s.client_env(name)) for name in names]
         before, began = self.done(), time.monotonic()
-        again.start()
+        for again in rivals:
+            again.start()
         time.sleep(self.a.seconds)
         rate = (self.done() - before) / (time.monotonic() - began)
-        again.stop()
-        self.s.ctl("delete", name)
-        return rate, again.runs
+        for again in rivals:
+            again.stop()
+        vgpus = self.s.stats()["vgpus"]
+        for name in names:
+            self.s.ctl("delete", name)
+        if vgpus["v"]["sessions_ended_by_scheduler"]:
+            raise SystemExit("sluiced has ended the victim's session")
+        return (rate, sum(again.runs for again in rivals),
+                sum(vgpus[name]["sessions_ended_by_scheduler"] for name in names))
+
+    def news(self):
+        """Lines of sluiced's log since the last call that tell of the witness and what it proves."""
+        lines = self.s.log_path.read_text(errors="replace").splitlines()
+        self.logged, new = len(lines), lines[self.logged:]
+        return [line for line in new if "witness" in line or "beyond its time slices" in line]
 
     def end(self):
         self.victim.send_signal(2)
@@ -152,27 +169,31 @@ def main():
         bench = Bench(build, a, work)
         try:
             for name in a.only:
-                command, vgpu = honest, CLAIMS.get(name, "r")
+                command, vgpus = honest, CLAIMS.get(name, "r").split()
                 if name not in CLAIMS:
                     program, *arguments = ADVERSARIES[name]
                     command = [build / "tests/system/adversaries" / program, *arguments]
                 monitor = AdminMonitor(bench.s.admin)
                 monitor.start()
-                pairs = [(bench.window(honest)[0], *bench.window(command, vgpu))
+                pairs = [(bench.window(honest, "r" * len(vgpus))[0],
+                          *bench.window(command, vgpus))
                          for _ in range(a.pairs)]
                 monitor.finish()
                 if monitor.silent:
                     raise SystemExit(monitor.silent)
-                each = [beside / fair for fair, beside, _ in pairs]
-                kept = sum(beside for _, beside, _ in pairs) / sum(fair for fair, _, _ in pairs)
+                each = [beside / fair for fair, beside, *_ in pairs]
+                kept = sum(pair[1] for pair in pairs) / sum(pair[0] for pair in pairs)
                 answer = 1000 * monitor.slowest_s
                 rows.append({"experiment": "adversaries", "adversary": name, "kept": kept,
-                             "each": each, "fair": [fair for fair, _, _ in pairs], "goal": 0.95,
+                             "each": each, "fair": [fair for fair, *_ in pairs], "goal": 0.95,
                              "met": kept >= 0.95, "answer_ms": answer,
-                             "runs": sum(runs for _, _, runs in pairs), "seconds": a.seconds})
+                             "runs": sum(pair[2] for pair in pairs),
+                             "ended": sum(pair[3] for pair in pairs), "seconds": a.seconds})
                 print(f"{name:31} kept {kept:5.2f}   each {' '.join(f'{e:.2f}' for e in each)}   "
                       f"beside the fair rival {pairs[0][0]:7.1f} launches/s   runs "
-                      f"{rows[-1]['runs']:4}   slowest answer {answer:6.1f} ms", flush=True)
+                      f"{rows[-1]['runs']:4}   ended {rows[-1]['ended']:2}   slowest answer "
+                      f"{answer:6.1f} ms", flush=True)
+                print("".join(f"    {line}\n" for line in bench.news()), end="", flush=True)
                 if a.out:
                     a.out.write_text(json.dumps(rows, indent=1) + "\n")
             bench.end()

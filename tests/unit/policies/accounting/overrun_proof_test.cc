@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
+#include <utility>
 #include <vector>
 
 #include "policies/accounting/engine_use.h"
@@ -93,31 +95,36 @@ class OverrunProofTest : public ::testing::Test {
   }
   void ask() {
     if (asking_ || now_ns_ - asked_ns_ < 100 * kMs) return;
-    asking_ = true, said_ = false;
-    asked_ns_ = now_ns_, said_ns_ = 0;
+    asking_ = true, said_ns_ = 0;
+    asked_ns_ = now_ns_;
     ++asked_;
     use_.on_witness(now_ns_, Say::kAsked);
   }
+  // What it says arrives later: its first word even when it has been served long ago.
   void witness() {
     if (!asking_ || !witness_up_) return;
     if (said_ns_ == 0 && now_ns_ >= asked_ns_ + submits_late_ns_) {
       submitted_ = true;
       said_ns_ = now_ns_;
-      return;
+      words_.push_back({now_ns_ + tells_late_ns_, Say::kWaits});
+    } else if (said_ns_ != 0 && submitted_ && now_ns_ - said_ns_ >= 20 * kMs) {
+      said_ns_ = now_ns_;
+      words_.push_back({now_ns_ + tells_late_ns_, Say::kWaits});
+    } else if (said_ns_ != 0 && !submitted_ && !served_) {
+      served_ = true;
+      words_.push_back({now_ns_ + 2 * tells_late_ns_, Say::kServed});
     }
-    if (said_ns_ == 0 || now_ns_ < said_ns_ + tells_late_ns_) return;
-    if (!submitted_) {
-      use_.on_witness(now_ns_, Say::kServed);
-      asking_ = false;
-    } else if (!said_ || now_ns_ - said_ns_ >= 20 * kMs) {
-      use_.on_witness(now_ns_, Say::kWaits);
-      said_ = true, said_ns_ = now_ns_;
+    while (!words_.empty() && words_.front().first <= now_ns_) {
+      use_.on_witness(now_ns_, words_.front().second);
+      if (words_.front().second == Say::kServed) asking_ = served_ = false;
+      words_.pop_front();
     }
   }
 
   size_t on_ = kNone;
   uint64_t since_ns_ = 0;
-  bool submitted_ = false, asking_ = false, said_ = false;
+  bool submitted_ = false, asking_ = false, served_ = false;
+  std::deque<std::pair<uint64_t, Say>> words_;
   uint64_t asked_ns_ = 0, said_ns_ = 0;
 };
 
@@ -246,6 +253,32 @@ TEST_F(OverrunProofTest, AWitnessWithoutAProcessorProvesNothing) {
 }
 
 // Its launch is gone with it, and A has the GPU alone.
+// "It still waits", said when the log shows that it has run.
+TEST_F(OverrunProofTest, ALateWordProvesNothing) {
+  OverrunProof proof(500 * kMs);
+  proof.set_slice(0, kA, kMs);
+  const auto keeps = [&](uint64_t from_ns) {
+    proof.on_resident(from_ns, kA, false);
+    proof.pass(from_ns, 0, true);
+    proof.on_witness(from_ns, Say::kWaits);
+    proof.pass(from_ns + 400 * kMs, 400 * kMs, true);
+    proof.on_witness(from_ns + 400 * kMs, Say::kWaits);
+    return proof.excess_ns(from_ns + 400 * kMs, kA);
+  };
+  // It was on the GPU when it was asked: its launch has run at once.
+  proof.on_resident(kMs, kWitness, true);
+  proof.on_witness(kMs, Say::kAsked);
+  EXPECT_EQ(keeps(2 * kMs), 0u);
+  // It has been on the GPU since.
+  proof.on_witness(1000 * kMs, Say::kAsked);
+  proof.on_witness(1000 * kMs, Say::kWaits);
+  proof.on_resident(1003 * kMs, kWitness, true);
+  EXPECT_EQ(keeps(1004 * kMs), 0u);
+  // Neither.
+  proof.on_witness(2000 * kMs, Say::kAsked);
+  EXPECT_GT(keeps(2001 * kMs), 300 * kMs);
+}
+
 TEST_F(OverrunProofTest, AWitnessThatDiesWhileItWaits) {
   contexts_ = {{kA, 10'000 * kMs}, {kB, kMs}};
   claim({kA, kB});
