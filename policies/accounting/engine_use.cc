@@ -68,14 +68,6 @@ void EngineUse::charge_parts(double ns) {
           ns * static_cast<double>(w.slice_ns + config_.switch_ns) / parts;
 }
 
-bool EngineUse::others_claim() const {
-  const auto holder = workers_.find(resident_);
-  if (holder == workers_.end()) return false;
-  return std::any_of(workers_.begin(), workers_.end(), [&](const auto& w) {
-    return w.second.claims && w.second.vgpu != holder->second.vgpu;
-  });
-}
-
 // The most that is left of any vGPU that claims beside an idle resident of another one.
 uint64_t EngineUse::believed_ns() const {
   const auto holder = workers_.find(resident_);
@@ -107,22 +99,24 @@ void EngineUse::pass(uint64_t to_ns) {
     if (const uint64_t believed = believed_ns(); believed > 0) ns = std::min(ns, believed);
     settled_ns_ += ns;
     charge(ns);
-    proof_.pass(settled_ns_, interval_ns_, others_claim());
   }
 }
 
 void EngineUse::charge(uint64_t ns) {
-  bool any = false, others_want = false;
-  for (auto& [process, w] : workers_) {
+  const auto resident = workers_.find(resident_);
+  bool any = false, others_want = false, others_claim = false;
+  for (const auto& [process, w] : workers_) {
     others_want |= w.wants && process != resident_;
     any |= w.claims;
+    others_claim |= w.claims && resident != workers_.end() && w.vgpu != resident->second.vgpu;
   }
-  if (resident_ == kNobody) {
+  if (resident != workers_.end()) interval_ns_ += ns;
+  proof_.pass(settled_ns_, interval_ns_, others_claim);
+  if (resident == workers_.end()) {
     if (any) charge_parts(static_cast<double>(ns));
     return;
   }
-  Worker& holder = workers_[resident_];
-  interval_ns_ += ns;
+  Worker& holder = resident->second;
   if (holder.claims) {
     believe(holder.vgpu, ns);
   } else if (any) {

@@ -139,7 +139,6 @@ class EngineUse {
   void charge_parts(double ns);
   bool is_free() const { return alone_ && settled_ns_ > alone_since_ns_ + kAloneNs; }
   void look_who_wants();
-  bool others_claim() const;
   void hand_out(std::vector<Used>& used);
 
   const Config config_;

@@ -64,10 +64,10 @@ void WorkerTimeSlices::on_witness(GpuWitness::Say say) {
 
 void WorkerTimeSlices::tell_of_excess(uint64_t now_ns) {
   if (!witness_ || now_ns < told_ns_ + kTellNs) return;
+  told_ns_ = now_ns;
   for (const auto& [pid, w] : workers_) {
     const uint64_t ns = use_.excess_ns(static_cast<uint32_t>(pid));
     if (ns < kWorthTellingNs) continue;
-    told_ns_ = now_ns;
     log::info("worker {}: {} ms beyond its time slices while the witness waited", pid,
               ns / 1'000'000);
   }
