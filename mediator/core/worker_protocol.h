@@ -19,7 +19,7 @@ namespace sluice::worker_protocol {
 inline constexpr int kControlFd = 3;
 // Grows with every change below: while a package is upgraded, an earlier sluiced may start a worker
 // of the later release.
-inline constexpr uint32_t kVersion = 6;
+inline constexpr uint32_t kVersion = 7;
 
 enum class Type : uint32_t {
   kStart = 1,

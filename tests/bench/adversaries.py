@@ -10,8 +10,8 @@ never pauses (the fair rival), then beside an adversary, which starts again as o
 Each window's rival has a new vGPU, so that no debt of an earlier one is in it and the first seconds
 of an attack count. `kept` is the victim's launches a second beside the adversary, over those beside
 the fair rival just before; the goal is 0.95. `answer_ms` is the slowest answer of the admin socket.
-`ended` is how often the scheduler has ended a session of the adversary; one of the victim ends this.
-What sluiced logs of time slices that are too long is printed below each row.
+`ended` is how often the scheduler has ended a session of the adversary; should it end one of the
+victim's, this fails. What sluiced logs of time slices that are too long is printed below each row.
 """
 import argparse
 import json
@@ -140,7 +140,7 @@ class Bench:
                 sum(vgpus[name]["sessions_ended_by_scheduler"] for name in names))
 
     def news(self):
-        """Lines of sluiced's log since the last call that tell of the witness and what it proves."""
+        """What sluiced has logged since the last call of the witness and of what it proves."""
         lines = self.s.log_path.read_text(errors="replace").splitlines()
         self.logged, new = len(lines), lines[self.logged:]
         return [line for line in new if "witness" in line or "beyond its time slices" in line]
