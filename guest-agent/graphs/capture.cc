@@ -405,6 +405,10 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
   if (!e) return e.status;
   if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (capturing() && is_legacy(stream)) {
+    std::lock_guard lock(registry().mutex);
+    if (with_blocking_stream() != nullptr) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  }
   cuuint64_t id = 0;
   *status = capture_status(stream, &id);
   return CUDA_SUCCESS;

@@ -16,7 +16,10 @@ class GraphDriver : public graphs::Driver {
     const Entered e = enter();
     return {e.link != nullptr, e.status, e.context};
   }
-  bool has_device(CUdevice device) override { return device >= 0 && device < kMaxDevices; }
+  bool has_device(CUdevice device) override {
+    const Entered e = enter();
+    return e && is_device(*e.link, device);
+  }
   bool has_context(uint64_t context) override { return state().context(context).has_value(); }
   bool has_event(CUevent event) override { return state().events.find(wire(event)) != nullptr; }
   graphs::StreamFacts stream(CUstream stream) override {

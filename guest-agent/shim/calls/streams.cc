@@ -64,6 +64,9 @@ CUresult stream_event(uint16_t opcode, CUstream stream, CUevent event, unsigned 
   if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
   EventInfo* info = state().events.find(wire(event));
   if (info == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  // A stream may wait for another context's event, but not record it.
+  if (opcode == SLUICE_CALL_EVENT_RECORD && info->context != context_of(e, stream))
+    return CUDA_ERROR_INVALID_HANDLE;
   if (const auto r = opcode == SLUICE_CALL_EVENT_RECORD
                          ? graphs::capture_record(stream, event, flags)
                          : graphs::capture_wait(stream, event, flags))
@@ -298,8 +301,11 @@ CUresult cuEventCreate(CUevent* event, unsigned int flags) {
   if (!e) return e.status;
   constexpr unsigned kKnown =
       CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
-  if (event == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((flags & CU_EVENT_INTERPROCESS) != 0)
+  const bool shared = (flags & CU_EVENT_INTERPROCESS) != 0;
+  if (event == nullptr || (flags & ~kKnown) != 0 ||
+      (shared && (flags & CU_EVENT_DISABLE_TIMING) == 0))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (shared)
     return static_cast<CUresult>(not_supported("cuEventCreate", "events between processes"));
   const CUresult r = SLUICE_CALL(cuEventCreate, *e.link, e.context, event, flags);
   if (r != CUDA_SUCCESS) return r;

@@ -57,8 +57,8 @@ bool is_managed(CUdeviceptr address, size_t bytes) {
          bytes <= range->bytes - (address - range->base);
 }
 
-bool is_place(const CUmemLocation& at) {
-  return (at.type == CU_MEM_LOCATION_TYPE_DEVICE && at.id >= 0 && at.id < kMaxDevices) ||
+bool is_place(const Entered& e, const CUmemLocation& at) {
+  return (at.type == CU_MEM_LOCATION_TYPE_DEVICE && is_device(*e.link, at.id)) ||
          at.type == CU_MEM_LOCATION_TYPE_HOST || at.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
 }
 CUmemLocation place_of(CUdevice device) {
@@ -286,7 +286,7 @@ CUresult cuMemAdvise_v2(CUdeviceptr address, size_t count, CUmem_advise advice,
   const Entered e = enter_context();
   if (!e) return e.status;
   if (!is_managed(address, count)) return CUDA_ERROR_INVALID_VALUE;
-  if (needs_place(advice) && !is_place(location)) return CUDA_ERROR_INVALID_DEVICE;
+  if (needs_place(advice) && !is_place(e, location)) return CUDA_ERROR_INVALID_DEVICE;
   bool known = true;
   std::lock_guard lock(advices().mutex);
   advices().each(address, count,
@@ -303,7 +303,7 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t count, CUmemLocation 
   const Entered e = enter_context();
   if (!e) return e.status;
   if (flags != 0 || !is_managed(address, count)) return CUDA_ERROR_INVALID_VALUE;
-  if (!is_place(location)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!is_place(e, location)) return CUDA_ERROR_INVALID_DEVICE;
   if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
   std::lock_guard lock(advices().mutex);
   advices().each(address, count, [&](Advice& one) { one.prefetched = location; });
@@ -338,7 +338,7 @@ CUresult cuMemPrefetchBatchAsync(CUdeviceptr* addresses, size_t* sizes, size_t c
   for (size_t k = 0; k < place_count; ++k) {
     if (k > 0 && (place_indices[k] <= place_indices[k - 1] || place_indices[k] >= count))
       return CUDA_ERROR_INVALID_VALUE;
-    if (!is_place(places[k])) return CUDA_ERROR_INVALID_DEVICE;
+    if (!is_place(e, places[k])) return CUDA_ERROR_INVALID_DEVICE;
   }
   if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
   std::lock_guard lock(advices().mutex);

@@ -53,9 +53,8 @@ Pools& pools() {
   return *it;
 }
 
-bool has_pools(CUdevice device) { return device >= 0 && device < kMaxDevices; }
-bool is_device(const CUmemLocation& at) {
-  return at.type == CU_MEM_LOCATION_TYPE_DEVICE && has_pools(at.id);
+bool is_on_device(const Entered& e, const CUmemLocation& at) {
+  return at.type == CU_MEM_LOCATION_TYPE_DEVICE && is_device(*e.link, at.id);
 }
 CUmemoryPool named(uint64_t handle) { return reinterpret_cast<CUmemoryPool>(handle); }
 
@@ -121,7 +120,7 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* props) {
         not_supported("cuMemPoolCreate", "pools to share between processes"));
   if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
     return static_cast<CUresult>(not_supported("cuMemPoolCreate", "pools of host memory"));
-  if (!is_device(props->location)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!is_on_device(e, props->location)) return CUDA_ERROR_INVALID_DEVICE;
   std::lock_guard lock(pools().mutex);
   const uint64_t handle = pools().add(props->location.id);
   if (props->maxSize != 0) pools().all[handle].most = props->maxSize;
@@ -198,7 +197,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_
   const Pool* found = pools().find(pool);
   if (found == nullptr || (map == nullptr && count != 0)) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
-    if (!is_device(map[i].location) || map[i].location.id != found->device ||
+    if (!is_on_device(e, map[i].location) || map[i].location.id != found->device ||
         map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
       return CUDA_ERROR_INVALID_DEVICE;
   }
@@ -210,7 +209,7 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool pool, CUmemLo
   if (!e) return e.status;
   std::lock_guard lock(pools().mutex);
   const Pool* found = pools().find(pool);
-  if (found == nullptr || flags == nullptr || location == nullptr || !is_device(*location))
+  if (found == nullptr || flags == nullptr || location == nullptr || !is_on_device(e, *location))
     return CUDA_ERROR_INVALID_VALUE;
   *flags = location->id == found->device ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
                                          : CU_MEM_ACCESS_FLAGS_PROT_NONE;
@@ -223,7 +222,7 @@ CUresult pool_of_device(CUmemoryPool* pool, CUdevice device, uint64_t (Pools::*w
   const Entered e = enter();
   if (!e) return e.status;
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!has_pools(device)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!is_device(*e.link, device)) return CUDA_ERROR_INVALID_DEVICE;
   std::lock_guard lock(pools().mutex);
   *pool = named((pools().*which)(device));
   return CUDA_SUCCESS;
@@ -236,14 +235,14 @@ CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice device) {
 }
 // A device that is not is a wrong value in these, as NVIDIA's driver has it.
 CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice device) {
-  if (!has_pools(device)) return CUDA_ERROR_INVALID_VALUE;
-  return pool_of_device(pool, device, &Pools::current_of);
+  const CUresult r = pool_of_device(pool, device, &Pools::current_of);
+  return r == CUDA_ERROR_INVALID_DEVICE ? CUDA_ERROR_INVALID_VALUE : r;
 }
 
 CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
   const Entered e = enter();
   if (!e) return e.status;
-  if (!has_pools(device)) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_device(*e.link, device)) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(pools().mutex);
   const Pool* found = pools().find(pool);
   if (found == nullptr || found->device != device) return CUDA_ERROR_INVALID_VALUE;
@@ -254,9 +253,11 @@ CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
 namespace {
 
 CUresult check_place(const CUmemLocation* location, CUmemAllocationType type) {
+  const Entered e = enter();
+  if (!e) return e.status;
   if (location == nullptr || type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
-    return has_pools(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return is_device(*e.link, location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   return static_cast<CUresult>(not_supported("cuMemGetMemPool", "pools of host memory"));
 }
 

@@ -235,6 +235,12 @@ CUresult device_attribute(WorkerLink& link, CUdevice device, CUdevice_attribute 
   return CUDA_SUCCESS;
 }
 
+bool is_device(WorkerLink& link, CUdevice device) {
+  int ignored = 0;
+  return device >= 0 && device < kMaxDevices &&
+         device_attribute(link, device, CU_DEVICE_ATTRIBUTE_WARP_SIZE, &ignored) == CUDA_SUCCESS;
+}
+
 uint64_t green_of(CUstream stream) {
   const StreamInfo* info = state().streams.find(wire(stream));
   return info != nullptr ? info->green : current_green();

@@ -277,6 +277,8 @@ Entered enter();          // initialised and alive
 Entered enter_context();  // and there is a current context
 
 // A device attribute, asked for once. Some are always ours: what this library does not offer.
+// Whether the vGPU shows such a device.
+bool is_device(WorkerLink& link, CUdevice device);
 CUresult device_attribute(WorkerLink& link, CUdevice device, CUdevice_attribute attribute,
                           int* value);
 // The device of the current context, 0 if there is none.

@@ -221,8 +221,11 @@ CUresult cuEventCreate(CUevent* out, unsigned int flags) {
   return with_context([&](State& s, Context& context) {
     constexpr unsigned kKnown =
         CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
-    if (out == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
-    if ((flags & CU_EVENT_INTERPROCESS) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+    const bool shared = (flags & CU_EVENT_INTERPROCESS) != 0;
+    if (out == nullptr || (flags & ~kKnown) != 0 ||
+        (shared && (flags & CU_EVENT_DISABLE_TIMING) == 0))
+      return CUDA_ERROR_INVALID_VALUE;
+    if (shared) return CUDA_ERROR_NOT_SUPPORTED;
     auto event = std::make_shared<Event>();
     event->context = context.legacy->context;
     event->flags = flags;

@@ -291,6 +291,24 @@ TEST_F(Calls, ContextsAreAStack) {
   OK(cuCtxGetCurrent(&top));
   EXPECT_EQ(top, context_);
 }
+// One context's stream records only events of its own, and waits for any.
+TEST_F(Calls, EventsOfAnotherContext) {
+  CUcontext other = nullptr;
+  CUevent event = nullptr;
+  CUstream stream = nullptr;
+  OK(cuEventCreate(&event, 0));
+  OK(cuStreamCreate(&stream, 0));
+  OK(cuEventRecord(event, stream));
+  OK(cuCtxCreate(&other, nullptr, 0, 0));
+  ANSWERS(CUDA_ERROR_INVALID_HANDLE, cuEventRecord(event, nullptr));
+  OK(cuStreamWaitEvent(nullptr, event, 0));
+  OK(cuEventRecord(event, stream));
+  OK(cuStreamSynchronize(stream));
+  OK(cuEventSynchronize(event));
+  OK(cuCtxDestroy(other));
+  OK(cuStreamDestroy(stream));
+  OK(cuEventDestroy(event));
+}
 TEST_F(Calls, LinksOfText) {
   CUlinkState link = nullptr;
   OK(cuLinkCreate(0, nullptr, nullptr, &link));

@@ -34,6 +34,18 @@ TEST_F(CaptureCases, RecordsWhatTheStreamIsGiven) {
   OK(cudaGraphDestroy(graph));
 }
 
+TEST_F(CaptureCases, TheLegacyStreamMeanwhile) {
+  int status = -1;
+  cudaGraph_t graph = nullptr;
+  const auto legacy = reinterpret_cast<cudaStream_t>(1);
+  OK(cudaStreamIsCapturing(legacy, &status));
+  EXPECT_EQ(status, kNotCapturing);
+  OK(cudaStreamBeginCapture(stream_, kGlobal));
+  ANSWERS(cudaErrorStreamCaptureImplicit, cudaStreamIsCapturing(legacy, &status));
+  OK(cudaStreamEndCapture(stream_, &graph));  // which the question leaves alone
+  OK(cudaGraphDestroy(graph));
+}
+
 TEST_F(CaptureCases, IntoAGraphThatIsThere) {
   cudaGraphNode_t first = add_fill(1);
   OK(cudaStreamBeginCaptureToGraph(stream_, graph_, &first, nullptr, 1, kThreadLocal));

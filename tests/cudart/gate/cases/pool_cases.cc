@@ -90,6 +90,9 @@ TEST_F(PoolCases, PoolsOfTheDevice) {
   OK(cudaMemPoolDestroy(mine));
   ANSWERS(cudaErrorInvalidValue, cudaDeviceGetDefaultMemPool(nullptr, 0));
   ANSWERS(cudaErrorInvalidDevice, cudaDeviceGetDefaultMemPool(&current, 1000));
+  int devices = 0;
+  OK(cudaGetDeviceCount(&devices));
+  ANSWERS(cudaErrorInvalidDevice, cudaDeviceGetDefaultMemPool(&current, devices));
   ANSWERS(cudaErrorInvalidValue, cudaDeviceGetMemPool(&current, 1000));  // a value, here
   REFUSED(cudaDeviceSetMemPool(1000, standard));
   REFUSED(cudaDeviceSetMemPool(0, nullptr));
@@ -202,6 +205,11 @@ TEST_F(ManagedCases, AdviceIsReported) {
   REFUSED(cudaMemRangeGetAttribute(&value, sizeof value, 99, memory_, kBytes));
   REFUSED(cudaMemRangeGetAttributes(data, sizes, nullptr, 3, memory_, kBytes));
   REFUSED(cudaMemPrefetchAsync(memory_, kBytes, cudaMemLocation{kOnDevice, 1000}, 0, stream));
+  int devices = 0;
+  OK(cudaGetDeviceCount(&devices));
+  const cudaMemLocation beyond{kOnDevice, devices};
+  REFUSED(cudaMemPrefetchAsync(memory_, kBytes, beyond, 0, stream));
+  REFUSED(cudaMemAdvise(memory_, kBytes, kSetPreferred, beyond));
   REFUSED(cudaMemPrefetchAsync(memory_, 0, kDevice0, 0, stream));
 }
 

@@ -157,6 +157,8 @@ TEST_F(StreamCases, WrongEvents) {
   cudaEvent_t event = nullptr, other = nullptr;
   ANSWERS(cudaErrorInvalidValue, cudaEventCreate(nullptr));
   ANSWERS(cudaErrorInvalidValue, cudaEventCreateWithFlags(&event, 99));
+  constexpr unsigned kInterprocess = 4;  // needs kNoTiming
+  ANSWERS(cudaErrorInvalidValue, cudaEventCreateWithFlags(&event, kInterprocess));
   EXPECT_EQ(event, nullptr);
   OK(cudaEventCreate(&event));
   OK(cudaEventCreateWithFlags(&other, kNoTiming));
