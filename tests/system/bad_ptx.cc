@@ -123,8 +123,6 @@ int main() {
           good.substr(0, good.find("mov.u32")) + "mov.u32 %r9, 1;\nret;\n}\n");
   refused("braces without end", ".version 7.0\n.target sm_70\n" + std::string(100000, '{'));
   refused("a version of the future", ".version 99.0\n" + good.substr(good.find('\n') + 1));
-  refused("dynamic parallelism",
-          calling("cudaLaunchDeviceV2", ".param .b64 x, .param .b64 y", "a, b"));
   refused("graph launched from the GPU",
           calling("cudaGraphLaunch", ".param .b64 x, .param .b64 y", "a, b"));
   bad_machine_code();

@@ -12,9 +12,8 @@ namespace sluice::guest {
 namespace {
 
 constexpr std::string_view kSetConditional = "cudaGraphSetConditional";
-// Without one of these a kernel launches nothing, whatever else it calls.
-constexpr std::string_view kLaunches[] = {"cudaLaunchDevice", "cudaCDP2LaunchDevice",
-                                          "cudaGraphLaunch", "cudaCDP2GraphLaunch"};
+// Without one of these a kernel launches no graph, whatever else it calls.
+constexpr std::string_view kLaunches[] = {"cudaGraphLaunch", "__cudaCDP2GraphLaunch"};
 
 constexpr const char* kBody =
     R"(.func cudaGraphSetConditional(.param .b64 sluice_handle, .param .b32 sluice_value)

@@ -8,10 +8,11 @@
 namespace sluice::guest {
 
 // Gives a module's external declaration of cudaGraphSetConditional a body: it stores the value
-// where the handle says (graph_conditional.h). Launches of kernels and graphs from the GPU are not
-// offered; the log says so by name, and the module does not load, as one that refers to what is not
-// there. Text that is no PTX stays as it is. True: it has got the body. Machine code of the same
-// module has NVIDIA's, which knows nothing of our handles.
+// where the handle says (graph_conditional.h). Launches of graphs from the GPU are not offered; the
+// log says so by name, and the module does not load, as one that refers to what is not there.
+// Launches of kernels are the driver's: the software GPU has them, NVIDIA's refuses the text and
+// takes machine code. Text that is no PTX stays as it is. True: it has got the body. Machine code
+// of the same module has NVIDIA's, which knows nothing of our handles.
 bool add_device_runtime(std::string* ptx);
 
 }  // namespace sluice::guest

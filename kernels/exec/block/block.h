@@ -31,7 +31,8 @@ inline constexpr uint32_t kMaxSharedBytes = 227 * 1024;  // static + dynamic, as
 inline constexpr uint64_t kSharedWindow = 0xa000'0000'0000'0000ull;
 inline constexpr uint64_t kLocalWindow = 0xa100'0000'0000'0000ull;
 inline constexpr uint64_t kParamWindow = 0xa200'0000'0000'0000ull;
-inline constexpr uint64_t kCodeWindow = 0xa300'0000'0000'0000ull;  // addresses of functions
+inline constexpr uint64_t kCodeWindow = 0xa300'0000'0000'0000ull;    // addresses of functions
+inline constexpr uint64_t kKernelWindow = 0xa400'0000'0000'0000ull;  // and of kernels
 inline constexpr uint64_t kFunctionStride = 16;
 inline constexpr uint64_t kWindowBytes = 1ull << 32;
 // In the window of shared memory the block of rank r has the addresses from (r + 1) * kRankStride
@@ -48,6 +49,7 @@ inline constexpr uint64_t kDefaultStackBytes = 1024;  // CUDA's own default
 // Of one thread, as the hardware has it; what LaunchShape asks beyond is not given.
 inline constexpr uint64_t kMaxStackBytes = 512 * 1024;
 class DeviceHeap;
+class DeviceLaunches;
 
 // Blocks of a cluster at most (what an H100 takes when it is asked to; without, 8).
 inline constexpr uint32_t kMaxClusterBlocks = 16;
@@ -66,6 +68,7 @@ struct LaunchShape {
   Dim3 cluster;
   bool explicit_cluster = false;  // %is_explicit_cluster: the launch or the kernel names the size
   DeviceHeap* heap = nullptr;     // for malloc and free in kernels; null: malloc returns null
+  DeviceLaunches* launches = nullptr;  // of kernels by kernels; null: one is a fault
 };
 
 // The SM a block is resident on.

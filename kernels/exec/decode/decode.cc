@@ -212,7 +212,12 @@ Result<Layout> ModuleDecoder::layout_of(const ptx::Function& f) {
 // Of each name its definition, or a declaration where there is none.
 Result<void> ModuleDecoder::collect_functions() {
   for (const ptx::Function& f : module_.functions()) {
-    if (f.is_entry) continue;
+    if (f.is_entry) {
+      const auto number = static_cast<uint32_t>(program_->kernel_names.size());
+      if (context_.kernels.try_emplace(f.name, number).second)
+        program_->kernel_names.emplace_back(f.name);
+      continue;
+    }
     const auto [it, fresh] =
         context_.callee_index.try_emplace(f.name, static_cast<uint32_t>(context_.callees.size()));
     if (fresh) context_.callees.emplace_back();

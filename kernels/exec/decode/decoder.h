@@ -98,6 +98,7 @@ struct ModuleContext {
   ProgramData* program = nullptr;
   std::unordered_map<std::string_view, Place> places;  // module scope
   std::unordered_map<std::string_view, uint32_t> callee_index;
+  std::unordered_map<std::string_view, uint32_t> kernels;  // their numbers, in kernel_names
   std::vector<Callee> callees;
   std::unordered_map<uint32_t, uint32_t> constants32;
   std::unordered_map<uint64_t, uint32_t> constants64;
@@ -393,6 +394,10 @@ class Decoder {
 // Of a callee's index: what a pointer to the function holds. No function has address 0.
 inline uint64_t function_address(uint32_t callee) {
   return kCodeWindow + (uint64_t{callee} + 1) * kFunctionStride;
+}
+
+inline uint64_t kernel_address(uint32_t number) {
+  return kKernelWindow + uint64_t{number} * kFunctionStride;
 }
 
 inline constexpr uint64_t kMaxLocalBytes = 512 * 1024;  // per thread, as the hardware

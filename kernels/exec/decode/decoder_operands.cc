@@ -290,6 +290,11 @@ bool Decoder::symbol_value(std::string_view text, Type type, Operand& out) {
   const Place* place = find_place(name);
   const uint8_t width = bits_of(type) == 64 ? 8 : 4;
   if (place == nullptr) {
+    const auto kernel = module_.kernels.find(name);
+    if (kernel != module_.kernels.end() && width == 8 && addend == 0) {
+      out = constant(kernel_address(kernel->second), 8);
+      return true;
+    }
     const auto callee = module_.callee_index.find(name);
     if (callee == module_.callee_index.end() || width != 8 || addend != 0) return false;
     Callee& target = module_.callees[callee->second];

@@ -18,6 +18,15 @@ const EntryInfo* Program::find_entry(std::string_view name) const {
   return found == data_->entry_index.end() ? nullptr : &data_->entries[found->second];
 }
 
+const EntryInfo* Program::kernel_at(uint64_t address) const {
+  const uint64_t number = (address - kKernelWindow) / kFunctionStride;
+  if (address < kKernelWindow || address % kFunctionStride != 0 ||
+      number >= data_->kernel_names.size())
+    return nullptr;
+  return find_entry(data_->kernel_names[number]);
+}
+bool Program::launches_kernels() const { return data_->launches_kernels; }
+
 Image::~Image() = default;
 
 Result<std::shared_ptr<const Image>> Image::make(std::shared_ptr<const Program> program,

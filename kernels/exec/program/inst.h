@@ -152,7 +152,21 @@ struct FunctionCode {
 };
 
 // What device code calls without a body and the driver provides.
-enum class Builtin : uint8_t { kVprintf, kAssertFail, kMalloc, kFree };
+enum class Builtin : uint8_t {
+  kVprintf,
+  kAssertFail,
+  kMalloc,
+  kFree,
+  // CUDA's device runtime (device_runtime.cc).
+  kLaunchParameters,
+  kLaunch,
+  kLastError,
+  kPeekAtLastError,
+  kMakeHandle,  // of a stream or an event
+  kNothingToDo,
+  kDeviceMalloc,
+  kDeviceFree,
+};
 
 // A piece of a frame: a parameter or a result.
 struct Piece {
@@ -214,7 +228,9 @@ struct ProgramData {
   std::vector<EntryInfo> entries;
   std::vector<SymbolInfo> symbols;
   std::unordered_map<std::string, uint32_t> entry_index, symbol_index;
-  std::vector<EntryCode> entry_code;  // parallel to entries
+  std::vector<EntryCode> entry_code;      // parallel to entries
+  std::vector<std::string> kernel_names;  // what pointers to kernels count
+  bool launches_kernels = false;
   Code code;
 };
 

@@ -1,55 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that device code calls and the driver provides: vprintf, __assertfail, malloc, free.
+// Functions that device code calls and the driver provides: vprintf, __assertfail, malloc, free,
+// and those of device_runtime.h.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 
 #include "kernels/exec/memory/device_heap.h"
 #include "kernels/exec/run/block_impl.h"
+#include "kernels/exec/run/device_runtime.h"
+#include "kernels/exec/run/lane_call.h"
 
 namespace sluice::exec::detail {
 namespace {
 
 // What a kernel may print at once: longer texts are cut.
 constexpr size_t kMaxText = 64 * 1024;
-constexpr size_t kMaxFormat = 4096;
 constexpr int kMaxFieldWidth = 1024;  // of one conversion
-
-// A lane's view of memory through generic addresses.
-struct LaneMemory {
-  WarpState& warp;
-  const BlockState& block;
-  uint32_t lane;
-
-  bool read(uint64_t address, void* to, size_t bytes) const {
-    const uint64_t window = address & ~(kWindowBytes - 1), inside = address & (kWindowBytes - 1);
-    const uint8_t* from = nullptr;
-    const auto within = [&](const uint8_t* base, uint64_t size) {
-      if (bytes <= size && inside <= size - bytes) from = base + inside;
-    };
-    if (window == kLocalWindow)
-      within(warp.local + size_t{lane} * block.local_bytes, block.local_bytes);
-    else if (window == kSharedWindow)
-      within(block.shared, block.shared_bytes);
-    else if (window == kParamWindow)
-      within(block.params, block.param_bytes);
-    else if (block.map->find(address, bytes).bytes != 0)
-      from = reinterpret_cast<const uint8_t*>(address);
-    if (from == nullptr) return false;
-    std::memcpy(to, from, bytes);
-    return true;
-  }
-  // False: not readable before its end or the limit.
-  bool read_string(uint64_t address, std::string& text) const {
-    for (size_t k = 0; k < kMaxFormat; ++k) {
-      char c;
-      if (!read(address + k, &c, 1)) return false;
-      if (c == '\0') return true;
-      text += c;
-    }
-    return true;
-  }
-};
 
 // Formats as printf does; the arguments lie in `buffer`, each at a multiple of its size, as the
 // compiler packs them for vprintf.
@@ -181,18 +147,6 @@ class Formatter {
 
 namespace {
 
-// The parameters of a call, which lie in the lane's local memory.
-struct Parameters {
-  uint8_t* local;
-  const uint32_t* offsets;
-
-  uint64_t operator[](uint32_t k) const {
-    uint64_t v;
-    std::memcpy(&v, local + offsets[k], 8);
-    return v;
-  }
-};
-
 std::string triple(uint32_t x, uint32_t y, uint32_t z) {
   return "[" + std::to_string(x) + "," + std::to_string(y) + "," + std::to_string(z) + "]";
 }
@@ -270,6 +224,16 @@ bool BlockImpl::builtin(WarpState& w, const Inst& in) {
         }
         if (result >= 0) environment->print(text);
         give(result);
+        break;
+      }
+      default: {
+        const auto function = static_cast<Builtin>(in.imm);
+        const auto result = call_device_runtime(function, memory, parameters, detail_);
+        if (!result) return false;
+        if (function == Builtin::kLaunchParameters)
+          give(*result);
+        else
+          give(static_cast<uint32_t>(*result));
         break;
       }
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver API's contexts. A context handle is never dereferenced, only looked up.
+#include "mediator/softgpu/grid/child_grids.h"
 #include "mediator/softgpu/softgpu.h"
 #include "mediator/softgpu/state/state.h"
 
@@ -217,6 +218,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
     constexpr size_t kMostFetched = 128;
     if (limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY) value = std::min(value, kMostFetched);
     if (limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE) value = 0;
+    if (limit == CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT) value = kMostWaitingChildren;
     if (!reserve_limit(s, context, limit, it->second, value)) return CUDA_ERROR_OUT_OF_MEMORY;
     if (limit == CU_LIMIT_STACK_SIZE) context.stack_bytes = value;
     // Not once a kernel has taken memory from it.

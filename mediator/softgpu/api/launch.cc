@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 
+#include "mediator/softgpu/grid/child_grids.h"
 #include "mediator/softgpu/state/state.h"
 
 using namespace sluice;
@@ -150,6 +151,79 @@ struct LaunchOptions {
   std::optional<exec::Dim3> cluster;
 };
 
+// Whether the function can have such a launch; makes `shape` what it will have.
+CUresult check_launch(State& s, const Function& function, const LaunchOptions& options,
+                      exec::LaunchShape& shape) {
+  if (!function.entry->refused.empty())
+    s.log(function.entry->name + " cannot run here: " + function.entry->refused);
+  // <<<clusters>>> alone: such a kernel knows how large its blocks are (seen on an H100).
+  const uint32_t* required = function.entry->required_block;
+  if (function.entry->blocks_are_clusters && shape.block.count() == 1)
+    shape.block = {required[0], required[1], required[2]};
+  if (const CUresult r = check_shape(s.runner.limits(), function, shape); r != CUDA_SUCCESS)
+    return r;
+  return choose_cluster(s, function, options.cluster, shape);
+}
+
+std::shared_ptr<ChildGrids> children_of(State& s, Context& context, const Function& function,
+                                        const std::shared_ptr<GreenContext>& green, int priority);
+
+// All of a grid but its parameters, and what a cooperative one has besides. `shape` is checked.
+CUresult set_up_grid(State& s, Context& context, const Function& function,
+                     const LaunchOptions& options, const exec::LaunchShape& shape,
+                     const std::shared_ptr<GreenContext>& green, int priority, Grid& grid) {
+  const auto threads = static_cast<uint32_t>(shape.block.count());
+  grid.needs = block_needs(s.runner.limits(), threads, function.registers,
+                           function.entry->static_shared_bytes + shape.dynamic_shared_bytes);
+  if (grid.needs.per_sm == 0) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  if (!reserve_local(s, context, function.entry->local_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (green) grid.confine(green->sms, green->id, s.config.virtual_smid);
+  SmSet sms = s.runner.sms_of(context.slot);
+  if (green) sms = GridRunner::within(sms, green->sms);
+  const uint64_t together = uint64_t{grid.needs.per_sm} * sms.count();
+  if (options.cooperative && shape.grid.count() > together)
+    return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+  if (shape.cluster.count() > 1 && shape.cluster.count() > together)
+    return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  grid.priority = priority;
+  grid.image = function.image;
+  grid.entry = function.entry->name;
+  grid.shape = shape;
+  grid.shape.stack_bytes = context.stack_bytes;
+  grid.shape.heap = &context.heap;
+  if (const auto children = children_of(s, context, function, green, priority)) {
+    grid.shape.launches = children.get();
+    grid.run_children = [children](const exec::Fault& fault, const Grid::Done& done) {
+      children->run_after(fault, done);
+    };
+  }
+  grid.shape.grid_id = s.next_grid_id.fetch_add(1, std::memory_order_relaxed);
+  grid.map = &context.map;
+  grid.slot = context.slot;
+  return CUDA_SUCCESS;
+}
+
+// Of a grid of a function's module.
+std::shared_ptr<ChildGrids> children_of(State& s, Context& context, const Function& function,
+                                        const std::shared_ptr<GreenContext>& green, int priority) {
+  if (!function.image->program().launches_kernels()) return nullptr;
+  const auto make = [&s, &context, green, priority, module = function.module](
+                        const exec::EntryInfo& entry, const exec::LaunchShape& wanted,
+                        uint32_t& error) -> std::shared_ptr<Grid> {
+    constexpr uint32_t kInvalidConfiguration = 9;  // cudaError_t
+    const auto of = module.lock();
+    const auto child = of ? s.functions.find(function_of(s, of, entry.name)) : nullptr;
+    if (child == nullptr) return nullptr;
+    exec::LaunchShape shape = wanted;
+    auto grid = std::make_shared<Grid>();
+    CUresult r = check_launch(s, *child, {}, shape);
+    if (r == CUDA_SUCCESS) r = set_up_grid(s, context, *child, {}, shape, green, priority, *grid);
+    error = r == CUDA_ERROR_INVALID_VALUE ? kInvalidConfiguration : static_cast<uint32_t>(r);
+    return r == CUDA_SUCCESS ? grid : nullptr;
+  };
+  return std::make_shared<ChildGrids>(s.runner, function.image, context.heap, make);
+}
+
 CUresult launch(CUfunction handle, const exec::LaunchShape& wanted, CUstream stream_handle,
                 void** pointers, void** extra, const LaunchOptions& options = {}) {
   return with_stream(stream_handle, [&](State& s, Context& context, Stream& stream) -> CUresult {
@@ -157,45 +231,18 @@ CUresult launch(CUfunction handle, const exec::LaunchShape& wanted, CUstream str
     const std::shared_ptr<Function> function = find_function(s, context, handle, error);
     if (!function) return error;
     if (function->context.lock().get() != &context) return CUDA_ERROR_INVALID_HANDLE;
-    if (!function->entry->refused.empty())
-      s.log(function->entry->name + " cannot run here: " + function->entry->refused);
     exec::LaunchShape shape = wanted;
-    // <<<clusters>>> alone: such a kernel knows how large its blocks are (seen on an H100).
-    const uint32_t* required = function->entry->required_block;
-    if (function->entry->blocks_are_clusters && shape.block.count() == 1)
-      shape.block = {required[0], required[1], required[2]};
-    if (const CUresult r = check_shape(s.runner.limits(), *function, shape); r != CUDA_SUCCESS)
-      return r;
-    if (const CUresult r = choose_cluster(s, *function, options.cluster, shape); r != CUDA_SUCCESS)
-      return r;
+    if (const CUresult r = check_launch(s, *function, options, shape); r != CUDA_SUCCESS) return r;
     auto grid = std::make_shared<Grid>();
     if (const CUresult r = gather_params(*function->entry, pointers, extra, grid->params);
         r != CUDA_SUCCESS)
       return r;
-    const auto threads = static_cast<uint32_t>(shape.block.count());
-    grid->needs = block_needs(s.runner.limits(), threads, function->registers,
-                              function->entry->static_shared_bytes + shape.dynamic_shared_bytes);
-    if (grid->needs.per_sm == 0) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-    if (!reserve_local(s, context, function->entry->local_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    const auto green = stream.green.lock();
-    if (green) grid->confine(green->sms, green->id, s.config.virtual_smid);
-    SmSet sms = s.runner.sms_of(context.slot);
-    if (green) sms = GridRunner::within(sms, green->sms);
-    const uint64_t together = uint64_t{grid->needs.per_sm} * sms.count();
-    if (options.cooperative && shape.grid.count() > together)
-      return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-    if (shape.cluster.count() > 1 && shape.cluster.count() > together)
-      return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-    grid->priority =
+    const int priority =
         std::clamp(options.priority.value_or(stream.priority), kGreatestPriority, kLeastPriority);
-    grid->image = function->image;
-    grid->entry = function->entry->name;
-    grid->shape = shape;
-    grid->shape.stack_bytes = context.stack_bytes;
-    grid->shape.heap = &context.heap;
-    grid->shape.grid_id = s.next_grid_id.fetch_add(1, std::memory_order_relaxed);
-    grid->map = &context.map;
-    grid->slot = context.slot;
+    if (const CUresult r = set_up_grid(s, context, *function, options, shape, stream.green.lock(),
+                                       priority, *grid);
+        r != CUDA_SUCCESS)
+      return r;
     uint64_t workspace = 0;
     if (options.cooperative) {
       workspace = allocate_device(s, context, sizeof(GridWorkspace));

@@ -229,8 +229,12 @@ void GridRunner::end_grid(Lock& lock, const GridRef& grid) {
   lock.unlock();
   // Whoever waits for it hears of the fault when the GPU goes on.
   if (grid->abandoned && grid->fault.kind != exec::FaultKind::kNone) wait_for_stall();
-  grid->on_done(grid->fault);
+  const auto done = std::move(grid->on_done);
   grid->on_done = nullptr;
+  if (grid->run_children)
+    grid->run_children(grid->fault, done);
+  else
+    done(grid->fault);
   lock.lock();
   if (!stop_) settle(grid->slot);
 }

@@ -62,7 +62,10 @@ struct Grid {
   }
   // Called once, by a runner's thread that holds no lock, when no block of the grid runs any more.
   // `fault` is kNone if it ran to its end.
-  std::function<void(const exec::Fault& fault)> on_done;
+  using Done = std::function<void(const exec::Fault& fault)>;
+  Done on_done;
+  // Where its kernel launches kernels: called instead, and calls on_done when they have run.
+  std::function<void(const exec::Fault& fault, const Done& on_done)> run_children;
 
  private:
   friend class GridRunner;

@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "mediator/base/clock.h"
+#include "mediator/softgpu/grid/child_grids.h"
 
 namespace sluice::softgpu {
 namespace {
@@ -168,6 +169,7 @@ Result<std::shared_ptr<Context>> make_context(State& s, unsigned flags, bool pri
   context->limits = {{CU_LIMIT_STACK_SIZE, exec::kDefaultStackBytes},
                      {CU_LIMIT_PRINTF_FIFO_SIZE, 1 << 20},
                      {CU_LIMIT_MALLOC_HEAP_SIZE, exec::kDefaultHeapBytes},
+                     {CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT, kMostWaitingChildren},
                      {CU_LIMIT_MAX_L2_FETCH_GRANULARITY, 64},
                      {CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0}};
   context->legacy = std::make_shared<Stream>();

@@ -187,21 +187,55 @@ bool Decoder::call_prototype(std::string_view name, Layout& layout) {
   return true;
 }
 
+namespace {
+
+struct Known {
+  std::string_view name;
+  Builtin builtin;
+  std::vector<uint64_t> arguments;  // bytes of each
+  uint64_t result;
+};
+// The device runtime's names are without their prefix, __cudaCDP2 or cuda, and without _ptsz.
+const std::vector<Known>& known_functions() {
+  static const std::vector<Known> all = {
+      {"vprintf", Builtin::kVprintf, {8, 8}, 4},
+      {"__assertfail", Builtin::kAssertFail, {8, 8, 4, 8, 8}, 0},
+      {"malloc", Builtin::kMalloc, {8}, 8},
+      {"free", Builtin::kFree, {8}, 0},
+      {"GetParameterBufferV2", Builtin::kLaunchParameters, {8, 12, 12, 4}, 8},
+      {"LaunchDeviceV2", Builtin::kLaunch, {8, 8}, 4},
+      {"GetLastError", Builtin::kLastError, {}, 4},
+      {"PeekAtLastError", Builtin::kPeekAtLastError, {}, 4},
+      {"StreamCreateWithFlags", Builtin::kMakeHandle, {8, 4}, 4},
+      {"EventCreateWithFlags", Builtin::kMakeHandle, {8, 4}, 4},
+      // A grid's launches run in their order: nothing is left to wait for.
+      {"StreamDestroy", Builtin::kNothingToDo, {8}, 4},
+      {"EventDestroy", Builtin::kNothingToDo, {8}, 4},
+      {"EventRecord", Builtin::kNothingToDo, {8, 8}, 4},
+      {"StreamWaitEvent", Builtin::kNothingToDo, {8, 8, 4}, 4},
+      {"Malloc", Builtin::kDeviceMalloc, {8, 8}, 4},
+      {"Free", Builtin::kDeviceFree, {8}, 4}};
+  return all;
+}
+
+bool is(const Known& known, std::string_view name) {
+  if (known.builtin < Builtin::kLaunchParameters) return known.name == name;
+  for (const std::string_view prefix : {"__cudaCDP2", "cuda"}) {
+    if (!name.starts_with(prefix)) continue;
+    name.remove_prefix(prefix.size());
+    if (name.ends_with("_ptsz")) name.remove_suffix(5);
+    return known.name == name;
+  }
+  return false;
+}
+
+}  // namespace
+
 bool Decoder::call_builtin(const Callee& callee, const std::vector<std::string_view>& results,
                            const std::vector<std::string_view>& arguments) {
-  struct Known {
-    std::string_view name;
-    Builtin builtin;
-    std::vector<uint64_t> arguments;  // bytes of each
-    uint64_t result;
-  };
-  static const std::vector<Known> all = {{"vprintf", Builtin::kVprintf, {8, 8}, 4},
-                                         {"__assertfail", Builtin::kAssertFail, {8, 8, 4, 8, 8}, 0},
-                                         {"malloc", Builtin::kMalloc, {8}, 8},
-                                         {"free", Builtin::kFree, {8}, 0}};
   const std::string name(callee.function->name);
-  for (const Known& known : all) {
-    if (known.name != name) continue;
+  for (const Known& known : known_functions()) {
+    if (!is(known, name)) continue;
     if (arguments.size() != known.arguments.size() ||
         results.size() > (known.result != 0 ? 1u : 0u))
       return fail("the call of " + name + " does not match the function");
@@ -221,6 +255,7 @@ bool Decoder::call_builtin(const Callee& callee, const std::vector<std::string_v
       result = offsets.back();
       offsets.pop_back();
     }
+    if (known.builtin == Builtin::kLaunch) module_.program->launches_kernels = true;
     emit("builtin", 0, static_cast<int64_t>(known.builtin), result);
     emit_aux(offsets, false);
     return true;

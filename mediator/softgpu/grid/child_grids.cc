@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mediator/softgpu/grid/child_grids.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/exec/memory/device_heap.h"
+
+namespace sluice::softgpu {
+namespace {
+
+// cudaError_t
+constexpr uint32_t kInvalidValue = 1, kMemoryAllocation = 2, kPendingCountExceeded = 69,
+                   kInvalidDeviceFunction = 98;
+constexpr uint64_t kTailLaunch = 3;  // cudaStreamTailLaunch
+
+}  // namespace
+
+uint32_t ChildGrids::fail(uint32_t error) {
+  std::lock_guard lock(mutex_);
+  error_ = error;
+  return error;
+}
+
+uint32_t ChildGrids::error(bool take) {
+  std::lock_guard lock(mutex_);
+  const uint32_t error = error_;
+  if (take) error_ = 0;
+  return error;
+}
+
+uint64_t ChildGrids::parameters(uint64_t kernel, exec::Dim3 grid, exec::Dim3 block,
+                                uint32_t shared_bytes) {
+  const exec::EntryInfo* entry = image_->program().kernel_at(kernel);
+  exec::LaunchShape shape{grid, block, shared_bytes};
+  uint32_t error = kInvalidDeviceFunction;
+  if (entry == nullptr || make_(*entry, shape, error) == nullptr) return fail(error), 0;
+  const uint64_t at = heap_.allocate(std::max(entry->param_bytes, 1u));
+  if (at == 0) return fail(kMemoryAllocation), 0;
+  std::lock_guard lock(mutex_);
+  prepared_[at] = {entry, shape, {}};
+  return at;
+}
+
+uint32_t ChildGrids::launch(uint64_t parameters, uint64_t stream) {
+  std::unique_lock lock(mutex_);
+  const auto prepared = prepared_.find(parameters);
+  if (prepared == prepared_.end()) return error_ = kInvalidValue;
+  Child child = std::move(prepared->second);
+  prepared_.erase(prepared);
+  const auto* bytes = reinterpret_cast<const std::byte*>(parameters);
+  child.params.assign(bytes, bytes + child.entry->param_bytes);
+  const bool full = launched_.size() + tail_.size() == kMostWaitingChildren;
+  if (!full) (stream == kTailLaunch ? tail_ : launched_).push_back(std::move(child));
+  if (full) error_ = kPendingCountExceeded;
+  lock.unlock();
+  heap_.free(parameters);
+  return full ? kPendingCountExceeded : 0;
+}
+
+void ChildGrids::run_after(const exec::Fault& fault, const Grid::Done& done) {
+  done_ = done;
+  // What was prepared and not launched.
+  for (const auto& [at, child] : prepared_) heap_.free(at);
+  prepared_.clear();
+  if (fault.kind != exec::FaultKind::kNone)
+    end(fault);
+  else
+    run_next();
+}
+
+void ChildGrids::run_next() {
+  std::deque<Child>& from = launched_.empty() ? tail_ : launched_;
+  if (from.empty()) return end({});
+  Child child = std::move(from.front());
+  from.pop_front();
+  uint32_t error = 0;
+  const std::shared_ptr<Grid> grid = make_(*child.entry, child.shape, error);
+  if (grid == nullptr) {
+    exec::Fault fault;
+    fault.kind = exec::FaultKind::kTrap;
+    fault.kernel = child.entry->name;
+    fault.detail = "launched by a kernel, and cannot run any more";
+    return end(fault);
+  }
+  grid->params = std::move(child.params);
+  grid->on_done = [self = shared_from_this()](const exec::Fault& fault) {
+    if (fault.kind != exec::FaultKind::kNone)
+      self->end(fault);
+    else
+      self->run_next();
+  };
+  runner_.submit(grid);
+}
+
+void ChildGrids::end(const exec::Fault& fault) {
+  launched_.clear();
+  tail_.clear();
+  const Grid::Done done = std::move(done_);
+  done_ = nullptr;
+  done(fault);
+}
+
+}  // namespace sluice::softgpu

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// ChildGrids: the kernels that a grid's kernel launches. They run when all blocks of the grid have
+// ended, one after the other in the order of their launches, each with its own children; those of
+// cudaStreamTailLaunch come last. The grid is over when they are. That is an order CUDA allows, for
+// any streams that the kernel names: a kernel may not wait for its children.
+//
+// One per grid whose program launches kernels, made by the API, then the runner's. Any thread.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "kernels/exec/block/device_launches.h"
+#include "mediator/softgpu/grid/grid_runner.h"
+
+namespace sluice::softgpu {
+
+// Of one grid: some 200 bytes and the parameters each.
+inline constexpr size_t kMostWaitingChildren = 1 << 16;
+
+class ChildGrids : public exec::DeviceLaunches, public std::enable_shared_from_this<ChildGrids> {
+ public:
+  // A child that is ready to be submitted but for its parameters and on_done. Null: there cannot be
+  // such a one, and `error` is why (cudaError_t).
+  using Make = std::function<std::shared_ptr<Grid>(
+      const exec::EntryInfo& entry, const exec::LaunchShape& shape, uint32_t& error)>;
+  ChildGrids(GridRunner& runner, std::shared_ptr<const exec::Image> image, exec::DeviceHeap& heap,
+             Make make)
+      : runner_(runner), image_(std::move(image)), heap_(heap), make_(std::move(make)) {}
+
+  uint64_t parameters(uint64_t kernel, exec::Dim3 grid, exec::Dim3 block,
+                      uint32_t shared_bytes) override;
+  uint32_t launch(uint64_t parameters, uint64_t stream) override;
+  uint32_t error(bool take) override;
+
+  // The grid's own blocks have ended with `fault`. Runs the children, unless it is one; then calls
+  // `done` with the first fault of all.
+  void run_after(const exec::Fault& fault, const Grid::Done& done);
+
+ private:
+  // What has been launched, without what it takes to run.
+  struct Child {
+    const exec::EntryInfo* entry;
+    exec::LaunchShape shape;
+    std::vector<std::byte> params;
+  };
+
+  uint32_t fail(uint32_t error);
+  void run_next();
+  void end(const exec::Fault& fault);
+
+  GridRunner& runner_;
+  std::shared_ptr<const exec::Image> image_;
+  exec::DeviceHeap& heap_;
+  Make make_;
+  Grid::Done done_;
+  std::mutex mutex_;
+  std::unordered_map<uint64_t, Child> prepared_;  // by the address of the parameters
+  std::deque<Child> launched_, tail_;
+  uint32_t error_ = 0;
+};
+
+}  // namespace sluice::softgpu

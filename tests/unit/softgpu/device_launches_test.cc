@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that launch kernels.
+#include <string>
+
+#include "tests/unit/softgpu/fixture.h"
+
+namespace sluice {
+namespace {
+
+// launch(KERNEL, GRID, BLOCK, P, V, STREAM): the registers that hold its two parameters, and a
+// stream.
+std::string launch_text(const char* kernel, const char* grid, const char* block, const char* p,
+                        const char* v, const char* stream) {
+  const std::string dims[] = {grid, block};
+  std::string text =
+      "{\n.param .b64 a0; .param .align 4 .b8 a1[12]; .param .align 4 .b8 a2[12];\n"
+      ".param .b32 a3; .param .b64 r0; .param .b64 b0; .param .b64 b1; .param .b32 r1;\n"
+      "mov.u64 %rd9, " +
+      std::string(kernel) + ";\nst.param.b64 [a0], %rd9;\n";
+  for (int i = 0; i < 2; ++i) {
+    const std::string to = i == 0 ? "a1" : "a2";
+    text += "st.param.b32 [" + to + "], " + dims[i] + ";\nst.param.b32 [" + to +
+            "+4], 1;\nst.param.b32 [" + to + "+8], 1;\n";
+  }
+  return text +
+         "st.param.b32 [a3], 0;\n"
+         "call.uni (r0), __cudaCDP2GetParameterBufferV2, (a0, a1, a2, a3);\n"
+         "ld.param.b64 %rd8, [r0];\nsetp.eq.s64 %p9, %rd8, 0;\nmov.u32 %r9, 1000;\n"
+         "@%p9 bra none_" +
+         std::string(kernel) + stream + ";\nst.b64 [%rd8], " + p + ";\nst.b32 [%rd8+8], " + v +
+         ";\nst.param.b64 [b0], %rd8;\nst.param.b64 [b1], " + stream +
+         ";\ncall.uni (r1), __cudaCDP2LaunchDeviceV2, (b0, b1);\nld.param.b32 %r9, [r1];\n"
+         "none_" +
+         std::string(kernel) + stream + ":\n}\n";
+}
+
+std::string module_text() {
+  const std::string head =
+      R"(.version 8.0
+.target sm_90
+.address_size 64
+.extern .func (.param .b64 r) __cudaCDP2GetParameterBufferV2(.param .b64 a,
+    .param .align 4 .b8 b[12], .param .align 4 .b8 c[12], .param .b32 d);
+.extern .func (.param .b32 r) __cudaCDP2LaunchDeviceV2(.param .b64 a, .param .b64 b);
+.extern .func (.param .b32 r) __cudaCDP2GetLastError();
+)";
+  const auto kernel = [](const char* name, const std::string& body) {
+    return std::string(".visible .entry ") + name + R"((.param .u64 p, .param .u32 v)
+{
+.reg .pred %p<10>; .reg .b32 %r<10>; .reg .b64 %rd<10>;
+ld.param.u64 %rd1, [p]; ld.param.u32 %r1, [v];
+)" + body + "ret;\n}\n";
+  };
+  return head + kernel("add", "atom.global.add.u32 %r2, [%rd1], %r1;\n") +
+         // Writes what is there, doubled, plus v.
+         kernel("turn",
+                "ld.global.u32 %r2, [%rd1];\nshl.b32 %r2, %r2, 1;\nadd.u32 %r2, %r2, %r1;\n"
+                "st.global.u32 [%rd1], %r2;\n") +
+         kernel("stray", "mov.u64 %rd1, 0;\nst.global.u32 [%rd1], %r1;\n") +
+         // Itself, v times over, and 8 threads of `add` each.
+         kernel("nest", launch_text("add", "2", "4", "%rd1", "1", "0") +
+                            "sub.u32 %r1, %r1, 1;\nsetp.eq.u32 %p1, %r1, 0;\n@%p1 ret;\n" +
+                            launch_text("nest", "1", "1", "%rd1", "%r1", "4")) +
+         // cudaStreamTailLaunch (3) comes last, others in their order.
+         kernel("order", launch_text("turn", "1", "1", "%rd1", "1", "3") +
+                             launch_text("turn", "1", "1", "%rd1", "2", "0") +
+                             launch_text("turn", "1", "1", "%rd1", "3", "256") +
+                             "mov.u32 %r2, 7;\nst.global.u32 [%rd1], %r2;\n") +
+         kernel("faulty", launch_text("stray", "1", "1", "%rd1", "1", "0") +
+                              launch_text("add", "1", "1", "%rd1", "1", "0")) +
+         // Its children's blocks are too large; then it asks why.
+         kernel("wrong", launch_text("add", "1", "2000", "%rd1", "1", "0") +
+                             ".param .b32 e;\n"
+                             "call.uni (e), __cudaCDP2GetLastError, ();\nld.param.b32 %r2, [e];\n"
+                             "st.global.u32 [%rd1], %r9;\nst.global.u32 [%rd1+4], %r2;\n"
+                             "call.uni (e), __cudaCDP2GetLastError, ();\nld.param.b32 %r2, [e];\n"
+                             "st.global.u32 [%rd1+8], %r2;\n");
+}
+
+class DeviceLaunches : public SoftGpuTest {
+ protected:
+  void SetUp() override {
+    SoftGpuTest::SetUp();
+    OK(api.cuModuleLoadData(&module_, module_text().c_str()));
+    words_ = allocate(12);
+    OK(api.cuMemsetD32(words_, 0, 3));
+  }
+  CUdeviceptr words_ = 0;
+};
+
+TEST_F(DeviceLaunches, AreOverBeforeTheirGridIs) {
+  for (uint32_t round = 1; round <= 3; ++round) {
+    OK(launch("nest", 2, 1, nullptr, words_, 5u));
+    EXPECT_EQ(read(words_, 1)[0], round * 2 * 5 * 8);
+  }
+}
+TEST_F(DeviceLaunches, RunInOrderAndTheTailLast) {
+  OK(launch("order", 1, 1, nullptr, words_, 0u));
+  EXPECT_EQ(read(words_, 1)[0], ((7u * 2 + 2) * 2 + 3) * 2 + 1);
+}
+TEST_F(DeviceLaunches, AFaultIsTheGrids) {
+  OK(launch("faulty", 1, 1, nullptr, words_, 0u));
+  FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, api.cuCtxSynchronize());
+}
+TEST_F(DeviceLaunches, SayWhyTheyAreRefused) {
+  OK(launch("wrong", 1, 1, nullptr, words_, 0u));
+  constexpr uint32_t kNoBuffer = 1000, kInvalidConfiguration = 9;
+  EXPECT_EQ(read(words_, 3), (std::vector<uint32_t>{kNoBuffer, kInvalidConfiguration, 0}));
+}
+TEST_F(DeviceLaunches, WaitInLimitedNumber) {
+  size_t most = 0;
+  OK(api.cuCtxGetLimit(&most, CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT));
+  const auto grids = static_cast<unsigned>(most / 128 + 1);
+  // Each thread launches 8 of `add`; those beyond are dropped.
+  OK(launch("nest", grids, 128, nullptr, words_, 1u));
+  EXPECT_EQ(read(words_, 1)[0], most * 8);
+}
+
+}  // namespace
+}  // namespace sluice
