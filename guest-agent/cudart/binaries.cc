@@ -73,14 +73,29 @@ CUresult load(CUlibrary* library, const void* image) {
   return driver().cuLibraryLoadData(library, image, nullptr, nullptr, 0, nullptr, nullptr, 0);
 }
 
+// Where the driver says what is wrong with an image that another way may still load, so that it
+// does not tell the user.
+struct Errors {
+  char text[512] = "";
+  CUjit_option options[2] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void* values[2] = {text, reinterpret_cast<void*>(sizeof text)};
+
+  CUresult load(CUlibrary* library, const void* image) {
+    values[1] = reinterpret_cast<void*>(sizeof text);  // a driver writes there how much it used
+    return driver().cuLibraryLoadData(library, image, options, values, 2, nullptr, nullptr, 0);
+  }
+};
+
 // Links the parts that -rdc=true left relocatable. A part without code for this GPU is left out:
 // the device runtime, which nvcc always adds, has machine code only. Whoever misses something of it
 // gets an error with the reason.
 CUresult link_parts(Binary& binary) {
   CUlinkState state = nullptr;
-  CUresult r = driver().cuLinkCreate_v2(0, nullptr, nullptr, &state);
+  Errors errors;
+  CUresult r = driver().cuLinkCreate_v2(2, errors.options, errors.values, &state);
   if (r != CUDA_SUCCESS) return r;
   const auto* parts = static_cast<const void* const*>(binary.wrapper->more);
+  bool any = false;
   for (size_t i = 0; r == CUDA_SUCCESS && parts[i] != nullptr; ++i) {
     if (!is_fat_binary(parts[i])) r = CUDA_ERROR_INVALID_IMAGE;
     if (r != CUDA_SUCCESS) break;
@@ -91,8 +106,11 @@ CUresult link_parts(Binary& binary) {
     if (r == CUDA_ERROR_NO_BINARY_FOR_GPU) {
       binary.left_out = r;
       r = CUDA_SUCCESS;
+    } else {
+      any = true;
     }
   }
+  if (r == CUDA_SUCCESS && !any) r = CUDA_ERROR_NO_BINARY_FOR_GPU;
   void* image = nullptr;
   size_t bytes = 0;
   if (r == CUDA_SUCCESS) r = report("link", driver().cuLinkComplete(state, &image, &bytes));
@@ -131,11 +149,16 @@ cudaError_t load_binary(Binary& binary) {
   if (wrapper == nullptr || wrapper->magic != kWrapperMagic) return cudaErrorInvalidKernelImage;
   const bool in_parts = wrapper->version == kLinkedWrapper && wrapper->more != nullptr;
   CUresult r = CUDA_ERROR_INVALID_IMAGE;
+  Errors errors;
   if (is_fat_binary(wrapper->image) && !(in_parts && is_empty_fat_binary(wrapper->image))) {
-    r = report("fat binary", load(&binary.library, wrapper->image));
+    r = report("fat binary", in_parts ? errors.load(&binary.library, wrapper->image)
+                                      : load(&binary.library, wrapper->image));
   }
-  if (r != CUDA_SUCCESS && in_parts) r = report("its wrapper", load(&binary.library, wrapper));
+  if (r != CUDA_SUCCESS && in_parts)
+    r = report("its wrapper", errors.load(&binary.library, wrapper));
   if (r != CUDA_SUCCESS && in_parts) r = report("linked parts", link_parts(binary));
+  if (r != CUDA_SUCCESS && in_parts && errors.text[0] != '\0')
+    std::fprintf(stderr, "libcudart: %s\n", errors.text);
   if (r != CUDA_SUCCESS) binary.library = nullptr;
   if (r == CUDA_SUCCESS && binary.was_reset) bind_variables(binary);  // they lie elsewhere now
   binary.was_reset = false;

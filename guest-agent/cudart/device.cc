@@ -30,7 +30,6 @@ cudaError_t fill_properties(Properties* p, int device) {
     return to_runtime(r);
   }
   driver().cuDeviceGetUuid_v2(reinterpret_cast<CUuuid*>(&p->uuid), device);
-  driver().cuDeviceGetLuid(p->luid, &p->luidDeviceNodeMask, device);
   driver().cuDeviceTotalMem_v2(&p->totalGlobalMem, device);
 #define SLUICE_FILL(type, field, attribute)                             \
   if constexpr (requires { p->field; }) {                               \

@@ -42,7 +42,8 @@ Link* find(CUlinkState state) {
 CUresult refuse(const Link& link) {
   link.logs.fail("machine code cannot be linked, only PTX; " +
                  std::string(sluice::cubin::kBuildWithPtx));
-  (void)not_supported("cuLinkAddData", "machine code (cubin, object, library)");
+  if (!link.logs.has_room())
+    (void)not_supported("cuLinkAddData", "machine code (cubin, object, library)");
   return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 

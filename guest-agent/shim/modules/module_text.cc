@@ -112,12 +112,9 @@ CUresult code_of_image(const void* image, size_t bytes_known, uint32_t newest, s
   if (n == sizeof magic) {
     std::memcpy(&magic, image, sizeof magic);
     const bool machine = cubin::is_cubin(magic);
-    if (machine || ptx::is_fat_binary(magic)) {
-      const CUresult r = machine ? machine_code_of(image, bytes_known, code, log)
-                                 : code_of_fat_binary(image, bytes_known, newest, kept, code, log);
-      if (r != CUDA_SUCCESS) complain_once(("module image: " + *log).c_str());
-      return r;
-    }
+    if (machine) return machine_code_of(image, bytes_known, code, log);
+    if (ptx::is_fat_binary(magic))
+      return code_of_fat_binary(image, bytes_known, newest, kept, code, log);
   }
   const size_t length = strnlen(static_cast<const char*>(image), kMostTextBytes);
   if (length == 0 || length == kMostTextBytes) return CUDA_ERROR_INVALID_IMAGE;

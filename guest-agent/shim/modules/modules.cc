@@ -82,6 +82,7 @@ CUresult find_code(const Entered& e, const void* image, size_t bytes, const JitL
   r = code_of_image(image, bytes, newest, &code->text, &found, &log);
   if (r != CUDA_SUCCESS) {
     logs.fail(log);
+    if (!log.empty() && !logs.has_room()) complain_once(("module image: " + log).c_str());
     return r;
   }
   code->lazy = e.link->channel().lazy_clones();

@@ -299,9 +299,28 @@ TEST_F(Runtime, LinkedParts) {
   linked.kernel(&host, "linked");
   int* out = device_memory<int>(1);
   void* args[] = {&out};
+  testing::internal::CaptureStderr();
   ASSERT_EQ(launch_new(&host, {1, 1, 1}, {1, 1, 1}, args), cudaSuccess);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "nothing is wrong";
   EXPECT_EQ(value_at(out), 42);
+
+  const void* machine_parts[] = {machine_code.data(), nullptr};
+  Program machine(std::string(16, '\0'));
+  machine.wrapper().version = kLinkedWrapper;
+  machine.wrapper().more = machine_parts;
+  static char other;
+  machine.kernel(&other, "linked");
+  EXPECT_EQ(launch_new(&other, {1, 1, 1}, {1, 1, 1}, args), cudaErrorNoKernelImageForDevice);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorNoKernelImageForDevice);
   EXPECT_EQ(cudaFree(out), cudaSuccess);
+}
+
+// Nothing of it is for the user to read.
+TEST_F(Runtime, PropertiesSayNothing) {
+  testing::internal::CaptureStderr();
+  cudaDeviceProp properties;
+  EXPECT_EQ(cudaGetDeviceProperties(&properties, 0), cudaSuccess);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
 TEST_F(Runtime, AttributesAndOccupancy) {
