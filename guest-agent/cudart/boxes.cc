@@ -30,7 +30,6 @@ CUmemorytype target_type(int kind) {
       return CU_MEMORYTYPE_UNIFIED;
   }
 }
-CUdeviceptr device_address(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
 CUarray driver_array(cudaArray_const_t array) {
   return reinterpret_cast<CUarray>(const_cast<cudaArray*>(array));
 }

@@ -12,6 +12,8 @@
 
 namespace sluice::cudart {
 
+inline CUdeviceptr device_address(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
+
 // What has to be there before a call: nothing, an initialised driver, or a context that is current
 // to the thread.
 enum class Need { kNone, kDriver, kContext };

@@ -7,8 +7,6 @@
 namespace sluice::cudart {
 namespace {
 
-CUdeviceptr device_address(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
-
 enum class Wait { kNo, kYes };
 
 // A copy in the thread's own stream is waited for there: the driver's waiting forms are for the

@@ -6,8 +6,7 @@
 namespace sluice::cudart {
 namespace {
 
-CUdeviceptr device_address(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
-CUdeviceptr* device_address(void** p) { return reinterpret_cast<CUdeviceptr*>(p); }
+CUdeviceptr* as_output(void** p) { return reinterpret_cast<CUdeviceptr*>(p); }
 
 // A row of `width` bytes each; the driver aligns rows for what kernels read at once, the size of
 // which is not known.
@@ -17,7 +16,7 @@ cudaError_t allocate_pitched(void** address, size_t* pitch, size_t width, size_t
   *pitch = 0;
   if (width == 0 || height == 0) return cudaSuccess;
   return to_runtime(
-      driver().cuMemAllocPitch_v2(device_address(address), pitch, width, height, kElementBytes));
+      driver().cuMemAllocPitch_v2(as_output(address), pitch, width, height, kElementBytes));
 }
 
 // A fill without "Async" in its name ends before it returns where the program sees the memory, too
@@ -40,8 +39,7 @@ namespace impl {
 cudaError_t cudaMalloc(void** address, size_t bytes) {
   if (address == nullptr) return cudaErrorInvalidValue;
   *address = nullptr;
-  return bytes == 0 ? cudaSuccess
-                    : to_runtime(driver().cuMemAlloc_v2(device_address(address), bytes));
+  return bytes == 0 ? cudaSuccess : to_runtime(driver().cuMemAlloc_v2(as_output(address), bytes));
 }
 cudaError_t cudaFree(void* address) {
   return address == nullptr ? cudaSuccess
@@ -65,7 +63,7 @@ cudaError_t cudaMallocManaged(void** address, size_t bytes, unsigned flags) {
   if (address == nullptr) return cudaErrorInvalidValue;
   *address = nullptr;
   if (bytes == 0) return cudaSuccess;
-  return to_runtime(driver().cuMemAllocManaged(device_address(address), bytes, flags));
+  return to_runtime(driver().cuMemAllocManaged(as_output(address), bytes, flags));
 }
 
 cudaError_t cudaMallocHost(void** address, size_t bytes) {
@@ -97,7 +95,7 @@ cudaError_t cudaMemPoolImportFromShareableHandle(cudaMemPool_t* pool, void* hand
 cudaError_t cudaGetSymbolAddress(void** address, const void* symbol) {
   if (address == nullptr) return cudaErrorInvalidValue;
   size_t size = 0;
-  return address_of(symbol, device_address(address), &size);
+  return address_of(symbol, as_output(address), &size);
 }
 cudaError_t cudaGetSymbolSize(size_t* size, const void* symbol) {
   if (size == nullptr) return cudaErrorInvalidValue;

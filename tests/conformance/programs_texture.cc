@@ -13,7 +13,7 @@ constexpr unsigned kFetches = 128;
 
 enum class Coordinates { kInteger, kTexels, kNormalised };
 
-const char kHead[] =
+const char kTextureHead[] =
     "(.param .u64 out, .param .u64 in, .param .u64 tex)\n{\n.reg .pred %p<4>; .reg .b16 %h<16>; "
     ".reg .b32 %r<32>; .reg .b64 %rd<16>; .reg .f32 %f<16>;\nld.param.u64 %rd1, [out]; "
     "ld.param.u64 %rd2, [in]; ld.param.u64 %rd9, [tex];\nmov.u32 %r1, %tid.x; mul.wide.u32 %rd3, "
@@ -63,7 +63,7 @@ void add(std::vector<Program>& all, std::string name, const TextureSpec& t, Coor
     if (std::isalnum(static_cast<unsigned char>(ch)) == 0) ch = '_';
   p.name = "t" + std::to_string(all.size()) + "_" + name;
   p.threads = kFetches;
-  p.text = ".visible .entry " + p.name + kHead + body + kTail;
+  p.text = ".visible .entry " + p.name + kTextureHead + body + kTail;
   p.input = coordinates(name, t, kind);
   p.output_bytes = kFetches * 16;
   p.texture = t;
@@ -140,19 +140,19 @@ void fetches(std::vector<Program>& all) {
     }
   }
   // Formats: as they are, as numbers between 0 and 1, filtered.
-  struct Format {
+  struct Reading {
     const char* name;
     CUarray_format format;
     const char* type;
   };
-  const Format formats[] = {{"u8", CU_AD_FORMAT_UNSIGNED_INT8, "u32"},
-                            {"s8", CU_AD_FORMAT_SIGNED_INT8, "s32"},
-                            {"u16", CU_AD_FORMAT_UNSIGNED_INT16, "u32"},
-                            {"s16", CU_AD_FORMAT_SIGNED_INT16, "s32"},
-                            {"u32", CU_AD_FORMAT_UNSIGNED_INT32, "u32"},
-                            {"s32", CU_AD_FORMAT_SIGNED_INT32, "s32"},
-                            {"f16", CU_AD_FORMAT_HALF, "f32"}};
-  for (const Format& f : formats) {
+  const Reading formats[] = {{"u8", CU_AD_FORMAT_UNSIGNED_INT8, "u32"},
+                             {"s8", CU_AD_FORMAT_SIGNED_INT8, "s32"},
+                             {"u16", CU_AD_FORMAT_UNSIGNED_INT16, "u32"},
+                             {"s16", CU_AD_FORMAT_SIGNED_INT16, "s32"},
+                             {"u32", CU_AD_FORMAT_UNSIGNED_INT32, "u32"},
+                             {"s32", CU_AD_FORMAT_SIGNED_INT32, "s32"},
+                             {"f16", CU_AD_FORMAT_HALF, "f32"}};
+  for (const Reading& f : formats) {
     for (const unsigned channels : {1u, 2u, 4u}) {
       TextureSpec t = shaped("2d", f.format, channels);
       const std::string tail = std::string("_") + f.name + "_" + std::to_string(channels);

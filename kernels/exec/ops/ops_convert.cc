@@ -224,6 +224,4 @@ Flow convert_any(Warp& w, const Inst& in) {
 void SLUICE_EXEC_NAME(fill_convert)(Handler* table) { SLUICE_EXEC_CONVERT_OPS(SLUICE_EXEC_FILL) }
 
 }  // namespace sluice::exec::detail
-#if defined(__clang__) && SLUICE_EXEC_ISA != 0
-#pragma clang attribute pop
-#endif
+#include "kernels/exec/program/isa_end.h"

@@ -414,6 +414,4 @@ SLUICE_EXEC_FCOMPARE(FUnordered, a != a || b != b)
 void SLUICE_EXEC_NAME(fill_float)(Handler* table) { SLUICE_EXEC_FLOAT_OPS(SLUICE_EXEC_FILL) }
 
 }  // namespace sluice::exec::detail
-#if defined(__clang__) && SLUICE_EXEC_ISA != 0
-#pragma clang attribute pop
-#endif
+#include "kernels/exec/program/isa_end.h"

@@ -241,6 +241,4 @@ struct Dp2a {
 void SLUICE_EXEC_NAME(fill_int)(Handler* table) { SLUICE_EXEC_INT_OPS(SLUICE_EXEC_FILL) }
 
 }  // namespace sluice::exec::detail
-#if defined(__clang__) && SLUICE_EXEC_ISA != 0
-#pragma clang attribute pop
-#endif
+#include "kernels/exec/program/isa_end.h"

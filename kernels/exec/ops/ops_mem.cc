@@ -225,6 +225,4 @@ Flow fence(Warp&, const Inst&) {
 void SLUICE_EXEC_NAME(fill_mem)(Handler* table) { SLUICE_EXEC_MEM_OPS(SLUICE_EXEC_FILL) }
 
 }  // namespace sluice::exec::detail
-#if defined(__clang__) && SLUICE_EXEC_ISA != 0
-#pragma clang attribute pop
-#endif
+#include "kernels/exec/program/isa_end.h"

@@ -250,6 +250,4 @@ Flow multiply(Warp& w, const Inst& in) {
 void SLUICE_EXEC_NAME(fill_tensor)(Handler* table) { SLUICE_EXEC_TENSOR_OPS(SLUICE_EXEC_FILL) }
 
 }  // namespace sluice::exec::detail
-#if defined(__clang__) && SLUICE_EXEC_ISA != 0
-#pragma clang attribute pop
-#endif
+#include "kernels/exec/program/isa_end.h"

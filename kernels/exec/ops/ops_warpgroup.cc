@@ -234,6 +234,4 @@ void SLUICE_EXEC_NAME(fill_warpgroup)(Handler* table) {
 }
 
 }  // namespace sluice::exec::detail
-#if defined(__clang__) && SLUICE_EXEC_ISA != 0
-#pragma clang attribute pop
-#endif
+#include "kernels/exec/program/isa_end.h"

@@ -6,6 +6,9 @@
 #error "compile with -DSLUICE_EXEC_ISA=0, 1 or 2"
 #endif
 
+#if !defined(__clang__)
+#pragma GCC push_options
+#endif
 #if SLUICE_EXEC_ISA == 2
 #define SLUICE_EXEC_NAME(x) x##_avx512
 #if defined(__clang__)

@@ -12,10 +12,9 @@
 #include <vector>
 
 #include "policies/policy.h"
+#include "tests/unit/policies/policy_units.h"
 
 namespace sluice::policy {
-
-inline constexpr uint64_t kUs = 1'000, kMs = 1'000'000;  // ns
 
 struct TurnDriver {
   explicit TurnDriver(std::string_view name, Config config = {})

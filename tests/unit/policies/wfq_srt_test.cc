@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // wfq-srt, event by event: the rules that open policies/wfq/wfq_srt.cc.
+#include "tests/unit/policies/policy_units.h"
 #include "tests/unit/policies/whole_driver.h"
 
 namespace sluice::policy {
 namespace {
-
-constexpr uint64_t kMs = 1'000'000;
 
 void begin(WholeDriver& d, VgpuId v, uint64_t known_ns) {
   static LaunchId id = 0;

@@ -4,12 +4,11 @@
 #include <cmath>
 #include <vector>
 
+#include "tests/unit/policies/policy_units.h"
 #include "tests/unit/policies/whole_driver.h"
 
 namespace sluice::policy {
 namespace {
-
-constexpr uint64_t kMs = 1'000'000;
 
 TEST(Wfq, AloneIsDisengaged) {
   WholeDriver d("wfq");

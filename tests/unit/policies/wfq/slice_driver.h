@@ -20,10 +20,9 @@
 
 #include "policies/accounting/engine_use.h"
 #include "policies/policy.h"
+#include "tests/unit/policies/policy_units.h"
 
 namespace sluice::policy {
-
-inline constexpr uint64_t kUs = 1'000, kMs = 1'000'000, kSecond = 1'000'000'000;  // ns
 
 struct SliceDriver {
   struct Tenant {
