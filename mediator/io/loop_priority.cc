@@ -23,13 +23,14 @@ using State = LoopPriority::State;
 // The signal's handler writes these, on any thread.
 std::atomic<State> state_now{State::kOrdinary};
 std::atomic<uint64_t> spent_times{0};
-std::atomic<pid_t> thread{0};
+std::atomic<pid_t> loop_thread{0};
 uint64_t beat_ns, beat_busy_ns;  // of the last beat
 
 bool set_real_time(bool on) {
   sched_param p{};
   p.sched_priority = on ? 1 : 0;
-  return ::sched_setscheduler(thread, (on ? SCHED_RR : SCHED_OTHER) | SCHED_RESET_ON_FORK, &p) == 0;
+  return ::sched_setscheduler(loop_thread, (on ? SCHED_RR : SCHED_OTHER) | SCHED_RESET_ON_FORK,
+                              &p) == 0;
 }
 
 void spend() {
@@ -70,7 +71,7 @@ void raise_session(int nice) {
 
 Result<void> LoopPriority::raise(int nice, bool real_time) {
   if (nice >= 0 && !real_time) return {};
-  thread = ::gettid();
+  loop_thread = ::gettid();
   const sched_param none{};
   if (::sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &none) != 0 ||
       ::setpriority(PRIO_PROCESS, 0, nice) != 0)
@@ -92,7 +93,7 @@ State LoopPriority::after(State now, uint64_t busy, uint64_t elapsed) {
 }
 
 void LoopPriority::on_beat() {
-  if (thread != ::gettid()) return;
+  if (loop_thread != ::gettid()) return;
   const uint64_t now = monotonic_ns(), busy = thread_cpu_ns();
   const State next = after(state_now, busy - beat_busy_ns, now - beat_ns);
   beat_ns = now;

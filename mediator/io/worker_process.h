@@ -47,7 +47,7 @@ struct WorkerExit {
   std::string text() const;  // "died of signal 9 (Killed)", "exited with status 1"
 };
 
-class WorkerProcess : private Spawner::Client {
+class WorkerProcess final : private Spawner::Client {
  public:
   class Owner {
    public:

@@ -54,7 +54,7 @@ class FairResponsive final : public Turns {
     double t, total, remaining;
     double slowdown() const { return (t + remaining) / total; }
   };
-  Figures figures(uint64_t now_ns, VgpuId v) const {
+  Figures figures_at(uint64_t now_ns, VgpuId v) const {
     const Job& j = jobs_[v];
     const double total = static_cast<double>(total_ns(j));
     return {.t = static_cast<double>(now_ns - j.ready_ns),
@@ -65,7 +65,7 @@ class FairResponsive final : public Turns {
   // Asked for when v starts to wait, or its work becomes known: from here its line is fixed.
   uint64_t key(VgpuId v) override {
     const Job& j = jobs_[v];
-    const Figures f = figures(j.ready_ns, v);
+    const Figures f = figures_at(j.ready_ns, v);
     const double offset = f.remaining - static_cast<double>(j.ready_ns);
     highest_.set(now_, v, 1 / f.total, offset, j.ready_ns);
     lowest_.set(now_, v, 1 / f.total, offset, j.ready_ns);
@@ -84,7 +84,7 @@ class FairResponsive final : public Turns {
     const bool holds = holder_ != kNoVgpu && jobs_[holder_].busy;
     if (best == kNoVgpu) return holds ? holder_ : kNoVgpu;
     // Equal: who waits goes before the holder.
-    if (holds && figures(now_ns, holder_).slowdown() > figures(now_ns, best).slowdown())
+    if (holds && figures_at(now_ns, holder_).slowdown() > figures_at(now_ns, best).slowdown())
       return holder_;
     return best;
   }
@@ -92,8 +92,9 @@ class FairResponsive final : public Turns {
     now_ = static_cast<double>(now_ns);
     const uint32_t other = lowest_.best(now_);
     if (other == kNoVgpu) return kForEver;
-    const Figures least = figures(now_ns, other);
-    const double quantum = figures(now_ns, v).slowdown() * least.total - least.remaining - least.t;
+    const Figures least = figures_at(now_ns, other);
+    const double quantum =
+        figures_at(now_ns, v).slowdown() * least.total - least.remaining - least.t;
     if (!(quantum > static_cast<double>(quantum_ns()))) return quantum_ns();
     return static_cast<uint64_t>(std::min(quantum, 0x1p50));
   }

@@ -6,11 +6,13 @@
 #include <cstddef>
 #include <cstdlib>
 
+#include "tests/support/sanitizers.h"
+
 namespace sluice {
 
 template <class Number>
 Number rounds(Number all) {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef SLUICE_ADDRESS_SANITIZER
   if (std::getenv("SLUICE_ALL_ROUNDS") == nullptr) return all / 5;
 #endif
   return all;

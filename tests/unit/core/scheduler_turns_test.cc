@@ -307,7 +307,7 @@ TEST_F(TurnsTest, SessionsThatGoLeaveNothingBehind) {
 
 struct VisitsTest : TurnsTest {
   // What is known of it, and then others linger.
-  static constexpr uint64_t kVisit = 100'000 + SchedulerConfig{}.linger_ns;
+  const uint64_t kVisit = 100'000 + SchedulerConfig{}.linger_ns;
   VisitsTest() : TurnsTest("wfq") {
     // So that nobody is new.
     for (const SessionId x : {t, s}) {

@@ -269,7 +269,7 @@ TEST_F(CheckerTest, LookBackThatForgetsToRelease) {
 // atomicAdd made of compare-and-swap: its plain first load is no race.
 // Bulk reductions of several blocks do not race among themselves; copies do.
 TEST_F(CheckerTest, BulkReductions) {
-  const auto kernel_of = [this](const std::string& copy) {
+  const auto kernel_of = [](const std::string& copy) {
     return kernel(
         ".shared .align 128 .b8 s[128];\nmov.u32 %r1, s; mov.u32 %r2, %tid.x;\n"
         "mad.lo.u32 %r3, %r2, 4, %r1; mov.u32 %r4, %ctaid.x; st.shared.u32 [%r3], %r4;\n"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The software GPU's driver API: the order of streams, events, host functions, memory words;
 // several threads; the end of the process and forks.
-#ifdef __SANITIZE_ADDRESS__
+#include "tests/support/sanitizers.h"
+#ifdef SLUICE_ADDRESS_SANITIZER
 #include <sanitizer/lsan_interface.h>
 #endif
 
@@ -294,7 +295,7 @@ using SoftGpuDeathTest = SoftGpuTest;
 
 // What is outstanding when a process ends is nobody's to free.
 static void forget_leaks() {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef SLUICE_ADDRESS_SANITIZER
   __lsan_disable();
 #endif
 }

@@ -269,7 +269,7 @@ TEST_P(WorkerHostMemory, ModulesAreChargedWhatTheyHold) {
   printf("%zu modules of %zu bytes: %zu KiB resident\n", modules.size(), text.size(),
          static_cast<size_t>(resident() - before) / 1024);
   // Sanitizers' own memory is not the worker's.
-#if !defined(__SANITIZE_ADDRESS__)
+#if !defined(SLUICE_ADDRESS_SANITIZER)
   EXPECT_LE(resident() - before, 64 * kMiB) << "no more is held than is charged";
 #endif
   EXPECT_EQ(unload(modules.back()), CUDA_SUCCESS);
