@@ -18,6 +18,9 @@ class DeviceLaunches {
   virtual uint64_t parameters(uint64_t kernel, Dim3 grid, Dim3 block, uint32_t shared_bytes) = 0;
   // Launches what has its parameters there. A cudaError_t.
   virtual uint32_t launch(uint64_t parameters, uint64_t stream) = 0;
+  // A copy or a fill of memory, in the order of the launches. A cudaError_t.
+  virtual uint32_t copy(uint64_t to, uint64_t from, uint64_t bytes, uint64_t stream) = 0;
+  virtual uint32_t fill(uint64_t to, uint8_t value, uint64_t bytes, uint64_t stream) = 0;
   // The grid's last error; `take`: and there is none any more.
   virtual uint32_t error(bool take) = 0;
 };

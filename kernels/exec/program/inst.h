@@ -160,6 +160,8 @@ enum class Builtin : uint8_t {
   // CUDA's device runtime (device_runtime.cc).
   kLaunchParameters,
   kLaunch,
+  kCopy,
+  kFill,
   kLastError,
   kPeekAtLastError,
   kMakeHandle,  // of a stream or an event

@@ -34,6 +34,19 @@ std::optional<uint64_t> release(const LaneMemory& memory, uint64_t address, std:
   return std::nullopt;
 }
 
+uint64_t queue(Builtin function, DeviceLaunches& launches, const Parameters& p) {
+  switch (function) {
+    case Builtin::kLaunch:
+      return launches.launch(p[0], p[1]);
+    case Builtin::kCopy:  // whatever its kind: it is between generic addresses
+      return launches.copy(p[0], p[1], p[2], p[4]);
+    case Builtin::kFill:
+      return launches.fill(p[0], static_cast<uint8_t>(p.get<uint32_t>(1)), p[2], p[3]);
+    default:
+      return launches.parameters(p[0], p.get<Dim3>(1), p.get<Dim3>(2), p.get<uint32_t>(3));
+  }
+}
+
 }  // namespace
 
 std::optional<uint64_t> call_device_runtime(Builtin function, const LaneMemory& memory,
@@ -48,14 +61,14 @@ std::optional<uint64_t> call_device_runtime(Builtin function, const LaneMemory& 
       return release(memory, parameters[0], detail);
     case Builtin::kLaunchParameters:
     case Builtin::kLaunch:
+    case Builtin::kCopy:
+    case Builtin::kFill:
       if (launches == nullptr) {
         memory.warp.fault(FaultKind::kTrap, memory.lane, 0, 0);
         detail = "kernels cannot launch kernels here";
         return std::nullopt;
       }
-      if (function == Builtin::kLaunch) return launches->launch(parameters[0], parameters[1]);
-      return launches->parameters(parameters[0], parameters.get<Dim3>(1), parameters.get<Dim3>(2),
-                                  parameters.get<uint32_t>(3));
+      return queue(function, *launches, parameters);
     case Builtin::kLastError:
     case Builtin::kPeekAtLastError:
       return launches == nullptr ? kSuccess : launches->error(function == Builtin::kLastError);

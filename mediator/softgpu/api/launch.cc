@@ -221,7 +221,7 @@ std::shared_ptr<ChildGrids> children_of(State& s, Context& context, const Functi
     error = r == CUDA_ERROR_INVALID_VALUE ? kInvalidConfiguration : static_cast<uint32_t>(r);
     return r == CUDA_SUCCESS ? grid : nullptr;
   };
-  return std::make_shared<ChildGrids>(s.runner, function.image, context.heap, make);
+  return std::make_shared<ChildGrids>(s.runner, function.image, context.map, context.heap, make);
 }
 
 CUresult launch(CUfunction handle, const exec::LaunchShape& wanted, CUstream stream_handle,

@@ -38,7 +38,7 @@ uint64_t ChildGrids::parameters(uint64_t kernel, exec::Dim3 grid, exec::Dim3 blo
   const uint64_t at = heap_.allocate(std::max(entry->param_bytes, 1u));
   if (at == 0) return fail(kMemoryAllocation), 0;
   std::lock_guard lock(mutex_);
-  prepared_[at] = {entry, shape, {}};
+  prepared_[at] = {entry, shape, {}, 0, 0, 0, 0};
   return at;
 }
 
@@ -50,12 +50,42 @@ uint32_t ChildGrids::launch(uint64_t parameters, uint64_t stream) {
   prepared_.erase(prepared);
   const auto* bytes = reinterpret_cast<const std::byte*>(parameters);
   child.params.assign(bytes, bytes + child.entry->param_bytes);
-  const bool full = launched_.size() + tail_.size() == kMostWaitingChildren;
-  if (!full) (stream == kTailLaunch ? tail_ : launched_).push_back(std::move(child));
-  if (full) error_ = kPendingCountExceeded;
   lock.unlock();
   heap_.free(parameters);
-  return full ? kPendingCountExceeded : 0;
+  return add(std::move(child), stream);
+}
+
+uint32_t ChildGrids::copy(uint64_t to, uint64_t from, uint64_t bytes, uint64_t stream) {
+  if (bytes == 0) return 0;
+  if (to == 0 || from == 0) return fail(kInvalidValue);
+  return add({nullptr, {}, {}, to, from, bytes, 0}, stream);
+}
+uint32_t ChildGrids::fill(uint64_t to, uint8_t value, uint64_t bytes, uint64_t stream) {
+  if (bytes == 0) return 0;
+  if (to == 0) return fail(kInvalidValue);
+  return add({nullptr, {}, {}, to, 0, bytes, value}, stream);
+}
+
+uint32_t ChildGrids::add(Child child, uint64_t stream) {
+  std::lock_guard lock(mutex_);
+  if (launched_.size() + tail_.size() == kMostWaitingChildren)
+    return error_ = kPendingCountExceeded;
+  (stream == kTailLaunch ? tail_ : launched_).push_back(std::move(child));
+  return 0;
+}
+
+// False: its memory is not there.
+bool ChildGrids::transfer(const Child& child) const {
+  const exec::MemoryRange to = map_.find(child.to, child.bytes);
+  if (to.bytes == 0 || !to.writable) return false;
+  auto* bytes = reinterpret_cast<std::byte*>(child.to);
+  if (child.from == 0) {
+    std::memset(bytes, child.value, child.bytes);
+    return true;
+  }
+  if (map_.find(child.from, child.bytes).bytes == 0) return false;
+  std::memmove(bytes, reinterpret_cast<const std::byte*>(child.from), child.bytes);
+  return true;
 }
 
 void ChildGrids::run_after(const exec::Fault& fault, const Grid::Done& done) {
@@ -70,10 +100,20 @@ void ChildGrids::run_after(const exec::Fault& fault, const Grid::Done& done) {
 }
 
 void ChildGrids::run_next() {
-  std::deque<Child>& from = launched_.empty() ? tail_ : launched_;
-  if (from.empty()) return end({});
-  Child child = std::move(from.front());
-  from.pop_front();
+  Child child;
+  do {
+    std::deque<Child>& from = launched_.empty() ? tail_ : launched_;
+    if (from.empty()) return end({});
+    child = std::move(from.front());
+    from.pop_front();
+    if (child.entry != nullptr || transfer(child)) continue;
+    exec::Fault fault;
+    fault.kind = exec::FaultKind::kOutOfBounds;
+    fault.address = child.to;
+    fault.bytes = static_cast<uint32_t>(std::min<uint64_t>(child.bytes, UINT32_MAX));
+    fault.detail = "a copy or fill that a kernel asked for";
+    return end(fault);
+  } while (child.entry == nullptr);
   uint32_t error = 0;
   const std::shared_ptr<Grid> grid = make_(*child.entry, child.shape, error);
   if (grid == nullptr) {

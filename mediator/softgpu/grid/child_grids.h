@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// ChildGrids: the kernels that a grid's kernel launches. They run when all blocks of the grid have
-// ended, one after the other in the order of their launches, each with its own children; those of
-// cudaStreamTailLaunch come last. The grid is over when they are. That is an order CUDA allows, for
-// any streams that the kernel names: a kernel may not wait for its children.
+// ChildGrids: the kernels that a grid's kernel launches, and its copies and fills. They run when
+// all blocks of the grid have ended, one after the other in the order of their launches, each with
+// its own children; those of cudaStreamTailLaunch come last. The grid is over when they are. That
+// is an order CUDA allows, for any streams that the kernel names: a kernel may not wait for its
+// children.
 //
 // One per grid whose program launches kernels, made by the API, then the runner's. Any thread.
 #pragma once
@@ -28,13 +29,15 @@ class ChildGrids : public exec::DeviceLaunches, public std::enable_shared_from_t
   // such a one, and `error` is why (cudaError_t).
   using Make = std::function<std::shared_ptr<Grid>(
       const exec::EntryInfo& entry, const exec::LaunchShape& shape, uint32_t& error)>;
-  ChildGrids(GridRunner& runner, std::shared_ptr<const exec::Image> image, exec::DeviceHeap& heap,
-             Make make)
-      : runner_(runner), image_(std::move(image)), heap_(heap), make_(std::move(make)) {}
+  ChildGrids(GridRunner& runner, std::shared_ptr<const exec::Image> image, exec::MemoryMap& map,
+             exec::DeviceHeap& heap, Make make)
+      : runner_(runner), image_(std::move(image)), map_(map), heap_(heap), make_(std::move(make)) {}
 
   uint64_t parameters(uint64_t kernel, exec::Dim3 grid, exec::Dim3 block,
                       uint32_t shared_bytes) override;
   uint32_t launch(uint64_t parameters, uint64_t stream) override;
+  uint32_t copy(uint64_t to, uint64_t from, uint64_t bytes, uint64_t stream) override;
+  uint32_t fill(uint64_t to, uint8_t value, uint64_t bytes, uint64_t stream) override;
   uint32_t error(bool take) override;
 
   // The grid's own blocks have ended with `fault`. Runs the children, unless it is one; then calls
@@ -44,17 +47,22 @@ class ChildGrids : public exec::DeviceLaunches, public std::enable_shared_from_t
  private:
   // What has been launched, without what it takes to run.
   struct Child {
-    const exec::EntryInfo* entry;
+    const exec::EntryInfo* entry = nullptr;  // null: a copy, or with from 0 a fill
     exec::LaunchShape shape;
     std::vector<std::byte> params;
+    uint64_t to = 0, from = 0, bytes = 0;
+    uint8_t value = 0;
   };
 
   uint32_t fail(uint32_t error);
+  uint32_t add(Child child, uint64_t stream);
+  bool transfer(const Child& child) const;
   void run_next();
   void end(const exec::Fault& fault);
 
   GridRunner& runner_;
   std::shared_ptr<const exec::Image> image_;
+  exec::MemoryMap& map_;
   exec::DeviceHeap& heap_;
   Make make_;
   Grid::Done done_;

@@ -101,6 +101,11 @@ __global__ void in_order(int* log) {
   cudaEventDestroy(event);
   cudaStreamDestroy(stream);
 }
+__global__ void moves(int* words) {
+  cudaMemsetAsync(words, 0, 2 * sizeof(int), 0);
+  append<<<1, 1>>>(words, 5);
+  cudaMemcpyAsync(words + 2, words, 2 * sizeof(int), cudaMemcpyDeviceToDevice, 0);
+}
 __global__ void too_large(int* errors) {
   append<<<1, 2000>>>(errors, 1);
   errors[0] = cudaPeekAtLastError();
@@ -127,6 +132,9 @@ void orders() {
   in_order<<<1, 1>>>(words);
   OK(cudaMemcpy(got, words, sizeof got, cudaMemcpyDeviceToHost));
   CHECK(got[0] == 3 && got[1] == 1 && got[2] == 2 && got[3] == 3);
+  moves<<<1, 1>>>(words);
+  OK(cudaMemcpy(got, words, sizeof got, cudaMemcpyDeviceToHost));
+  CHECK(got[0] == 1 && got[1] == 5 && got[2] == 1 && got[3] == 5);
   too_large<<<1, 1>>>(words);
   OK(cudaMemcpy(got, words, sizeof got, cudaMemcpyDeviceToHost));
   CHECK(got[0] != cudaSuccess && got[1] == got[0] && got[2] == cudaSuccess);

@@ -43,6 +43,10 @@ std::string module_text() {
     .param .align 4 .b8 b[12], .param .align 4 .b8 c[12], .param .b32 d);
 .extern .func (.param .b32 r) __cudaCDP2LaunchDeviceV2(.param .b64 a, .param .b64 b);
 .extern .func (.param .b32 r) __cudaCDP2GetLastError();
+.extern .func (.param .b32 r) __cudaCDP2MemcpyAsync(.param .b64 a, .param .b64 b, .param .b64 c,
+    .param .b32 d, .param .b64 e);
+.extern .func (.param .b32 r) __cudaCDP2MemsetAsync(.param .b64 a, .param .b32 b, .param .b64 c,
+    .param .b64 d);
 )";
   const auto kernel = [](const char* name, const std::string& body) {
     return std::string(".visible .entry ") + name + R"((.param .u64 p, .param .u32 v)
@@ -68,6 +72,19 @@ ld.param.u64 %rd1, [p]; ld.param.u32 %r1, [v];
                              "mov.u32 %r2, 7;\nst.global.u32 [%rd1], %r2;\n") +
          kernel("faulty", launch_text("stray", "1", "1", "%rd1", "1", "0") +
                               launch_text("add", "1", "1", "%rd1", "1", "0")) +
+         // A fill, what adds to it, a copy of the sum; v more is where nothing is.
+         kernel(
+             "copies",
+             "add.u64 %rd2, %rd1, 4;\ncvt.u64.u32 %rd3, %r1;\nadd.u64 %rd3, %rd3, 4;\n"
+             "{\n.param .b64 a; .param .b32 b; .param .b64 c; .param .b64 d; .param .b32 r;\n"
+             "st.param.b64 [a], %rd1; st.param.b32 [b], 1; st.param.b64 [c], 4;\n"
+             "st.param.b64 [d], 0;\ncall.uni (r), __cudaCDP2MemsetAsync, (a, b, c, d);\n}\n" +
+                 launch_text("add", "2", "4", "%rd1", "1", "0") +
+                 "{\n.param .b64 a; .param .b64 b; .param .b64 c; .param .b32 d; .param .b64 e;\n"
+                 ".param .b32 r;\n"
+                 "st.param.b64 [a], %rd2; st.param.b64 [b], %rd1; st.param.b64 [c], %rd3;\n"
+                 "st.param.b32 [d], 3; st.param.b64 [e], 0;\n"
+                 "call.uni (r), __cudaCDP2MemcpyAsync, (a, b, c, d, e);\n}\n") +
          // Its children's blocks are too large; then it asks why.
          kernel("wrong", launch_text("add", "1", "2000", "%rd1", "1", "0") +
                              ".param .b32 e;\n"
@@ -100,6 +117,12 @@ TEST_F(DeviceLaunches, RunInOrderAndTheTailLast) {
 }
 TEST_F(DeviceLaunches, AFaultIsTheGrids) {
   OK(launch("faulty", 1, 1, nullptr, words_, 0u));
+  FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, api.cuCtxSynchronize());
+}
+TEST_F(DeviceLaunches, CopiesAndFillsAreAmongThem) {
+  OK(launch("copies", 1, 1, nullptr, words_, 0u));
+  EXPECT_EQ(read(words_, 2), (std::vector<uint32_t>{0x01010109, 0x01010109}));
+  OK(launch("copies", 1, 1, nullptr, words_, 1u << 30));
   FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, api.cuCtxSynchronize());
 }
 TEST_F(DeviceLaunches, SayWhyTheyAreRefused) {

@@ -204,6 +204,8 @@ const std::vector<Known>& known_functions() {
       {"free", Builtin::kFree, {8}, 0},
       {"GetParameterBufferV2", Builtin::kLaunchParameters, {8, 12, 12, 4}, 8},
       {"LaunchDeviceV2", Builtin::kLaunch, {8, 8}, 4},
+      {"MemcpyAsync", Builtin::kCopy, {8, 8, 8, 4, 8}, 4},
+      {"MemsetAsync", Builtin::kFill, {8, 4, 8, 8}, 4},
       {"GetLastError", Builtin::kLastError, {}, 4},
       {"PeekAtLastError", Builtin::kPeekAtLastError, {}, 4},
       {"StreamCreateWithFlags", Builtin::kMakeHandle, {8, 4}, 4},
@@ -255,7 +257,9 @@ bool Decoder::call_builtin(const Callee& callee, const std::vector<std::string_v
       result = offsets.back();
       offsets.pop_back();
     }
-    if (known.builtin == Builtin::kLaunch) module_.program->launches_kernels = true;
+    if (known.builtin == Builtin::kLaunch || known.builtin == Builtin::kCopy ||
+        known.builtin == Builtin::kFill)
+      module_.program->launches_kernels = true;
     emit("builtin", 0, static_cast<int64_t>(known.builtin), result);
     emit_aux(offsets, false);
     return true;
