@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that launch kernels.
+#include <algorithm>
 #include <string>
 
 #include "tests/unit/softgpu/fixture.h"
@@ -85,6 +86,14 @@ ld.param.u64 %rd1, [p]; ld.param.u32 %r1, [v];
                  "st.param.b64 [a], %rd2; st.param.b64 [b], %rd1; st.param.b64 [c], %rd3;\n"
                  "st.param.b32 [d], 3; st.param.b64 [e], 0;\n"
                  "call.uni (r), __cudaCDP2MemcpyAsync, (a, b, c, d, e);\n}\n") +
+         // Each thread a byte with v.
+         kernel("fill_bytes",
+                "mov.u32 %r2, %ctaid.x;\nmov.u32 %r3, %ntid.x;\nmov.u32 %r4, %tid.x;\n"
+                "mad.lo.u32 %r2, %r2, %r3, %r4;\ncvt.u64.u32 %rd2, %r2;\n"
+                "add.u64 %rd1, %rd1, %rd2;\n"
+                "{\n.param .b64 a; .param .b32 b; .param .b64 c; .param .b64 d; .param .b32 r;\n"
+                "st.param.b64 [a], %rd1; st.param.b32 [b], %r1; st.param.b64 [c], 1;\n"
+                "st.param.b64 [d], 0;\ncall.uni (r), __cudaCDP2MemsetAsync, (a, b, c, d);\n}\n") +
          // Its children's blocks are too large; then it asks why.
          kernel("wrong", launch_text("add", "1", "2000", "%rd1", "1", "0") +
                              ".param .b32 e;\n"
@@ -133,10 +142,13 @@ TEST_F(DeviceLaunches, SayWhyTheyAreRefused) {
 TEST_F(DeviceLaunches, WaitInLimitedNumber) {
   size_t most = 0;
   OK(api.cuCtxGetLimit(&most, CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT));
-  const auto grids = static_cast<unsigned>(most / 128 + 1);
-  // Each thread launches 8 of `add`; those beyond are dropped.
-  OK(launch("nest", grids, 128, nullptr, words_, 1u));
-  EXPECT_EQ(read(words_, 1)[0], most * 8);
+  const size_t blocks = most / 128 + 1;
+  const CUdeviceptr bytes = allocate(blocks * 128);
+  OK(api.cuMemsetD8(bytes, 0, blocks * 128));
+  OK(launch("fill_bytes", static_cast<unsigned>(blocks), 128, nullptr, bytes, 1u));
+  std::vector<uint8_t> all(blocks * 128);
+  OK(api.cuMemcpyDtoH(all.data(), bytes, all.size()));
+  EXPECT_EQ(static_cast<size_t>(std::count(all.begin(), all.end(), 1)), most);
 }
 
 }  // namespace
