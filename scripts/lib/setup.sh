@@ -48,8 +48,8 @@ ensure_packages() {
 build_packages=(g++ meson ninja-build pkg-config python3 libboost1.81-dev libboost-json1.81-dev
   libfmt-dev libtomlplusplus-dev libcli11-dev libpugixml-dev libseccomp-dev libzstd-dev
   liblz4-dev debhelper protobuf-compiler protobuf-compiler-grpc)
-test_packages=(libgtest-dev libgmock-dev clang libclang-rt-dev lld llvm clang-format python3-grpcio
-  python3-protobuf openssl)
+test_packages=(libgtest-dev libgmock-dev clang-format python3-grpcio python3-protobuf openssl)
+sanitizer_packages=(clang libclang-rt-dev lld llvm)
 guest_packages=(qemu-system-x86 cpio xz-utils kmod python3)
 libvirt_packages=(libvirt-daemon libvirt-daemon-system libvirt-clients gnuplot-nox)
 
