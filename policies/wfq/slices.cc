@@ -32,6 +32,8 @@
 //   charge_waste()   GPU time that nobody uses while gates are shut is charged to those whose gates
 //                    are open: claiming work that one has not costs what having it would
 //   comes_for_nothing()  who claims work again and again, and uses nothing, is owed nothing
+//   serve_bursts()   what one of class low comes back with has a long slice, and whoever it finds
+//                    there short ones
 //   may_pause()      the gates stay shut for a switch's length for one that may be back at once
 //                    (ski rental); all such waiting costs kIdleLoss of the time
 //
@@ -85,6 +87,7 @@ class WfqSlices final : public Policy {
     clock_.turn_busy(v);
     if (comes_for_nothing(now_ns, v)) forget_credit(v);
     note_gap(now_ns, v);
+    begin_burst(now_ns, v);
     if (busy_.size() == 1 && long_alone(now_ns)) forget_burst(now_ns, busy_.front());
     own_[v].came_ns = now_ns;
     own_[v].kept_from_ns = now_ns;
@@ -113,7 +116,7 @@ class WfqSlices final : public Policy {
       gate(now_ns, v, true);
       return set(v, 0, out);
     }
-    if (anew || by_gates_ || (!one_by_one_ && comes_between(now_ns, v)) ||
+    if (anew || by_gates_ || bursts(v) || (!one_by_one_ && comes_between(now_ns, v)) ||
         clock_[v].share.priority != top_priority_)
       return tick(now_ns, out);
     set(v, own_[v].gated ? 0 : slice_for(v, 0), out);
@@ -164,6 +167,7 @@ class WfqSlices final : public Policy {
         static_cast<double>(usage.sm_ns) / std::max(config_.machine.sm_count, 1u);
     own_[v].used_at_ns = now_ns;
     own_[v].left_ns -= used_ns;
+    own_[v].credit_ns = std::max(own_[v].credit_ns - used_ns, 0.0);
     own_[v].used_ns += used_ns;
     if (busy_.size() > 1 || kept_ns_ > 0) {
       own_[v].seen_ns += used_ns;
@@ -219,6 +223,8 @@ class WfqSlices final : public Policy {
     // charge_waste(): what its open gate kept of the GPU, and what it was seen to use meanwhile.
     uint64_t kept_from_ns = 0;
     double kept_ns = 0, seen_ns = 0;
+    bool in_burst = false;  // bursts(), from when it came until its credit is used up
+    double credit_ns = 0;
   };
   static constexpr uint64_t kUnset = ~0ull;
   static constexpr VgpuId kThoseThatStay = kNoVgpu - 1;  // turn_of_
@@ -355,6 +361,21 @@ class WfqSlices final : public Policy {
     // Not measured yet: it was over within a slice of another's, of which it waited a part.
     return config_.machine.slices_are_free_alone && o.busy_ns > 0 &&
            static_cast<double>(o.busy_ns) < kLonger * slice_ns + kSoon * handover_ns_;
+  }
+  // Of class low, longer than a visit that waits for one short slice, after a pause, and paid for
+  // when it came: by its share of the time, pauses included, of two latency targets and one at
+  // most.
+  bool bursts(VgpuId v) const { return own_[v].in_burst && own_[v].credit_ns > 0; }
+  void begin_burst(uint64_t now_ns, VgpuId v) {
+    Own& o = own_[v];
+    const VgpuShare& share = clock_[v].share;
+    const double part = static_cast<double>(share.weight) /
+                        static_cast<double>(std::max<int64_t>(clock_.weight(share.priority), 1));
+    const double most = std::min(2 * part, 1.0) * static_cast<double>(config_.latency_target_ns);
+    o.credit_ns = std::min(o.credit_ns + part * static_cast<double>(now_ns - o.came_ns), most);
+    o.in_burst = config_.machine.slices_are_free_alone && share.latency == LatencyClass::kLow &&
+                 o.burst_ns >= kSoon * handover_ns_ && o.gap_ns >= kSoon * handover_ns_ &&
+                 o.credit_ns >= o.burst_ns;
   }
   // It visits, and would not use half of what it is entitled to if it never waited: nobody has to
   // be gated for it.
@@ -719,9 +740,26 @@ class WfqSlices final : public Policy {
       if (last == kNoVgpu || turns < least) last = v, least = turns;
     }
     gate(now_ns, last, false);
+    // Slices that change at each burst cost several that stay more than it gains.
+    if (std::count_if(top_.begin(), top_.end(),
+                      [&](VgpuId v) { return !visits(now_ns, v) && !bursts(v); }) <= 1)
+      serve_bursts(now_ns);
     for (const VgpuId v : top_)
       if (!own_[v].gated) ends_ns += static_cast<double>(own_[v].wanted_ns) + handover_ns_;
     return ends_ns;
+  }
+
+  // It has a long slice, and no gate: the other has short ones.
+  void serve_bursts(uint64_t now_ns) {
+    if (busy_.size() < 2 ||
+        std::none_of(top_.begin(), top_.end(), [&](VgpuId v) { return bursts(v); }))
+      return;
+    for (const VgpuId v : top_) {
+      Own& o = own_[v];
+      if (bursts(v)) gate(now_ns, v, false);
+      o.wanted_ns = bursts(v) ? std::max(o.wanted_ns, mean_slice_ns())
+                              : std::min(o.wanted_ns, std::max(floor_ns(), kForLowNs));
+    }
   }
 
   // The next turn of those that do not pause, or as many as fit into `budget_ns`. Returns how long

@@ -340,6 +340,36 @@ TEST(WfqSlices, TwoThatSaturateKeepTheirSlices) {
   EXPECT_LT(static_cast<double>(d.lost_ns), 0.12 * 2 * kSecond);
 }
 
+// Chains of kernels beside one that saturates: of class low they end when they would alone, within
+// their share. Who only waits between its launches has no more for its class.
+TEST(WfqSlices, BurstsOfClassLowAreServedAtOnce) {
+  struct {
+    uint64_t burst_ns, pause_ns;
+    double longest, others_keep;  // over alone; of what it leaves
+  } const cases[] = {{1400 * kUs, 2800 * kUs, 1.3, 0.82},
+                     {5600 * kUs, 11'200 * kUs, 1.2, 0.92},
+                     {5000 * kUs, 20 * kUs, 100, 0.88}};
+  for (const auto& c : cases) {
+    SliceDriver d("wfq", free_alone());
+    d.lag_ns = 10 * kMs;
+    d.sets_stop = d.quiet_alone = true;
+    d.use_log({});
+    const auto chain = d.add(1, c.burst_ns, c.pause_ns, 0, LatencyClass::kLow),
+               heavy = d.add(1, 5 * kMs, 20 * kUs);
+    d.run(kSecond);
+    const uint64_t chains = d.tenants[chain].kernels, heavy_ns = d.tenants[heavy].used_ns;
+    d.run(4 * kSecond);
+    const auto count = static_cast<double>(d.tenants[chain].kernels - chains);
+    const double took = 4e9 / count - static_cast<double>(c.pause_ns),
+                 used = count * static_cast<double>(c.burst_ns);
+    EXPECT_LE(took / static_cast<double>(c.burst_ns), c.longest) << c.burst_ns;
+    EXPECT_GE(static_cast<double>(d.tenants[heavy].used_ns - heavy_ns),
+              c.others_keep * (4e9 - used))
+        << c.burst_ns;
+    EXPECT_LE(used, 0.51 * 4e9);
+  }
+}
+
 TEST(WfqSlices, PrioritiesAreStrict) {
   SliceDriver d("wfq");
   const auto low = d.add(1000, 500 * kUs, 0), high = d.add(1, 2 * kMs, 30 * kMs, 3);
