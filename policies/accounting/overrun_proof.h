@@ -43,7 +43,7 @@ class OverrunProof {
   // clock and the GPU's microcode add to one.
   static constexpr uint64_t kDriversSliceNs = 2'000'000, kToleranceNs = 5'000'000;
   static constexpr uint64_t kLateNs = 10'000'000'000;
-  static constexpr double kLeak = 0.02;
+  static constexpr double kLeak = 0.005;
   // The witness is asked when intervals were longer than 1.5 slices and 1 ms by so much, lately,
   // while another vGPU claimed work. The hint may be a lie: it costs one short switch.
   static constexpr uint64_t kSuspectNs = 100'000'000, kMostSuspectNs = 1'000'000'000;

@@ -57,7 +57,7 @@ class GpuWitness : private io::WorkerProcess::Owner {
   std::string why() const { return process() ? "" : why_; }
 
  private:
-  static constexpr uint64_t kAskMs = 100, kMostAgainMs = 60'000, kStartMs = 60'000,
+  static constexpr uint64_t kAskMs = 40, kMostAgainMs = 60'000, kStartMs = 60'000,
                             kSilentMs = 30'000, kStableMs = 60'000;
   void start();
   Result<Fd> open_soft_gpu() const;

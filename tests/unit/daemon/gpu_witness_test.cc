@@ -109,11 +109,11 @@ TEST_F(GpuWitnessTest, IsServedWhereNobodyKeepsTheGpu) {
   ASSERT_TRUE(hears(Say::kServed));
   EXPECT_EQ(heard_[1], Say::kAsked);
   EXPECT_EQ(heard_[2], Say::kWaits);
-  // Ten times a second, not more.
+  // 25 times a second, not more.
   heard_.clear();
-  witness_->ask(now + 99'000'000);
+  witness_->ask(now + 39'000'000);
   EXPECT_TRUE(heard_.empty());
-  witness_->ask(now + 101'000'000);
+  witness_->ask(now + 41'000'000);
   EXPECT_TRUE(hears(Say::kServed));
 }
 
