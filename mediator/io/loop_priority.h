@@ -5,8 +5,7 @@
 //
 //   ordinary     neither is allowed here
 //   nice         as `nice` of the configuration says; its session, too, where that is a group of
-//   its
-//                own to the scheduler (autogroup)
+//                its own to the scheduler (autogroup)
 //   real time    SCHED_RR, the lowest priority of it, within a budget
 //   spent        nice, until the next beat: the budget was used up
 //

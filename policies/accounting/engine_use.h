@@ -9,8 +9,7 @@
 //
 // Who is charged for each moment
 //   the resident    if it claims, or another does: an idle context leaves at once when another
-//   wants
-//                   the engine, so whoever stays uses it
+//                   wants the engine, so whoever stays uses it
 //   all that claim  each its part, where nobody known is resident (between two contexts, another
 //                   program of the host, a log that has lost records): as if there were no log
 //   nobody          if none claims

@@ -11,8 +11,8 @@
 //   width      in space, a vGPU is given no more SMs than its launches can use
 //   open       runs arrive when they did in the simulation
 //   closed     a run arrives when it did in the simulation, or, if sooner, its pause after the
-//   fluid
-//              system ended the run before: a vGPU that is starved still asks for what it would use
+//              fluid system ended the run before: a vGPU that is starved still asks for what it
+//              would use
 // Priorities, groups, limits and latency classes are not considered.
 #pragma once
 

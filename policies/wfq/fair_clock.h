@@ -5,8 +5,7 @@
 //
 // Terms   vtime   GPU time that a vGPU has used, divided by its weight
 //         V       of a priority level: the mean vtime of its backlogged vGPUs, by weight (as in
-//         EEVDF,
-//                 Stoica and Abdel-Wahab 1995), so that their lags add up to nothing
+//                 EEVDF, Stoica and Abdel-Wahab 1995), so that their lags add up to nothing
 //         lag     V - vtime: a credit if it is positive, a debt if it is negative
 //
 // Rules

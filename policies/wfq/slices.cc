@@ -22,9 +22,8 @@
 //   rides()          a rider has the shortest slice; it may lead by max_lead_turns of its turns,
 //                    after which the others' turns are longer until it falls back
 //   awaits()         one that has the GPU alone, or beside such as visit it only, has slices as
-//   short as
-//                    the latency class of who may come wants: 0.2 ms for low, 1 ms for normal
-//                    (where that costs nothing: Machine::slices_are_free_alone)
+//                    short as the latency class of who may come wants: 0.2 ms for low, 1 ms for
+//                    normal (where that costs nothing: Machine::slices_are_free_alone)
 //   by_gates()       vGPUs that wait after each of many short launches have turns one by one, by
 //                    their gates: the hardware would change between them at each launch. A turn is
 //                    a quantum of wall time and goes on over its holder's waits

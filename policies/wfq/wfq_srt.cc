@@ -3,8 +3,7 @@
 // length.
 //
 // Terms   credit  by what right a vGPU goes before others: its share of the time, up to `most`,
-// less
-//                 what it has used (srt_credit.h)
+//                 less what it has used (srt_credit.h)
 //         most    max_quantum_ns of the GPU; for all together kTargets latency targets
 //
 // Rules beside those of whole.h, each a function of the same name below

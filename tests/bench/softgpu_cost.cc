@@ -4,8 +4,7 @@
 // fail.
 //
 //   softgpu_cost DRIVER [PTX]     DRIVER: libsluice-softcuda.so; PTX: a text to load instead of 1
-//   MB
-//                                 made of the tests' kernels
+//                                 MB made of the tests' kernels
 // Set SLUICE_SOFT_* as you like. Preemption is measured by the GPU's own words.
 #include <dlfcn.h>
 #include <sys/resource.h>

@@ -3,19 +3,16 @@
 // an eviction, and leaves.
 //
 //   ENTRY   block 0 may be the proxy; a worker whose first task is that of its own number computes
-//   the
-//           index and runs it at once
+//           the index and runs it at once
 //   BODY    the original body, with the task's index for %ctaid; returns go to TAIL
 //   TAIL    what the body leaves behind is cleaned up; every thread steps to the batch's next task
-//   by
-//           itself, after the last one to HEAD
+//           by itself, after the last one to HEAD
 //   HEAD    leader: the evict word; the rest of its chunk or a new one, whose size follows from how
 //           long the last one took; a *batch* of it is broadcast through one of two slots. A chunk
 //           is long (15 us, so that drawing tickets costs little), a batch half of it and a task
 //           (it bounds the latency)
 //   WAIT    the other warps: one barrier, then the slot (rule two-slots: two slots make one barrier
-//   enough, because
-//           slot k is written again only after the next barrier)
+//           enough, because slot k is written again only after the next barrier)
 // and behind these what is rare or last, so that the rest is short and stands together:
 //   SETUP   a predecessor that is not done sends everybody home; a resumed worker takes up the rest
 //           that it left

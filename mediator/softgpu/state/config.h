@@ -12,21 +12,19 @@
 //   SLUICE_SOFT_PREEMPTION     `save` (default) or `drain`
 //   SLUICE_SOFT_TIMESLICE_US   slice of a new context (default 2048)
 //   SLUICE_SOFT_SWITCH_NS      what a change of context costs besides its state (default 82000)
-//   SLUICE_SOFT_SWITCH_MBPS    MB/s at which state is saved and restored, `0`: no cost (default
-//   500000) SLUICE_SOFT_SM_GROUP       SMs in the smallest group of a green context (default 2, at
-//   most the
-//                              number of SMs), `0`: no green contexts
+//   SLUICE_SOFT_SWITCH_MBPS    MB/s at which state is saved and restored, `0`: no cost
+//                              (default 500000)
+//   SLUICE_SOFT_SM_GROUP       SMs in the smallest group of a green context (default 2, at most
+//                              the number of SMs), `0`: no green contexts
 //   SLUICE_SOFT_FAULT_US       for how long a kernel's access to an address that is not mapped
-//   stops
-//                              every process of the GPU (default 150000), `0`: not at all
+//                              stops every process of the GPU (default 150000), `0`: not at all
 //   SLUICE_SOFT_EXCEPTION_US   likewise a misaligned access, and what else an SM finds wrong
 //                              (default 78000)
 //   SLUICE_SOFT_STALL_MS       a process that has the GPU and stands still so long loses it
 //                              (default 500)
 // This process's own:
 //   SLUICE_SOFT_CONTEXT_US     for how long every process of the GPU stands still when this one
-//   opens
-//                              or ends a context (default 0), as by a driver's locks
+//                              opens or ends a context (default 0), as by a driver's locks
 //   SLUICE_SOFT_MODULE_US      likewise when it loads a module (default 0)
 //   SLUICE_SOFT_THREADS        host threads that run SMs (default: the fewer of SMs and cores)
 //   SLUICE_SOFT_GREEN          green contexts: `on` (default); `permuted`: groups come in another
@@ -36,12 +34,11 @@
 //                              from 0 through the context's (`virtual`)
 //   SLUICE_SOFT_GPU            file through which processes share one GPU (default: not shared)
 //   SLUICE_SOFT_GPU_FD         that file as an open descriptor of this process alone, which it
-//   takes over
-//                              (default: the file is opened by its name)
-//   SLUICE_SOFT_PID            this process as others know it, in a pid namespace (default:
-//   getpid()) SLUICE_SOFT_CHECK          what to look for while kernels run: memory, race, uninit,
-//   barrier or
-//                              all, with commas; `error` makes a launch with a finding fail
+//                              takes over (default: the file is opened by its name)
+//   SLUICE_SOFT_PID            this process as others know it, in a pid namespace
+//                              (default: getpid())
+//   SLUICE_SOFT_CHECK          what to look for while kernels run: memory, race, uninit, barrier
+//                              or all, with commas; `error` makes a launch with a finding fail
 //                              (docs/operating/checker.md). Much slower.
 //   SLUICE_SOFT_CHECK_LOG      file to which findings are appended, a JSON object per line
 //   SLUICE_SOFT_LOG            where kernel faults are reported: `stderr`, or a file to append to

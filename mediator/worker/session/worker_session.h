@@ -3,9 +3,8 @@
 // streams, its slot's rings, its gate, and the three threads that serve them.
 //
 //   decoder  takes records from the submit ring, checks them, and queues what they ask for. It
-//   never
-//            waits for the GPU, the driver's compiler, sluiced or the program. While it is awake,
-//            or work is in flight, it also polls the stream engine.
+//            never waits for the GPU, the driver's compiler, sluiced or the program. While it is
+//            awake, or work is in flight, it also polls the stream engine.
 //   engine   polls the stream engine otherwise; relaunches when a gate opens or changes; reads the
 //            control socket.
 //   jobs     makes the driver calls that may take long or have to follow a synchronisation: module

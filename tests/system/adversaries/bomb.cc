@@ -3,8 +3,7 @@
 // nothing to ask for.
 //
 //   bomb WAY COUNT     prints "WAY: N of COUNT, ERROR", what the last one gave, holds them until
-//   its
-//                      input ends, and exits 0
+//                      its input ends, and exits 0
 #include <pthread.h>
 #include <unistd.h>
 

@@ -3,9 +3,8 @@
 // a session of its own, that does it once and ends.
 //
 //   fault-again HOW TIMES [ATONCE]   HOW: unmapped, misaligned, trap, spin, or hide (unmapped, and
-//   gone
-//                                    before it is notified). ATONCE children have their sessions
-//                                    first, and then do it together.
+//                                    gone before it is notified). ATONCE children have their
+//                                    sessions first, and then do it together.
 // Prints a line "got RESULT" for each that got through, or "refused RESULT"; at the end "done".
 // Exit: 0.
 #include <signal.h>

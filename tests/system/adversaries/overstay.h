@@ -5,8 +5,7 @@
 //   sluiced ◀──▶ proxy (child) ◀──▶ sluice-worker (this process, which sluiced knows)
 //
 //   its gate     its host page is the proxy's, where the gate is always open, in the generation
-//   that
-//                sluiced gave last
+//                that sluiced gave last
 //   its slices   what sluiced sends is replaced (overstay), or sent again and again (reset)
 #pragma once
 
