@@ -205,10 +205,14 @@ class CodeCache(WithSluiced):
             self.skipTest(why)
 
     def worker(self, vgpu):
-        """The user, and the device number of what is mounted as its cache."""
+        """The user of a new one, and the device number of what is mounted as its cache."""
+        def sessions():
+            return {s["worker_pid"] for s in self.sluiced.ctl("show", vgpu)["session_list"]
+                    if s["state"] == "open"}
+        before = sessions()
         self.program(vgpu, "triad", "--seconds", 100000)
-        self.eventually(lambda: self.vgpu(vgpu)["launches_done"] > 0, "it launches")
-        pid = self.sluiced.ctl("show", vgpu)["session_list"][-1]["worker_pid"]
+        self.eventually(lambda: sessions() - before, "it is on")
+        pid, = sessions() - before
         proc = pathlib.Path(f"/proc/{pid}")
         self.assertIn(b"CUDA_CACHE_PATH=/run/code\0", (proc / "environ").read_bytes())
         mounts = [m.split() for m in (proc / "mountinfo").read_text().splitlines()]
