@@ -104,17 +104,20 @@ cudaTextureDesc to_runtime_form(const DriverTexture& from) {
   return to;
 }
 
+bool is_integer(const cudaChannelFormatDesc& d) {
+  return d.f == cudaChannelFormatKindSigned || d.f == cudaChannelFormatKindUnsigned;
+}
+
 // Whether texels are integers that a filter would be asked to mix: the runtime has an error of its
 // own for what drivers call an invalid value.
 bool filters_integers(const cudaResourceDesc& resource, const cudaTextureDesc& texture) {
   constexpr int kLinear = 1, kReadElementType = 0;
   if (texture.filterMode != kLinear || texture.readMode != kReadElementType) return false;
-  if (resource.resType == cudaResourceTypePitch2D)
-    return resource.res.pitch2D.desc.f != cudaChannelFormatKindFloat;
+  if (resource.resType == cudaResourceTypePitch2D) return is_integer(resource.res.pitch2D.desc);
   ArrayDescription d;
   return resource.resType == cudaResourceTypeArray &&
          describe_array(resource.res.array.array, &d) == CUDA_SUCCESS &&
-         to_channels(d.format, d.channels).f != cudaChannelFormatKindFloat;
+         is_integer(to_channels(d.format, d.channels));
 }
 
 DriverView to_driver(const cudaResourceViewDesc& from) {

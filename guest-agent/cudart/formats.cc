@@ -2,6 +2,17 @@
 #include "guest-agent/cudart/formats.h"
 
 namespace sluice::cudart {
+namespace {
+
+bool is_normalised(int format) {
+  return format >= kUnsignedNormalized8X1 && format <= kSignedNormalized16X4;
+}
+unsigned channels_of_normalised(int format) { return 1u << (format - kUnsignedNormalized8X1) % 3; }
+// To the normalised format of a kind that says its size and channels itself.
+constexpr int kKindToFormat =
+    int{kUnsignedNormalized8X1} - int{cudaChannelFormatKindUnsignedNormalized8X1};
+
+}  // namespace
 
 bool to_elements(const cudaChannelFormatDesc& d, Elements* elements) {
   const int bits = d.x;
@@ -24,11 +35,17 @@ bool to_elements(const cudaChannelFormatDesc& d, Elements* elements) {
       elements->format = bits == 16 ? kHalf : kFloat;
       return bits == 16 || bits == 32;
     default:
-      return false;
+      if (d.f < cudaChannelFormatKindUnsignedNormalized8X1 ||
+          d.f > cudaChannelFormatKindSignedNormalized16X4)
+        return false;
+      elements->format = d.f + kKindToFormat;
+      return channels_of_normalised(elements->format) == channels &&
+             bytes_of_format(elements->format) * 8 == static_cast<size_t>(bits);
   }
 }
 
 size_t bytes_of_format(int format) {
+  if (is_normalised(format)) return (format - kUnsignedNormalized8X1) / 3 % 2 == 0 ? 1 : 2;
   switch (format) {
     case kUnsigned8:
     case kSigned8:
@@ -48,9 +65,10 @@ size_t bytes_of_format(int format) {
 
 cudaChannelFormatDesc to_channels(int format, unsigned channels) {
   const int bits = static_cast<int>(bytes_of_format(format)) * 8;
-  const int kind = format == kHalf || format == kFloat ? cudaChannelFormatKindFloat
-                   : format >= kSigned8                ? cudaChannelFormatKindSigned
-                                                       : cudaChannelFormatKindUnsigned;
+  const int kind = is_normalised(format)                 ? format - kKindToFormat
+                   : format == kHalf || format == kFloat ? cudaChannelFormatKindFloat
+                   : format >= kSigned8                  ? cudaChannelFormatKindSigned
+                                                         : cudaChannelFormatKindUnsigned;
   const auto size = [&](unsigned i) { return channels > i ? bits : 0; };
   return {size(0), size(1), size(2), size(3), bits == 0 ? cudaChannelFormatKindNone : kind};
 }

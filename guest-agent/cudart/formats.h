@@ -17,7 +17,11 @@ enum ElementFormat : int {
   kSigned16 = 0x09,
   kSigned32 = 0x0a,
   kHalf = 0x10,
-  kFloat = 0x20
+  kFloat = 0x20,
+  // Integers that are always read as numbers of [0, 1] or [-1, 1]: unsigned of 8 and 16 bits,
+  // signed of 8 and 16, each of 1, 2 and 4 channels. The runtime's kinds are in the same order.
+  kUnsignedNormalized8X1 = 0xc0,
+  kSignedNormalized16X4 = 0xcb
 };
 struct Elements {
   int format;  // ElementFormat

@@ -112,7 +112,9 @@ enum ChannelFormatKind : int {
   cudaChannelFormatKindSigned = 0,
   cudaChannelFormatKindUnsigned = 1,
   cudaChannelFormatKindFloat = 2,
-  cudaChannelFormatKindNone = 3
+  cudaChannelFormatKindNone = 3,
+  cudaChannelFormatKindUnsignedNormalized8X1 = 5,  // the others follow, as in formats.h
+  cudaChannelFormatKindSignedNormalized16X4 = 16
 };
 
 struct dim3 {

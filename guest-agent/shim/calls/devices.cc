@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "abi/array_formats.h"
 #include "abi/cuda_graph.h"
 #include "guest-agent/shim/state/api.h"
 #include "mediator/base/cuda_errors.h"
@@ -102,9 +103,7 @@ CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* max_width, CUarray_format fo
                                             unsigned int channels, CUdevice dev) {
   const Entered e = enter();
   if (!e) return e.status;
-  const bool known = format == CU_AD_FORMAT_HALF || format == CU_AD_FORMAT_FLOAT ||
-                     (format >= CU_AD_FORMAT_UNSIGNED_INT8 && format <= CU_AD_FORMAT_SIGNED_INT32);
-  if (max_width == nullptr || !known || (channels != 1 && channels != 2 && channels != 4))
+  if (max_width == nullptr || sluice::texel_bytes(format, channels) == 0)
     return CUDA_ERROR_INVALID_VALUE;
   int texels = 0;
   const CUresult r =

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "abi/array_formats.h"
 #include "guest-agent/shim/memory/boxes.h"
 #include "guest-agent/shim/memory/staging.h"
 #include "guest-agent/shim/state/api.h"
@@ -198,27 +199,6 @@ using namespace sluice::guest;
 
 namespace {
 
-uint64_t texel_bytes_of(const CUDA_ARRAY3D_DESCRIPTOR& d) {
-  uint64_t channel = 0;
-  switch (static_cast<int>(d.Format)) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-      channel = 1;
-      break;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-      channel = 2;
-      break;
-    case CU_AD_FORMAT_UNSIGNED_INT32:
-    case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT:
-      channel = 4;
-      break;
-  }
-  return channel * d.NumChannels;
-}
-
 CUresult create_array(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR& d) {
   const Entered e = enter_context();
   if (!e) return e.status;
@@ -229,7 +209,7 @@ CUresult create_array(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR& d) {
   const bool kept = state().arrays.add(wire(made), [&](ArrayInfo& info) {
     info.context = e.context;
     info.descriptor = d;
-    info.texel_bytes = std::max<uint64_t>(texel_bytes_of(d), 1);
+    info.texel_bytes = std::max<uint64_t>(sluice::texel_bytes(d.Format, d.NumChannels), 1);
     info.mipmap = 0;
   });
   if (!kept) {
@@ -376,7 +356,8 @@ CUresult cuMipmappedArrayGetLevel(CUarray* level_array, CUmipmappedArray array,
     const bool kept = state().arrays.add(wire(made), [&](ArrayInfo& one) {
       one.context = info->context;
       one.descriptor = level_of(info->descriptor, level);
-      one.texel_bytes = std::max<uint64_t>(texel_bytes_of(info->descriptor), 1);
+      one.texel_bytes = std::max<uint64_t>(
+          sluice::texel_bytes(info->descriptor.Format, info->descriptor.NumChannels), 1);
       one.mipmap = wire(array);
     });
     if (!kept) return CUDA_ERROR_OUT_OF_MEMORY;

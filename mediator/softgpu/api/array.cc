@@ -2,6 +2,7 @@
 // The driver API's arrays: making them, copies from and to them.
 #include <cstring>
 
+#include "abi/array_formats.h"
 #include "mediator/softgpu/memory/texture_limits.h"
 #include "mediator/softgpu/memory/textures.h"
 #include "mediator/softgpu/state/state.h"
@@ -10,23 +11,6 @@ using namespace sluice;
 using namespace sluice::softgpu;
 
 namespace {
-
-uint64_t channel_bytes(CUarray_format format) {
-  switch (format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-      return 1;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-      return 2;
-    case CU_AD_FORMAT_UNSIGNED_INT32:
-    case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT:
-      return 4;
-  }
-  return 0;
-}
 
 // The array that a description asks for, without memory; null and CUDA's error where there is none.
 std::shared_ptr<Array> describe(const CUDA_ARRAY3D_DESCRIPTOR& d, CUresult& status) {
@@ -38,7 +22,6 @@ std::shared_ptr<Array> describe(const CUDA_ARRAY3D_DESCRIPTOR& d, CUresult& stat
     status = CUDA_ERROR_NOT_SUPPORTED;
     return nullptr;
   }
-  if (d.NumChannels != 1 && d.NumChannels != 2 && d.NumChannels != 4) return nullptr;
   const bool layered = is_layered(d), volume = d.Depth != 0 && !layered;
   if ((volume && d.Height == 0) || (layered && d.Depth == 0)) return nullptr;
   const size_t max_width = is_cube(d)      ? kMaxCube
@@ -53,7 +36,7 @@ std::shared_ptr<Array> describe(const CUDA_ARRAY3D_DESCRIPTOR& d, CUresult& stat
     return nullptr;
   auto array = std::make_shared<Array>();
   array->descriptor = d;
-  array->texel_bytes = channel_bytes(d.Format) * d.NumChannels;
+  array->texel_bytes = sluice::texel_bytes(d.Format, d.NumChannels);
   if (array->texel_bytes == 0) return nullptr;
   array->width = d.Width;
   array->height = d.Height == 0 ? 1 : d.Height;

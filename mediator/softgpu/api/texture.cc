@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "abi/array_formats.h"
 #include "mediator/softgpu/memory/texture_limits.h"
 #include "mediator/softgpu/memory/textures.h"
 #include "mediator/softgpu/state/state.h"
@@ -15,7 +16,7 @@ using namespace sluice::softgpu;
 namespace {
 
 bool texel_format(CUarray_format format, exec::TexelFormat& out) {
-  switch (format) {
+  switch (integer_format(format)) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
       out = exec::TexelFormat::kU8;
       return true;
@@ -63,6 +64,7 @@ bool view_format(int format, exec::TextureDescriptor& d) {
                                             exec::TexelFormat::kF16, exec::TexelFormat::kF32};
   const uint32_t texel = d.texel_bytes();
   d.format = kFormats[(format - 1) / 3];
+  d.as_integer = true;  // a view's format is never a normalised one
   d.channels = static_cast<uint8_t>(1 << (format - 1) % 3);
   return d.texel_bytes() == texel;
 }
@@ -141,9 +143,8 @@ CUresult describe(State& s, Context& context, const CUDA_RESOURCE_DESC& resource
       const auto& p = resource.res.pitch2D;
       format = linear ? l.format : p.format;
       channels = linear ? l.numChannels : p.numChannels;
-      if (!texel_format(format, d.format) || (channels != 1 && channels != 2 && channels != 4))
-        return CUDA_ERROR_INVALID_VALUE;
-      const size_t texel = exec::bytes_of(d.format) * channels;
+      const size_t texel = texel_bytes(format, channels);
+      if (texel == 0) return CUDA_ERROR_INVALID_VALUE;
       d.base = linear ? l.devPtr : p.devPtr;
       d.linear_memory = linear;
       const size_t width = linear ? l.sizeInBytes / texel : p.width;
@@ -164,6 +165,7 @@ CUresult describe(State& s, Context& context, const CUDA_RESOURCE_DESC& resource
   }
   if (!texel_format(format, d.format)) return CUDA_ERROR_INVALID_VALUE;
   d.channels = static_cast<uint8_t>(channels);
+  d.as_integer = !is_normalised_format(format);
   return context.map.find(d.base, d.bytes()).bytes != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -229,7 +231,7 @@ CUresult cuTexObjectCreate(CUtexObject* object, const CUDA_RESOURCE_DESC* resour
       if (const CUresult r = look_through(*view, d); r != CUDA_SUCCESS) return r;
     }
     d.normalised = (texture->flags & CU_TRSF_NORMALIZED_COORDINATES) != 0;
-    d.as_integer = (texture->flags & CU_TRSF_READ_AS_INTEGER) != 0;
+    d.as_integer = d.as_integer && (texture->flags & CU_TRSF_READ_AS_INTEGER) != 0;
     // Linear memory has no filter, whatever is asked for (CUDA Driver API, CUDA_TEXTURE_DESC).
     d.filter = texture->filterMode == CU_TR_FILTER_MODE_LINEAR && !d.linear_memory;
     const bool numbers = d.format == exec::TexelFormat::kF32 || d.format == exec::TexelFormat::kF16;

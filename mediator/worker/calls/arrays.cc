@@ -13,6 +13,7 @@
 #include <array>
 #include <optional>
 
+#include "abi/array_formats.h"
 #include "mediator/base/clock.h"
 #include "mediator/worker/calls/custom_calls.h"
 #include "mediator/worker/calls/generic_calls.h"
@@ -21,29 +22,6 @@
 namespace sluice::worker {
 
 namespace {
-
-uint64_t channel_bytes(CUarray_format guest_format) {
-  switch (static_cast<int>(guest_format)) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-      return 1;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-      return 2;
-    case CU_AD_FORMAT_UNSIGNED_INT32:
-    case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT:
-      return 4;
-  }
-  return 0;
-}
-
-// 0: no such texel.
-uint64_t texel_bytes(CUarray_format guest_format, unsigned guest_channels) {
-  if (guest_channels != 1 && guest_channels != 2 && guest_channels != 4) return 0;
-  return channel_bytes(guest_format) * guest_channels;
-}
 
 uint64_t rounded(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 uint64_t next_power_of_two(uint64_t n) {

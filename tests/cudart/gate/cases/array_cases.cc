@@ -13,7 +13,7 @@ using namespace sluice::cudart;
 
 namespace {
 
-constexpr int kSigned = 0, kFloat32 = 2;
+constexpr int kSigned = 0, kFloat32 = 2, kFirstNormalised = 5, kNormalisedKinds = 12;
 constexpr unsigned kSurfaceLoadStore = 2, kLayered = 1, kCubemap = 4;
 constexpr size_t kWidth = 8, kHeight = 4, kRowBytes = kWidth * sizeof(int);
 
@@ -280,6 +280,85 @@ TEST_F(ArrayCases, KernelsReadAndWriteThroughThem) {
   OK(cudaDestroyTextureObject(texture));
   OK(cudaDestroySurfaceObject(surface));
   OK(cudaFreeArray(out));
+}
+
+// Reads the middle of the first texel's four channels.
+constexpr char kFourChannelsPtx[] = R"(.version 8.0
+.target sm_75
+.address_size 64
+.visible .entry four(.param .u64 texture, .param .u64 out)
+{
+ .reg .f32 %f<6>; .reg .b64 %rd<3>;
+ ld.param.u64 %rd1, [texture];
+ ld.param.u64 %rd2, [out];
+ mov.f32 %f1, 0f3F000000;
+ tex.2d.v4.f32.f32 {%f2, %f3, %f4, %f5}, [%rd1, {%f1, %f1}];
+ st.global.v4.f32 [%rd2], {%f2, %f3, %f4, %f5};
+ ret;
+}
+)";
+
+// Kinds from UnsignedNormalized8X1 to SignedNormalized16X4: 1, 2, 4 channels, 8 and 16 bits.
+cudaChannelFormatDesc normalised(int kind) {
+  const int bits = (kind - kFirstNormalised) / 3 % 2 == 0 ? 8 : 16;
+  const int channels = 1 << (kind - kFirstNormalised) % 3;
+  const auto size = [&](int channel) { return channel < channels ? bits : 0; };
+  return cudaCreateChannelDesc(size(0), size(1), size(2), size(3), kind);
+}
+
+// Every channel holds 1/5 of the largest number, or -1/7 of it.
+TEST_F(ArrayCases, NormalisedKindsAreReadAsNumbers) {
+  static char host_four;
+  Program with(fat_binary_of(kFourChannelsPtx));
+  with.kernel(&host_four, "four");
+  Memory<float> out(4);
+  for (int kind = kFirstNormalised; kind < kFirstNormalised + kNormalisedKinds; ++kind) {
+    const cudaChannelFormatDesc format = normalised(kind);
+    const bool is_signed = kind >= kFirstNormalised + kNormalisedKinds / 2, wide = format.x == 16;
+    cudaArray_t array = nullptr;
+    OK(cudaMallocArray(&array, &format, 1, 1, 0));
+    const int most = is_signed ? (wide ? 32767 : 127) : (wide ? 65535 : 255);
+    const int value = is_signed ? -most / 7 : most / 5;
+    unsigned char texel[8];
+    for (int i = 0; i < 8; ++i) texel[i] = value >> (wide && i % 2 == 1 ? 8 : 0) & 0xff;
+    const size_t bytes = (format.x + format.y + format.z + format.w) / 8;
+    OK(cudaMemcpy2DToArray(array, 0, 0, texel, bytes, bytes, 1, cudaMemcpyHostToDevice));
+    REFUSED(
+        cudaMemcpy2DToArray(array, 0, 0, texel, bytes + 1, bytes + 1, 1, cudaMemcpyHostToDevice));
+    cudaChannelFormatDesc reported = {};
+    OK(cudaGetChannelDesc(&reported, array));
+    EXPECT_EQ(reported.f, kind);
+    EXPECT_EQ(reported.x, format.x);
+    EXPECT_EQ(reported.w, format.w);
+    cudaResourceDesc of = {};
+    of.resType = cudaResourceTypeArray;
+    of.res.array.array = array;
+    cudaTextureDesc description = {};
+    description.readMode = 1;  // cudaReadModeNormalizedFloat
+    description.filterMode = 1;
+    cudaTextureObject_t texture = 0;
+    OK(cudaCreateTextureObject(&texture, &of, &description, nullptr));
+    float* to = out.at();
+    void* args[] = {&texture, &to};
+    OK(cudaLaunchKernel(&host_four, {1, 1, 1}, {1, 1, 1}, args, 0, nullptr));
+    float got[4] = {};
+    OK(cudaMemcpy(got, to, sizeof got, cudaMemcpyDeviceToHost));
+    EXPECT_NEAR(got[0], static_cast<float>(value) / most, 1e-5) << kind;
+    EXPECT_NEAR(got[3], format.w != 0 ? static_cast<float>(value) / most : got[3], 1e-5) << kind;
+    OK(cudaDestroyTextureObject(texture));
+    OK(cudaFreeArray(array));
+  }
+}
+
+TEST_F(ArrayCases, NormalisedKindsOfOtherChannelsAreRefused) {
+  cudaArray_t array = nullptr;
+  cudaChannelFormatDesc format = normalised(kFirstNormalised + 2);
+  format.z = format.w = 0;
+  REFUSED(cudaMallocArray(&array, &format, 8, 8, 0));
+  format = normalised(kFirstNormalised);
+  format.x = 16;
+  REFUSED(cudaMallocArray(&array, &format, 8, 8, 0));
+  EXPECT_EQ(array, nullptr);
 }
 
 // Handles of before a fork are the parent's: a child ends none of them.
