@@ -20,7 +20,8 @@ namespace {
 struct Link {
   JitLogs logs;  // where the program wanted errors when it made the link
   std::vector<std::string> texts;
-  std::string joined;  // the program's until it destroys the link
+  size_t compiled = 0;  // of the texts
+  std::string joined;   // the program's until it destroys the link
 };
 
 struct Links {
@@ -39,12 +40,44 @@ Link* find(CUlinkState state) {
   return nullptr;
 }
 
-CUresult refuse(const Link& link) {
+CUresult refuse_machine_code(const Link& link) {
   link.logs.fail("machine code cannot be linked, only PTX; " +
                  std::string(sluice::cubin::kBuildWithPtx));
   if (!link.logs.has_room())
     (void)not_supported("cuLinkAddData", "machine code (cubin, object, library)");
   return CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
+// Compiles a text for its errors, which go to the link's log.
+CUresult compile(const Entered& e, const Link& link, const std::string& ptx) {
+  Text text;
+  text.original = ptx;
+  uint64_t module = 0;
+  std::lock_guard modules(all_modules().mutex);
+  CUresult r = load_module(e, text, 0, nullptr, &link.logs, &module);
+  if (r != CUDA_SUCCESS) return r;
+  r = SLUICE_CALL(cuModuleUnload, *e.link, e.context, reinterpret_cast<CUmodule>(module));
+  forget_module(module);
+  return r;
+}
+
+CUresult refuse(const Link& link, const sluice::Error& error) {
+  link.logs.fail(error.message);
+  log_line("link refused: %s", error.message.c_str());
+  return static_cast<CUresult>(error.code);
+}
+
+// PTX that is wrong is refused when it is added. A part that needs others compiles with them only,
+// in cuLinkComplete; here it is parsed.
+CUresult add_text(const Entered& e, Link& link, std::string ptx) {
+  const auto alone = sluice::ptx::stands_alone(ptx);
+  if (!alone) return refuse(link, alone.error());
+  if (*alone) {
+    if (const CUresult r = compile(e, link, ptx); r != CUDA_SUCCESS) return r;
+    ++link.compiled;
+  }
+  link.texts.push_back(std::move(ptx));
+  return CUDA_SUCCESS;
 }
 
 // `bytes` 0: unknown, as for images in memory.
@@ -63,23 +96,23 @@ CUresult add(const Entered& e, CUlinkState state, CUjitInputType type, const voi
     case CU_JIT_INPUT_FATBINARY:
     case CU_JIT_INPUT_CUBIN: {  // which may carry its PTX
       const std::string_view given(static_cast<const char*>(data), bytes);
-      if (type == CU_JIT_INPUT_CUBIN && !sluice::cubin::is_cubin(given)) return refuse(*link);
+      if (type == CU_JIT_INPUT_CUBIN && !sluice::cubin::is_cubin(given))
+        return refuse_machine_code(*link);
       ModuleCode code;
       if (const CUresult r = find_code(e, data, file ? bytes : 0, link->logs, &code);
           r != CUDA_SUCCESS)
         return r;
       ptx = std::move(code.text);
-      if (sluice::cubin::is_cubin(std::string_view(ptx))) return refuse(*link);
+      if (sluice::cubin::is_cubin(std::string_view(ptx))) return refuse_machine_code(*link);
       break;
     }
     case CU_JIT_INPUT_OBJECT:
     case CU_JIT_INPUT_LIBRARY:
-      return refuse(*link);
+      return refuse_machine_code(*link);
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
-  link->texts.push_back(std::move(ptx));
-  return CUDA_SUCCESS;
+  return add_text(e, *link, std::move(ptx));
 }
 
 }  // namespace
@@ -90,7 +123,7 @@ CUresult cuLinkCreate_v2(unsigned int count, CUjit_option* options, void** value
   if (!e) return e.status;
   if (state == nullptr || (count != 0 && (options == nullptr || values == nullptr)))
     return CUDA_ERROR_INVALID_VALUE;
-  auto made = std::make_unique<Link>(Link{JitLogs(count, options, values), {}, {}});
+  auto made = std::make_unique<Link>(Link{JitLogs(count, options, values), {}, 0, {}});
   *state = reinterpret_cast<CUlinkState>(made.get());
   std::lock_guard lock(links().mutex);
   links().all.push_back(std::move(made));
@@ -115,7 +148,8 @@ CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* pa
   return add(e, state, type, image.c_str(), image.size(), true);
 }
 
-// What does not compile is said here, as the program expects: so it is loaded once, for its errors.
+// What does not compile together is reported here, as the program expects. A part that was alone
+// and compiled when it was added is not compiled again.
 CUresult cuLinkComplete(CUlinkState state, void** image, size_t* bytes) {
   const Entered e = enter_context();
   if (!e) return e.status;
@@ -124,21 +158,9 @@ CUresult cuLinkComplete(CUlinkState state, void** image, size_t* bytes) {
   Link* link = find(state);
   if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   auto joined = sluice::ptx::join_ptx(link->texts);
-  if (!joined) {
-    link->logs.fail(joined.error().message);
-    log_line("link refused: %s", joined.error().message.c_str());
-    return static_cast<CUresult>(joined.error().code);
-  }
-  Text text;
-  text.original = *joined;
-  uint64_t module = 0;
-  {
-    std::lock_guard modules(all_modules().mutex);
-    CUresult r = load_module(e, text, 0, nullptr, &link->logs, &module);
-    if (r != CUDA_SUCCESS) return r;
-    r = SLUICE_CALL(cuModuleUnload, *e.link, e.context, reinterpret_cast<CUmodule>(module));
-    forget_module(module);
-    if (r != CUDA_SUCCESS) return r;
+  if (!joined) return refuse(*link, joined.error());
+  if (link->texts.size() != 1 || link->compiled != 1) {
+    if (const CUresult r = compile(e, *link, *joined); r != CUDA_SUCCESS) return r;
   }
   link->joined = *std::move(joined);
   *image = link->joined.data();

@@ -139,7 +139,23 @@ class Linker {
            functions_;
   }
 
+  Result<bool> stands_alone(const std::string& text) {
+    if (auto done = parse({text}); !done) return done.error();
+    if (auto done = check_names(); !done) return done.error();
+    if (auto done = find_definitions(); !done) return done.error();
+    for (const Variable& v : modules_[0].variables())
+      if (v.linkage == ".extern" && v.space != Space::kShared && symbols_.count(v.name) == 0)
+        return false;
+    for (const Function& f : modules_[0].functions())
+      if (f.linkage == ".extern" && symbols_.count(f.name) == 0 && !is_of_the_driver(f.name))
+        return false;
+    return true;
+  }
+
  private:
+  static bool is_of_the_driver(std::string_view name) {
+    return name == "vprintf" || name == "malloc" || name == "free" || name == "__assertfail";
+  }
   // The header's version is the highest; its target that of the newest architecture.
   Result<void> parse(const std::vector<std::string>& texts) {
     uint32_t newest = 0;
@@ -276,5 +292,6 @@ class Linker {
 }  // namespace
 
 Result<std::string> join_ptx(const std::vector<std::string>& texts) { return Linker().link(texts); }
+Result<bool> stands_alone(const std::string& text) { return Linker().stands_alone(text); }
 
 }  // namespace sluice::ptx

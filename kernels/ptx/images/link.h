@@ -17,4 +17,8 @@ namespace sluice::ptx {
 // others. Errors have a CUresult as code.
 Result<std::string> join_ptx(const std::vector<std::string>& texts);
 
+// Whether a module needs nothing of another module, so that it loads without the rest of a link. An
+// error: it is no PTX.
+Result<bool> stands_alone(const std::string& text);
+
 }  // namespace sluice::ptx

@@ -30,6 +30,22 @@ struct Link {
                   CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, error.message);
     return static_cast<CUresult>(error.code);
   }
+  // PTX that is wrong is refused here; what a part needs of others, by cuLinkComplete.
+  CUresult add(State& s, std::string text) {
+    const auto alone = ptx::stands_alone(text);
+    Error error;
+    if (!alone) {
+      error = alone.error();
+    } else if (*alone) {
+      if (auto code = load_code(text.c_str()); !code) error = code.error();
+    }
+    if (error.code != 0) {
+      s.log("link refused: " + error.message);
+      return refuse(error);
+    }
+    texts.push_back(std::move(text));
+    return CUDA_SUCCESS;
+  }
 };
 
 HandleTable<Link, CUlinkState, HandleType::kLink>& links() {
@@ -69,8 +85,7 @@ CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void* data, s
     switch (type) {
       case CU_JIT_INPUT_PTX: {
         const auto* text = static_cast<const char*>(data);
-        link.texts.emplace_back(text, ::strnlen(text, bytes));
-        return CUDA_SUCCESS;
+        return link.add(s, std::string(text, ::strnlen(text, bytes)));
       }
       case CU_JIT_INPUT_FATBINARY: {
         auto text = ptx::ptx_of_fat_binary(data, kComputeCapability);
@@ -78,8 +93,7 @@ CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void* data, s
           s.log("link refused: " + text.error().message);
           return link.refuse(text.error());
         }
-        link.texts.push_back(*std::move(text));
-        return CUDA_SUCCESS;
+        return link.add(s, *std::move(text));
       }
       case CU_JIT_INPUT_CUBIN:
         return link.refuse(Error{CUDA_ERROR_NO_BINARY_FOR_GPU,

@@ -118,6 +118,16 @@ TEST_F(Refused, OfLinks) {
       CUDA_SUCCESS)
     REFUSED(cuLinkComplete(link, &image, &bytes));
   OK(cuLinkDestroy(link));
+  char wrong[] =
+      ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry wrong() { bogus.u32 %r1; }\n";
+  char log[512] = "";
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void* values[] = {log, reinterpret_cast<void*>(sizeof log)};
+  OK(cuLinkCreate(2, options, values, &link));
+  ANSWERS(CUDA_ERROR_INVALID_PTX,
+          cuLinkAddData(link, CU_JIT_INPUT_PTX, wrong, sizeof wrong, "wrong", 0, nullptr, nullptr));
+  EXPECT_NE(log[0], '\0');
+  OK(cuLinkDestroy(link));
 }
 TEST_F(Refused, OfVirtualMemory) {
   CUdeviceptr at = 0;

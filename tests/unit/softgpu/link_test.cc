@@ -156,7 +156,6 @@ TEST_F(SoftGpuLink, WhatDoesNotFitTogetherIsRefusedByName) {
   EXPECT_NE(std::string(log_).find("offset"), std::string::npos) << log_;
   EXPECT_NE(link({kCaller}), CUDA_SUCCESS) << "twice is nowhere";
   EXPECT_NE(std::string(log_), "");
-  EXPECT_NE(link({"this is no PTX"}), CUDA_SUCCESS);
   EXPECT_NE(link({}), CUDA_SUCCESS);
   CUlinkState state = nullptr;
   OK(api.cuLinkCreate(0, nullptr, nullptr, &state));
@@ -167,6 +166,26 @@ TEST_F(SoftGpuLink, WhatDoesNotFitTogetherIsRefusedByName) {
                                                         sizeof cubin, "c", 0, nullptr, nullptr));
   OK(api.cuLinkDestroy(state));
   FAILS(CUDA_ERROR_INVALID_HANDLE, api.cuLinkDestroy(state));
+}
+
+// What was refused is no part of the link; what a part needs of others is asked at the end.
+TEST_F(SoftGpuLink, WrongTextIsRefusedWhenItIsAdded) {
+  CUlinkState state = nullptr;
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void* values[] = {log_, reinterpret_cast<void*>(sizeof log_)};
+  OK(api.cuLinkCreate(2, options, values, &state));
+  for (const char* wrong : {"this is no PTX", ".visible .entry f() { bogus.u32 %r1; ret; }"}) {
+    values[1] = reinterpret_cast<void*>(sizeof log_);
+    log_[0] = '\0';
+    FAILS(CUDA_ERROR_INVALID_PTX, add(state, wrong));
+    EXPECT_NE(std::string(log_), "") << wrong;
+  }
+  OK(add(state, kCaller));
+  OK(add(state, kCallee));
+  void* image = nullptr;
+  size_t bytes = 0;
+  OK(api.cuLinkComplete(state, &image, &bytes));
+  OK(api.cuLinkDestroy(state));
 }
 
 }  // namespace
