@@ -281,11 +281,12 @@ CUresult cuCtxSynchronize() {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (const CUresult r = graphs::refuse_for_context(e.context); r != CUDA_SUCCESS) return r;
-  if (const uint64_t green = current_green(); green != 0) return synchronize_green(green);
-  if (e.link->all_ended(e.context)) return e.link->with_deferred(CUDA_SUCCESS);
+  if (const uint64_t green = current_green(); green != 0)
+    return synchronised(synchronize_green(green));
+  if (e.link->all_ended(e.context)) return synchronised(e.link->with_deferred(CUDA_SUCCESS));
   sluice_synchronize body{};
   body.what = SLUICE_SYNC_CONTEXT;
-  return e.link->with_deferred(e.link->synchronize(e.context, body));
+  return synchronised(e.link->with_deferred(e.link->synchronize(e.context, body)));
 }
 
 #define SLUICE_IN_CONTEXT(function, ...) \

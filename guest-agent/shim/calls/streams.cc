@@ -9,6 +9,7 @@
 #include "guest-agent/graphs/works.h"
 #include "guest-agent/shim/calls/green_contexts.h"
 #include "guest-agent/shim/calls/stream_attributes.h"
+#include "guest-agent/shim/memory/pools.h"
 #include "guest-agent/shim/modules/clones.h"
 #include "guest-agent/shim/state/api.h"
 
@@ -249,8 +250,8 @@ CUresult cuStreamSynchronize(CUstream stream) {
   if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
   if (const CUresult r = graphs::refuse_in_capture(stream); r != CUDA_SUCCESS) return r;
   if (const CUresult r = graphs::refuse_unsafe(); r != CUDA_SUCCESS) return r;
-  return sync_call(e, SLUICE_CALL_SYNCHRONIZE, SLUICE_SYNC_STREAM, wire(stream),
-                   context_of(e, stream));
+  return synchronised(sync_call(e, SLUICE_CALL_SYNCHRONIZE, SLUICE_SYNC_STREAM, wire(stream),
+                                context_of(e, stream)));
 }
 
 CUresult cuStreamQuery(CUstream stream) {
@@ -337,7 +338,9 @@ CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int fla
 
 CUresult cuEventQuery(CUevent event) { return event_call(SLUICE_CALL_QUERY, event); }
 
-CUresult cuEventSynchronize(CUevent event) { return event_call(SLUICE_CALL_SYNCHRONIZE, event); }
+CUresult cuEventSynchronize(CUevent event) {
+  return synchronised(event_call(SLUICE_CALL_SYNCHRONIZE, event));
+}
 
 CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) {
   const Entered e = enter();

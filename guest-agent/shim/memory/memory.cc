@@ -103,10 +103,12 @@ CUresult alloc_async(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool, CUst
   if (const CUresult r = graphs::refuse_unsafe(); r != CUDA_SUCCESS) return r;
   if (const CUresult r = take_from_pool(pool, bytesize); r != CUDA_SUCCESS) return r;
   const CUresult r = SLUICE_CALL(cuMemAllocAsync, *e.link, e.context, dptr, bytesize, stream);
-  if (r == CUDA_SUCCESS)
-    remember(*dptr, bytesize, MemoryKind::kDevice, e.context, 0, pool);
-  else
+  if (r != CUDA_SUCCESS) {
     return_to_pool(pool, bytesize);
+    return r;
+  }
+  remember(*dptr, bytesize, MemoryKind::kDevice, e.context, 0, pool);
+  reserve_in_pool(pool);
   return r;
 }
 

@@ -2,6 +2,7 @@
 #include "guest-agent/shim/memory/pools.h"
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <unordered_map>
 
@@ -16,13 +17,16 @@ struct Pool {
   CUdevice device = 0;
   bool is_default = false;
   bool destroyed = false;  // by the program; ends with its last allocation
-  uint64_t used = 0, used_high = 0, most = UINT64_MAX;
+  uint64_t used = 0, used_high = 0, reserved = 0, reserved_high = 0, most = UINT64_MAX;
   uint64_t release_threshold = 0;
   int reuse[3] = {1, 1, 1};  // by CUmemPool_attribute, from 1
+
+  void release_above(uint64_t bytes) { reserved = std::max(used, std::min(reserved, bytes)); }
 };
 
 struct Pools {
   std::mutex mutex;
+  std::atomic<bool> may_release = false;  // something was freed since the last synchronisation
   uint64_t next = 1;
   std::unordered_map<uint64_t, Pool> all;  // by handle: a number, which no pool lies at
   uint64_t defaults[kMaxDevices] = {}, currents[kMaxDevices] = {};
@@ -63,10 +67,12 @@ uint64_t* value_of(Pool& pool, CUmemPool_attribute attr) {
   switch (attr) {
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
       return &pool.release_threshold;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:  // nothing is kept that is not used
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+      return &pool.reserved;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      return &pool.reserved_high;
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
       return &pool.used;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
       return &pool.used_high;
     default:
@@ -92,8 +98,17 @@ CUresult take_from_pool(CUmemoryPool pool, size_t bytes) {
   if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > found->most - std::min(found->most, found->used)) return CUDA_ERROR_OUT_OF_MEMORY;
   found->used += bytes;
-  found->used_high = std::max(found->used_high, found->used);
   return CUDA_SUCCESS;
+}
+
+void reserve_in_pool(CUmemoryPool pool) {
+  std::lock_guard lock(pools().mutex);
+  const auto it = pools().all.find(wire(pool));
+  if (it == pools().all.end()) return;
+  Pool& p = it->second;
+  p.reserved = std::max(p.reserved, p.used);
+  p.used_high = std::max(p.used_high, p.used);
+  p.reserved_high = std::max(p.reserved_high, p.reserved);
 }
 
 void return_to_pool(CUmemoryPool pool, size_t bytes) {
@@ -103,6 +118,15 @@ void return_to_pool(CUmemoryPool pool, size_t bytes) {
   if (it == pools().all.end()) return;
   it->second.used -= std::min<uint64_t>(it->second.used, bytes);
   if (it->second.destroyed && it->second.used == 0) pools().all.erase(it);
+  pools().may_release = true;
+}
+
+CUresult synchronised(CUresult result) {
+  if (result != CUDA_SUCCESS || !pools().may_release.load(std::memory_order_relaxed)) return result;
+  std::lock_guard lock(pools().mutex);
+  pools().may_release = false;
+  for (auto& [handle, pool] : pools().all) pool.release_above(pool.release_threshold);
+  return result;
 }
 
 }  // namespace sluice::guest
@@ -142,11 +166,14 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t) {
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t least) {
   const Entered e = enter();
   if (!e) return e.status;
   std::lock_guard lock(pools().mutex);
-  return pools().find(pool) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  Pool* found = pools().find(pool);
+  if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  found->release_above(least);
+  return CUDA_SUCCESS;
 }
 
 // Reuse policies and the threshold are kept and reported; the worker's driver follows its own.
@@ -163,13 +190,17 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
   const uint64_t wanted = *static_cast<const uint64_t*>(value);
   if (attr == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
     found->release_threshold = wanted;
+    pools().may_release = true;
     return CUDA_SUCCESS;
   }
   // High marks, and only back to what is.
   if ((attr != CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH && attr != CU_MEMPOOL_ATTR_USED_MEM_HIGH) ||
       wanted != 0)
     return CUDA_ERROR_INVALID_VALUE;
-  found->used_high = found->used;
+  if (attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+    found->used_high = found->used;
+  else
+    found->reserved_high = found->reserved;
   return CUDA_SUCCESS;
 }
 

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory pools (cuMemPool*). Accounts, kept in the guest: how much each pool has, and how much it
-// may have. The memory itself is the worker's driver's, whose own pool reuses it. Any thread.
+// Memory pools (cuMemPool*). Accounts, kept in the guest: how much each pool has in use, how much
+// it has reserved, and how much it may have. The memory itself is the worker's driver's, whose own
+// pool reuses it: what a pool keeps reserved is no less free for others. Any thread.
+//
+//   used      allocated and not freed
+//   reserved  used, and what was freed and not released; released by cuMemPoolTrimTo, and above the
+//             release threshold when the program synchronises
 #pragma once
 
 #include <cstddef>
@@ -14,7 +19,11 @@ CUmemoryPool current_pool();
 // Before an allocation. CUDA_ERROR_INVALID_VALUE: no such pool; CUDA_ERROR_OUT_OF_MEMORY: it is
 // full.
 CUresult take_from_pool(CUmemoryPool pool, size_t bytes);
+// After an allocation that was made: it counts as reserved, and in the high marks.
+void reserve_in_pool(CUmemoryPool pool);
 // After a free, or an allocation that failed. Null: nothing.
 void return_to_pool(CUmemoryPool pool, size_t bytes);
+// The end of a call that synchronises a stream, an event or a context; returns its result.
+CUresult synchronised(CUresult result);
 
 }  // namespace sluice::guest

@@ -10,7 +10,8 @@ using namespace sluice::cudart;
 namespace {
 
 constexpr int kPinned = 1, kOnDevice = 1, kReadWrite = 3;
-constexpr int kReleaseThreshold = 4, kUsedCurrent = 7;
+constexpr int kReleaseThreshold = 4, kUsedCurrent = 7, kUsedHigh = 8;
+constexpr int kReservedCurrent = 5, kReservedHigh = 6;
 const cudaMemLocation kDevice0{kOnDevice, 0};
 
 class PoolCases : public Cases {
@@ -54,6 +55,50 @@ TEST_F(PoolCases, AllocationsFollowTheStream) {
   ANSWERS(cudaErrorInvalidValue, cudaMallocAsync(nullptr, 64, stream));
   REFUSED(cudaFreeAsync(&here, stream));
   REFUSED(cudaMallocFromPoolAsync(nullptr, 64, nullptr, stream));
+}
+
+// Freed memory stays reserved until the program synchronises, and up to the threshold beyond that.
+TEST_F(PoolCases, FreedMemoryStaysReserved) {
+  constexpr size_t kBytes = 1 << 20;
+  cudaMemPool_t pool = make_pool();
+  Stream stream;
+  const auto value = [&](int attribute) {
+    unsigned long long bytes = 0;
+    OK(cudaMemPoolGetAttribute(pool, attribute, &bytes));
+    return bytes;
+  };
+  const auto use = [&] {
+    void* p = nullptr;
+    OK(cudaMallocFromPoolAsync(&p, kBytes, pool, stream));
+    EXPECT_GE(value(kReservedCurrent), kBytes);
+    OK(cudaFreeAsync(p, stream));
+    EXPECT_GE(value(kReservedCurrent), kBytes);
+    OK(cudaStreamSynchronize(stream));
+  };
+  use();
+  EXPECT_EQ(value(kReservedCurrent), 0u);
+  unsigned long long all = ~0ull, none = 0;
+  OK(cudaMemPoolSetAttribute(pool, kReleaseThreshold, &all));
+  use();
+  EXPECT_EQ(value(kUsedCurrent), 0u);
+  const unsigned long long kept = value(kReservedCurrent);
+  EXPECT_GE(kept, kBytes);
+  use();
+  EXPECT_EQ(value(kReservedCurrent), kept) << "it is used again";
+  OK(cudaMemPoolTrimTo(pool, kept));
+  EXPECT_EQ(value(kReservedCurrent), kept);
+  OK(cudaMemPoolTrimTo(pool, 0));
+  EXPECT_EQ(value(kReservedCurrent), 0u);
+  use();
+  OK(cudaMemPoolSetAttribute(pool, kReleaseThreshold, &none));
+  EXPECT_GE(value(kReservedCurrent), kBytes);
+  OK(cudaDeviceSynchronize());
+  EXPECT_EQ(value(kReservedCurrent), 0u);
+  EXPECT_GE(value(kReservedHigh), kBytes);
+  OK(cudaMemPoolSetAttribute(pool, kReservedHigh, &none));
+  EXPECT_EQ(value(kReservedHigh), 0u);
+  EXPECT_GE(value(kUsedHigh), kBytes) << "its own mark";
+  OK(cudaMemPoolDestroy(pool));
 }
 
 TEST_F(PoolCases, PropertiesAndAttributes) {
