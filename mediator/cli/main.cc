@@ -81,7 +81,8 @@ class CommandLine {
   }
 
   void add_limits(CLI::App* to, LimitOptions& o) {
-    to->add_option("--latency", o.latency, "length of its turns; the share stays")
+    to->add_option("--latency", o.latency,
+                   "low (goes first within its share), normal or batch; the share stays")
         ->check(CLI::IsMember({"low", "normal", "batch"}));
     to->add_option("--target-p99-us", o.target_p99_us, "of its waits below its share; 0: none")
         ->check(CLI::Range(uint32_t{0}, limits::kMaxTargetUs));
