@@ -31,6 +31,7 @@ class Jit(WithSluiced):
         before = self.launches()
         p = self.run_program(*args)
         self.assertEqual(p.returncode, 0, f"{p.stdout}\n{self.sluiced.log()[-3000:]}")
+        self.assertNotIn("not supported", p.stdout, "nothing is wrong")
         self.eventually(lambda: self.launches()[0] == before[0] + 20, "all launches are counted")
         self.assertEqual(self.launches()[1], before[1], "none of them is opaque")
         self.assert_all_free("a")

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Start, versions, devices, error texts.
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include "abi/array_formats.h"
 #include "abi/cuda_graph.h"
@@ -138,13 +141,31 @@ CUresult cuGetErrorString(CUresult error, const char** str) {
   return *str == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-// Private tables of NVIDIA's own libraries: never offered: they are not public.
+namespace {
+
+// Whether code of NVRTC's library calls, which asks for private tables and compiles without them.
+bool is_in_nvrtc(const void* code) {
+  Dl_info in{};
+  if (::dladdr(code, &in) == 0 || in.dli_fname == nullptr) return false;
+  const std::string_view path = in.dli_fname;
+  return path.substr(path.rfind('/') + 1).starts_with("libnvrtc");
+}
+
+}  // namespace
+
+// Private tables of NVIDIA's own libraries: never offered: they are not public. Who fails without
+// them is told what to do at once, because it may end without a word of its own.
 CUresult cuGetExportTable(const void** table, const CUuuid*) {
   if (table != nullptr) *table = nullptr;
+  if (is_in_nvrtc(__builtin_return_address(0))) {
+    log_line("cuGetExportTable is refused to NVRTC, which goes on without");
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   return static_cast<CUresult>(not_supported(
       "cuGetExportTable",
       "NVIDIA's own libraries (libcudart, cuBLAS, cuDNN and others) need private tables of its "
-      "driver; a program that brings its own libcudart.so runs by `sluice-run PROGRAM`"));
+      "driver; build programs with -cudart shared (NVCC_APPEND_FLAGS=\"-cudart shared\"); one that "
+      "brings its own libcudart.so runs by `sluice-run PROGRAM`"));
 }
 
 CUresult cuProfilerStart() { return enter_context().status; }

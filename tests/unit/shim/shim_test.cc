@@ -278,7 +278,9 @@ TEST(Shim, ProcAddressHonoursTheVersion) {
   OK(cuGetProcAddress("cuGetProcAddress", &p2, 12000, 0, &found));
   EXPECT_NE(p, p2) << "the first version has four parameters";
   const void* table = nullptr;
+  ::testing::internal::CaptureStderr();
   EXPECT_EQ(cuGetExportTable(&table, nullptr), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("-cudart shared"), std::string::npos);
 }
 
 TEST(Shim, AllOfThePublicApiIsExported) {
