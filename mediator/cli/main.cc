@@ -175,7 +175,8 @@ class CommandLine {
     cmd->add_option("--weight", o.weight, "its weight")->check(weights_);
     cmd->add_option("--memory", o.memory, "limit of device memory, for example 8G");
     cmd->add_option("--priority", o.priority)->check(priorities_);
-    cmd->add_option("--latency", o.latency, "length of its turns; the share stays")
+    cmd->add_option("--latency", o.latency,
+                    "low (goes first within its share), normal or batch; the share stays")
         ->check(CLI::IsMember({"low", "normal", "batch"}));
     cmd->add_option("--min", o.min, "percent of the GPU that is reserved for it")
         ->check(CLI::Range(0, 100));
