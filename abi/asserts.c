@@ -113,7 +113,8 @@ SIZE(sluice_channel_header, 544);
 SIZE(sluice_control, 384);
 SIZE(sluice_control_message, 128);
 AT(sluice_slot_header, submit, 256);
-SIZE(sluice_slot_header, 256 + 2 * 192);
+AT(sluice_slot_header, hold, 256 + 2 * 192);
+SIZE(sluice_slot_header, 256 + 2 * 192 + 64);
 static_assert(SLUICE_SUBMIT_DATA + SLUICE_SUBMIT_RING_BYTES <= SLUICE_COMPLETE_DATA &&
                   SLUICE_COMPLETE_DATA + SLUICE_COMPLETE_RING_BYTES <= SLUICE_SLOT_STRIDE,
               "the rings of a slot overlap");

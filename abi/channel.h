@@ -153,6 +153,11 @@ struct sluice_slot_header {    /* at the slot's offset; 4 KiB */
   char reason[224];            /* [H] NUL-terminated */
   struct sluice_ring submit;   /* program -> worker */
   struct sluice_ring complete; /* worker -> program */
+  /* [H] 1: the session's streams hold as much as they may, behind a host function. Nothing that
+   * queues work is to be submitted until it is 0 again; then the wake-up rings. Who submits more
+   * loses the session in the end. HOST_FUNC_DONE comes by the same ring, so the ring stays open. */
+  uint32_t hold;
+  uint32_t pad[15];
 };
 #define SLUICE_SUBMIT_DATA (64u << 10) /* from the slot's offset */
 #define SLUICE_SUBMIT_RING_BYTES (512u << 10)

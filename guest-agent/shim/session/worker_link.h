@@ -247,6 +247,7 @@ class WorkerLink {
                   Write&& write, const Effect& effect, KnownIdle::Mark* mark) {
     const uint32_t total = record_bytes(bytes);
     if (early_.load(std::memory_order_relaxed) != 0) wait_for_early(context, effect);
+    if (held(effect)) wait_until([&] { return !held(effect); });
     std::lock_guard lock(submit_mutex_);
     std::byte* to = reserve(total);
     if (to == nullptr) return dead();
@@ -268,6 +269,12 @@ class WorkerLink {
     return CUDA_SUCCESS;
   }
 
+  // The worker asks for no more work until a host function has ended (sluice_slot_header.hold). An
+  // early copy goes on: others wait for its end, the host function's end among them.
+  bool held(const Effect& effect) const {
+    return load_shared(channel_->header().hold) != 0 &&
+           (effect.kind == Effect::kWork || effect.kind == Effect::kWaited) && !channel_->ended();
+  }
   std::byte* reserve(uint32_t bytes);  // under submit_mutex_; null: the session is over
   // Until no early copy is under way, unless the record follows them in their stream.
   void wait_for_early(uint64_t context, const Effect& effect);

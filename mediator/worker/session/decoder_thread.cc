@@ -184,6 +184,11 @@ size_t WorkerSession::most_operations() const {
   return held_.refused() ? kRefusedOperations : limits.queued_operations;
 }
 
+bool WorkerSession::streams_full(uint32_t part, uint32_t of) const {
+  return engine.queued() >= most_operations() / of * part ||
+         queued_bytes >= kQueuedParameterBytes / of * part;
+}
+
 std::string WorkerSession::too_much_waits(size_t queued) const {
   if (held_.refused())
     return "what waits for a host function takes more of the host's memory than the vGPU has left "
@@ -208,7 +213,7 @@ bool WorkerSession::queues_full() {
     if (waiting.calls() >= limits.parked_calls)
       end(CUDA_ERROR_OUT_OF_MEMORY,
           "more than " + std::to_string(limits.parked_calls) + " calls wait for their answers");
-    if (queued >= most_operations() || queued_bytes >= kQueuedParameterBytes) {
+    if (streams_full(1, 1)) {
       if (!engine.waits_for_program()) {
         decoder_stopped_.store(true);
         return true;

@@ -76,6 +76,7 @@ void WorkerSession::after_engine() {
           "a kernel of it failed (" + gpu::describe(engine.error()) + "); it had several contexts");
   }
   publish_counters();
+  follow_hold();
   streams.follow_chain(gate.demand(), gate.open(monotonic_ns()));
 
   const bool in_flight = engine.in_flight();
@@ -93,6 +94,20 @@ void WorkerSession::after_engine() {
   } else if (engine.held_by_gate()) {
     engine_thread_sleeper_.wake_from(kForeverNs - 1);
   }
+}
+
+// The decoder may not stop: what it would leave in the ring may be the host function's end. So the
+// program is asked to stop (sluice_slot_header.hold), well before the bound that ends the session.
+void WorkerSession::follow_hold() {
+  const size_t queued = engine.queued();
+  if (!holds_program_) {
+    if (!streams_full(1, 1) || !engine.waits_for_program()) return;
+  } else if (queued != 0 && streams_full(7, 8)) {
+    return;
+  }
+  holds_program_ = !holds_program_;
+  store_shared(slot_->hold, uint32_t{holds_program_}, std::memory_order_release);
+  if (!holds_program_) signal_eventfd(setup.fds[wp::kWakeFd].get());
 }
 
 void WorkerSession::engine_loop() {
@@ -123,9 +138,7 @@ void WorkerSession::engine_loop() {
       if (control.lost()) sleep_ns = std::min(sleep_ns, kPollOrphanNs);
       engine_thread_sleeper_.about_to_sleep(sleep_ns);
       after_engine();
-      if ((engine.queued() < most_operations() && queued_bytes < kQueuedParameterBytes) ||
-          engine.waits_for_program())
-        wake_decoder_if_stopped();
+      if (!streams_full(1, 1) || engine.waits_for_program()) wake_decoder_if_stopped();
     }
     if (control.lost()) {
       const uint64_t records = records_decoded_.load(std::memory_order_relaxed),

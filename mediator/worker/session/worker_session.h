@@ -60,8 +60,10 @@ namespace sluice::worker {
 
 // What a worker may hold for its guest in its own memory. Each bounds a queue that the guest fills.
 struct SessionLimits {
-  size_t queued_operations = 1u << 16;   // in streams; the decoder stops taking records at it ...
-  size_t hard_operations = 1u << 18;     // ... unless a host function waits; here the session ends
+  size_t queued_operations = 1u << 16;  // in streams; the decoder stops taking records at it ...
+  // ... unless a host function waits: then the program is asked to stop. If it does not, the
+  // session ends here.
+  size_t hard_operations = 1u << 18;
   size_t jobs = 256;                     // for the job thread; the decoder stops taking records
   size_t parked_calls = 4096;            // that wait for streams, leases or extents; more end it
   uint64_t module_bytes = 256ull << 20;  // of one module's text
@@ -236,6 +238,8 @@ class WorkerSession {
   bool queues_full();
   // With `mutex` held: at so many in the streams the decoder stops taking records.
   size_t most_operations() const;
+  // With `mutex` held: so many parts `of` what the streams may hold are taken.
+  bool streams_full(uint32_t part, uint32_t of) const;
   // With `mutex` held, while a host function waits for the program: why no more may; empty: it may.
   std::string too_much_waits(size_t queued) const;
   void wake_decoder_if_stopped();
@@ -262,6 +266,7 @@ class WorkerSession {
   // With `mutex` held: when what somebody waits for is expected to end; 0: not known.
   uint64_t expected_end_ns() const;
   void follow_waits();
+  void follow_hold();  // with `mutex` held: asks the program to stop, or lets it go on
   void on_control();
   // Nothing new is launched; waits for what is on the GPU, if that is soon, and reports its faults.
   void drain_at_end();
@@ -292,6 +297,7 @@ class WorkerSession {
   bool pool_lease_asked_ = false;  // a lease for pools is asked for; under `mutex`
   HeldMemory held_;                // under `mutex`
   uint32_t records_to_held_look_ = kRecordsPerHeldLook;  // decoder
+  bool holds_program_ = false;                           // slot_->hold; under `mutex`
   std::atomic<uint64_t> records_decoded_{0};
   std::atomic<bool> decoder_stopped_{false};  // queues_full()
   // As of the last poll: work is in flight; somebody waits for an end that is near.

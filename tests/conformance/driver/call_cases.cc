@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches, streams, events, contexts, modules: what right calls do.
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <numeric>
+#include <thread>
 
 #include "tests/conformance/driver/driver_case.h"
 
@@ -167,6 +170,30 @@ TEST_F(Calls, HostFunctionsRunBetween) {
       stream_, [](void* to) { *static_cast<int*>(to) = 5; }, &seen));
   OK(cuStreamSynchronize(stream_));
   EXPECT_EQ(seen, 5);
+}
+// What is queued meanwhile in another stream is taken, or waits to be.
+TEST_F(Calls, ASlowHostFunctionOnlySlowsOthersDown) {
+  constexpr int kQueued = 280'000;
+  static std::atomic<int> queued;
+  queued = 0;
+  CUstream other;
+  CUevent event;
+  OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+  OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  const auto slow = [](void*) {  // ends when the program has queued all, or is made to wait
+    for (int before = -1; queued != kQueued && (queued == 0 || queued != before);) {
+      before = queued;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+  };
+  OK(cuLaunchHostFunc(stream_, slow, nullptr));
+  OK(cuEventRecord(event, stream_));
+  OK(cuStreamWaitEvent(other, event, 0));
+  for (; queued < kQueued; ++queued) OK(cuEventRecord(event, other));
+  OK(cuStreamSynchronize(other));
+  OK(cuStreamSynchronize(stream_));
+  OK(cuEventDestroy(event));
+  OK(cuStreamDestroy(other));
 }
 TEST_F(Calls, WordsOfStreams) {
   OK(cuStreamWriteValue32(stream_, memory_ + 8, 3, 0));

@@ -93,6 +93,13 @@ void FakeWorker::pause(bool paused) {
   Bell::for_eventfd(bell_.get()).ring();
 }
 
+void FakeWorker::hold(bool held) {
+  auto* header = reinterpret_cast<sluice_slot_header*>(region_ + SLUICE_SLOT_OFFSET +
+                                                       kSlot * SLUICE_SLOT_STRIDE);
+  store_shared<uint32_t>(header->hold, held, std::memory_order_release);
+  if (!held) Bell::for_eventfd(wake_.get()).ring();
+}
+
 void FakeWorker::end_session(int error, const std::string& reason) {
   auto* header = reinterpret_cast<sluice_slot_header*>(region_ + SLUICE_SLOT_OFFSET +
                                                        kSlot * SLUICE_SLOT_STRIDE);
@@ -372,6 +379,7 @@ void FakeWorker::serve(const RecordBuffer& buffer) {
     case SLUICE_CALL_HOST_FUNC:
       return answer(record, CUDA_SUCCESS);
     case SLUICE_CALL_HOST_FUNC_DONE:
+      ++host_funcs_done_;
       return;
     default:
       break;

@@ -30,7 +30,7 @@ class FakeWorker {
     bool accept_rewritten = true;   // false: modules with clones do not load
     const char* printed = nullptr;  // by kernels: comes before each synchronisation's answer
     sluice_printed_to printed_to = SLUICE_PRINTED_OUTPUT;
-    size_t hold_syncs = 0;  // answer synchronisations only when so many wait, last first
+    size_t hold_syncs = 0;            // answer synchronisations only when so many wait, last first
   };
   FakeWorker() : FakeWorker(Options{}) {}
   explicit FakeWorker(Options options);
@@ -42,6 +42,7 @@ class FakeWorker {
   void give_slot_away();    // the slot is open again, for another program
   void hang_up();           // the connection closes, nothing else
   void pause(bool paused);  // stops taking records (the submit ring fills)
+  void hold(bool held);     // asks the program to stop (sluice_slot_header.hold)
   void fail_next_launch(CUresult status) { fail_launch_ = status; }
   void set_hold_syncs(size_t n) { hold_syncs_ = n; }
   // Synchronisations: the GPU's word comes at once; what the answers say.
@@ -54,6 +55,7 @@ class FakeWorker {
 
   uint64_t records() const { return records_; }
   uint64_t last_launch_flags() const { return last_launch_flags_; }
+  uint64_t host_funcs_done() const { return host_funcs_done_; }
   uint64_t live_allocations() const { return live_allocations_; }
   uint64_t live_extents() const { return live_extents_; }
   uint64_t modules_with_clones() const { return modules_with_clones_; }
@@ -111,7 +113,7 @@ class FakeWorker {
   std::atomic<size_t> hold_syncs_{0};
   std::atomic<bool> writes_end_words_{false};
   std::atomic<CUresult> sync_status_{CUDA_SUCCESS};
-  std::atomic<uint64_t> answered_syncs_{0}, waited_fills_{0};
+  std::atomic<uint64_t> answered_syncs_{0}, host_funcs_done_{0}, waited_fills_{0};
   std::atomic<int32_t> clusters_that_fit_{1};
   std::atomic<uint64_t> records_{0}, live_allocations_{0}, live_extents_{0},
       modules_with_clones_{0}, last_launch_flags_{0};

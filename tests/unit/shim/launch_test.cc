@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The guest's libcuda.so.1: modules, launches, streams, events, and many threads at them.
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <future>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -450,6 +452,51 @@ TEST(Shim, HostFunctionsRunInOrder) {
     EXPECT_TRUE(seen.changed.wait_for(lock, std::chrono::seconds(60),
                                       [&] { return seen.order.size() == args.size(); }));
     for (size_t i = 0; i < seen.order.size(); ++i) EXPECT_EQ(seen.order[i], static_cast<int>(i));
+  });
+}
+
+// What queues work waits until the worker takes it again. A host function's end does not, and
+// neither does what a program asks meanwhile.
+TEST(Shim, WorkWaitsWhileTheWorkerHoldsTheProgram) {
+  in_process({}, [](FakeWorker& worker) {
+    CUcontext context;
+    set_up(&context);
+    CUevent event;
+    OK(cuEventCreate(&event, CU_EVENT_DEFAULT));
+    std::promise<void> release;
+    std::promise<void>* const at = &release;
+    OK(cuLaunchHostFunc(
+        nullptr, [](void* p) { static_cast<std::promise<void>*>(p)->get_future().wait(); }, at));
+    worker.hold(true);
+    std::atomic<bool> queued{false};
+    std::thread launching([&] {
+      OK(cuCtxSetCurrent(context));
+      OK(cuEventRecord(event, nullptr));
+      queued = true;
+    });
+    for (int i = 0; i < 100; ++i) {
+      OK(cuStreamQuery(nullptr));
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    release.set_value();
+    while (worker.host_funcs_done() == 0) std::this_thread::yield();
+    EXPECT_FALSE(queued);
+    worker.hold(false);
+    launching.join();
+    EXPECT_TRUE(queued);
+    OK(cuCtxSynchronize());
+  });
+}
+
+TEST(Shim, WorkThatWaitsEndsWithTheSession) {
+  in_process({}, [](FakeWorker& worker) {
+    set_up();
+    CUevent event;
+    OK(cuEventCreate(&event, CU_EVENT_DEFAULT));
+    worker.hold(true);
+    std::thread ending([&] { worker.end_session(CUDA_ERROR_ECC_UNCORRECTABLE, "a test"); });
+    EXPECT_EQ(cuEventRecord(event, nullptr), CUDA_ERROR_ECC_UNCORRECTABLE);
+    ending.join();
   });
 }
 

@@ -329,6 +329,21 @@ TEST_F(WorkerHolds, WhatWaitsForAHostFunctionIsCharged) {
   EXPECT_GT(b->host_leased(), kHostLimit / 2);
 }
 
+// A program that stops when it is asked to is only slowed down, as by CUDA's own full queue.
+TEST_F(WorkerHolds, AProgramIsAskedToStopBehindAHostFunction) {
+  start_holding(256 * kMiB);
+  const uint64_t event = create_event().as<uint64_t>();
+  const uint64_t host_function = stall();
+  const auto held = [&] { return load_shared(b->slot->hold) != 0; };
+  int queued = 0;
+  while (queued < 200'000 && !held() && !b->ended()) record(event), ++queued;
+  EXPECT_TRUE(held()) << b->slot->reason;
+  EXPECT_GT(queued, 60'000);
+  b->post(SLUICE_CALL_HOST_FUNC_DONE, host_function, context, SLUICE_RECORD_NO_REPLY);
+  EXPECT_EQ(sync().status, CUDA_SUCCESS);
+  EXPECT_FALSE(held());
+}
+
 // Where none is to be had, a program that queues more than what is free is only slowed down.
 TEST_F(WorkerHolds, WithoutHostMemoryStreamsQueueLess) {
   start_holding(1);
