@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "guest-agent/shim/memory/pinned.h"
 
+#include <atomic>
 #include <optional>
 
 namespace sluice::guest {
+
+namespace {
+std::atomic<uint32_t> given_later{0};  // extents that are not yet free
+}
 
 PinnedMemory& pinned_memory() {
   static auto* memory = new PinnedMemory;
@@ -15,7 +20,11 @@ CUresult PinnedMemory::take_extents(WorkerLink& link, uint64_t context, uint64_t
   sluice_extent body{};
   body.bytes = bytes;
   Pending pending;
-  const CUresult r = link.call(SLUICE_CALL_EXTENT_ALLOC, context, body, pending);
+  CUresult r = link.call(SLUICE_CALL_EXTENT_ALLOC, context, body, pending);
+  if (r == CUDA_ERROR_OUT_OF_MEMORY && given_later != 0) {
+    link.wait_until([] { return given_later == 0; });
+    r = link.call(SLUICE_CALL_EXTENT_ALLOC, context, body, pending);
+  }
   if (r != CUDA_SUCCESS) return r;
   if (!pending.read(*bulk) || bulk->bytes < bytes || bulk->offset > link.channel().region_bytes() ||
       bulk->bytes > link.channel().region_bytes() - bulk->offset)
@@ -25,6 +34,12 @@ CUresult PinnedMemory::take_extents(WorkerLink& link, uint64_t context, uint64_t
 
 CUresult PinnedMemory::give_extents(WorkerLink& link, uint64_t context, const sluice_bulk& bulk) {
   return link.call(SLUICE_CALL_EXTENT_FREE, context, bulk);
+}
+
+void PinnedMemory::give_extents_later(WorkerLink& link, uint64_t context, const sluice_bulk& bulk) {
+  ++given_later;
+  (void)link.start_detached(SLUICE_CALL_EXTENT_FREE, context, bulk,
+                            [](uint64_t, CUresult) { --given_later; });
 }
 
 CUresult PinnedMemory::allocate(WorkerLink& link, uint64_t context, size_t bytes, void** address) {

@@ -25,7 +25,10 @@ class PinnedMemory {
   // Extents as such, for what is too large for staging: `bulk` is region offset and size.
   static CUresult take_extents(WorkerLink& link, uint64_t context, uint64_t bytes,
                                sluice_bulk* bulk);
+  // Waits until all that the session has queued is done.
   static CUresult give_extents(WorkerLink& link, uint64_t context, const sluice_bulk& bulk);
+  // Does not wait. Until then the session has them: take_extents() waits if there are no others.
+  static void give_extents_later(WorkerLink& link, uint64_t context, const sluice_bulk& bulk);
 
  private:
   static constexpr size_t kAlign = 512;           // as CUDA gives

@@ -49,7 +49,7 @@ CUresult send_text(WorkerLink& link, uint64_t context, const std::string& text, 
     std::memcpy(link.channel().region() + extents.offset, text.data(), text.size());
     body.bulk = {extents.offset, text.size()};
     r = link.call(SLUICE_CALL_MODULE_LOAD, context, body, pending);
-    PinnedMemory::give_extents(link, context, extents);
+    PinnedMemory::give_extents_later(link, context, extents);
   }
   if (r != CUDA_SUCCESS) {
     const char* words = reinterpret_cast<const char*>(pending.body.data());

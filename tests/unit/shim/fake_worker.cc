@@ -374,6 +374,7 @@ void FakeWorker::serve(const RecordBuffer& buffer) {
         return answer(record, CUDA_ERROR_INVALID_VALUE);
       extents_.erase(it);
       --live_extents_;
+      if (!options_.answer_extent_frees) return;
       return answer(record, CUDA_SUCCESS);
     }
     case SLUICE_CALL_HOST_FUNC:

@@ -255,6 +255,21 @@ TEST(Shim, LargeModules) {
   });
 }
 
+// Their extents come free when all that is queued has ended, which nobody waits for.
+TEST(Shim, LargeModulesLoadBehindWorkThatDoesNotEnd) {
+  Options stalled;
+  stalled.staging_bytes = 64 << 10;
+  stalled.answer_extent_frees = false;
+  in_process(stalled, [](FakeWorker& worker) {
+    set_up();
+    const std::string text = kModule + ("// " + std::string(80 << 10, 'x')) + "\n";
+    CUmodule module;
+    OK(cuModuleLoadData(&module, text.c_str()));
+    OK(cuModuleUnload(module));
+    EXPECT_EQ(worker.live_extents(), 0u);
+  });
+}
+
 TEST(Shim, Libraries) {
   in_process({}, [](FakeWorker&) {
     OK(cuInit(0));
