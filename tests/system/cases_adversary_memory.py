@@ -10,13 +10,14 @@ LIMIT = 64 * MIB
 GPU = 256 * MIB
 # What is left to the victim's own program and to contexts.
 SPARE = 40 * MIB
-# By adversaries/bomb.cc: more than anybody may have. Host memory is 64 MiB here.
+# By adversaries/bomb.cc: more than anybody may have. Host memory is 32 MiB here: less than
+# 65,536 operations take, at which a program would only be made to wait.
 BOMBS = {"events": 100000, "stalled-launches": 200000, "stalled-values": 200000}
 WAYS = ("modules", "constants", "local", "heap", "stack", "contexts", "streams")
 
 
 class TakesMemory(support.WithVictim):
-    EXTRA = f'soft_memory = "{GPU // MIB}M"\n[vgpu]\nhost_memory = "64M"\n'
+    EXTRA = f'soft_memory = "{GPU // MIB}M"\n[vgpu]\nhost_memory = "32M"\n'
 
     @classmethod
     def setUpClass(cls):
