@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "guest-agent/cudart/formats.h"
 
+#include "abi/array_formats.h"
+
 namespace sluice::cudart {
 namespace {
 
-bool is_normalised(int format) {
-  return format >= kUnsignedNormalized8X1 && format <= kSignedNormalized16X4;
-}
-unsigned channels_of_normalised(int format) { return 1u << (format - kUnsignedNormalized8X1) % 3; }
 // To the normalised format of a kind that says its size and channels itself.
 constexpr int kKindToFormat =
     int{kUnsignedNormalized8X1} - int{cudaChannelFormatKindUnsignedNormalized8X1};
@@ -44,28 +42,11 @@ bool to_elements(const cudaChannelFormatDesc& d, Elements* elements) {
   }
 }
 
-size_t bytes_of_format(int format) {
-  if (is_normalised(format)) return (format - kUnsignedNormalized8X1) / 3 % 2 == 0 ? 1 : 2;
-  switch (format) {
-    case kUnsigned8:
-    case kSigned8:
-      return 1;
-    case kUnsigned16:
-    case kSigned16:
-    case kHalf:
-      return 2;
-    case kUnsigned32:
-    case kSigned32:
-    case kFloat:
-      return 4;
-    default:
-      return 0;
-  }
-}
+size_t bytes_of_format(int format) { return sluice::channel_bytes(format); }
 
 cudaChannelFormatDesc to_channels(int format, unsigned channels) {
   const int bits = static_cast<int>(bytes_of_format(format)) * 8;
-  const int kind = is_normalised(format)                 ? format - kKindToFormat
+  const int kind = is_normalised_format(format)          ? format - kKindToFormat
                    : format == kHalf || format == kFloat ? cudaChannelFormatKindFloat
                    : format >= kSigned8                  ? cudaChannelFormatKindSigned
                                                          : cudaChannelFormatKindUnsigned;

@@ -45,6 +45,13 @@ bool may_say(WorkerType is, WorkerType type) {
 
 }  // namespace
 
+Result<Fd> open_soft_gpu(const std::string& path) {
+  if (path.empty()) return Fd();
+  Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  if (!file) return Error::from_errno("open " + path);
+  return file;
+}
+
 std::string WorkerExit::text() const {
   if (start_error.code) return "could not be started: " + start_error.message;
   if (!signaled) return "exited with status " + std::to_string(value);

@@ -40,6 +40,10 @@ struct WorkerSpec {
                 // known to live by the locks of this open file
 };
 
+// The shared file of the software GPU, for one worker alone: in its prison there is no such path,
+// and its uid may not open it. No file: none is named.
+Result<Fd> open_soft_gpu(const std::string& path);
+
 struct WorkerExit {
   Error start_error;  // with a code: it never ran, and the rest means nothing
   bool signaled = false;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "abi/array_formats.h"
 #include "tests/conformance/builder.h"
 
 namespace sluice::conformance {
@@ -24,27 +25,13 @@ struct TextureApi {
   }
 };
 
-unsigned bytes_of(CUarray_format format) {
-  switch (format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-      return 1;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-      return 2;
-    default:
-      return 4;
-  }
-}
-
 // Texels: integers take every bit pattern, floats stay moderate so that filtering has something to
 // do.
 std::vector<std::uint8_t> texels(const Program& p) {
   const TextureSpec& t = *p.texture;
   const std::size_t count = std::size_t{t.width} * (t.height == 0 ? 1 : t.height) *
                             (t.depth == 0 ? 1 : t.depth) * t.channels;
-  std::vector<std::uint8_t> bytes(count * bytes_of(t.format));
+  std::vector<std::uint8_t> bytes(count * channel_bytes(t.format));
   Random r{hash("texels")};
   for (std::size_t k = 0; k < count; ++k) {
     std::uint64_t v = r.next();
@@ -54,7 +41,7 @@ std::vector<std::uint8_t> texels(const Program& p) {
     } else if (t.format == CU_AD_FORMAT_HALF) {
       v = (v & 0x83ff) | ((10 + (v >> 20) % 8) << 10);
     }
-    std::memcpy(bytes.data() + k * bytes_of(t.format), &v, bytes_of(t.format));
+    std::memcpy(bytes.data() + k * channel_bytes(t.format), &v, channel_bytes(t.format));
   }
   return bytes;
 }
@@ -82,7 +69,7 @@ struct Texture {
 bool copy_3d(Runner& run, const Program& p, CUarray array, void* host, bool to_host) {
   const TextureSpec& t = *p.texture;
   CUDA_MEMCPY3D copy{};
-  copy.WidthInBytes = std::size_t{t.width} * t.channels * bytes_of(t.format);
+  copy.WidthInBytes = std::size_t{t.width} * t.channels * channel_bytes(t.format);
   copy.Height = t.height == 0 ? 1 : t.height;
   copy.Depth = t.depth == 0 ? 1 : t.depth;
   (to_host ? copy.srcMemoryType : copy.dstMemoryType) = CU_MEMORYTYPE_ARRAY;
@@ -121,7 +108,7 @@ bool make_texture(Runner& run, const Program& p, Texture& texture) {
     resource.res.array.hArray = texture.array;
   } else {
     // Rows 512 bytes apart; a linear texture has one.
-    const std::size_t row = std::size_t{t.width} * t.channels * bytes_of(t.format);
+    const std::size_t row = std::size_t{t.width} * t.channels * channel_bytes(t.format);
     const std::size_t rows = t.height == 0 ? 1 : t.height, pitch = 512;
     if (rows > 1 && row > pitch) return false;
     SLUICE_TRY(run.cuda.cuMemAlloc_v2(&texture.memory, row > pitch ? row : pitch * rows), p.name);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mediator/daemon/guests/guest_session.h"
 
-#include <fcntl.h>
-
 #include <cstring>
 #include <utility>
 
@@ -110,7 +108,7 @@ Result<void> GuestSession::prepare() {
   spec.peers = request_.peers;
   spec.loop_time = request_.loop_time;
   spec.vgpu = request_.machine_code;
-  auto soft_gpu = open_soft_gpu();
+  auto soft_gpu = io::open_soft_gpu(settings_.soft_gpu_file);
   if (!soft_gpu) return soft_gpu.error();
   spec.soft_gpu = std::move(*soft_gpu);
   auto worker = io::WorkerProcess::spawn(services_.io, *services_.spawner, std::move(spec), *this);
@@ -210,16 +208,6 @@ std::vector<int> GuestSession::worker_fds() const {
   fds[kGateFd] = gate_.theirs.get();
   fds[kRingFd] = ring_.theirs.get();
   return fds;
-}
-
-// The shared file of the software GPU, where there is one. For this worker alone: in its prison
-// there is no such path, and its uid may not open it.
-Result<Fd> GuestSession::open_soft_gpu() const {
-  if (settings_.soft_gpu_file.empty()) return Fd();
-  const char* path = settings_.soft_gpu_file.c_str();
-  Fd file(::open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
-  if (!file) return Error::from_errno("open " + settings_.soft_gpu_file);
-  return file;
 }
 
 void GuestSession::end(int cuda_error, const std::string& reason, bool now) {

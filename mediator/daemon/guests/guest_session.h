@@ -189,7 +189,6 @@ class GuestSession final : private io::WorkerProcess::Owner {
   void take_spin_seat();
   worker_protocol::Start start_message(const ExtentRange& staging) const;
   std::vector<int> worker_fds() const;
-  Result<Fd> open_soft_gpu() const;
   void release();
   core::QuotaLedger* ledger_of(int32_t resource);  // null: there is no such resource
   void on_worker_message(const worker_protocol::Message& message) override;

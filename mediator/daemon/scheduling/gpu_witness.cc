@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mediator/daemon/scheduling/gpu_witness.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -41,7 +39,7 @@ void GpuWitness::start() {
   copy_text(spec.start.library, sizeof spec.start.library, settings_.library);
   copy_text(spec.start.soft_gpu_file, sizeof spec.start.soft_gpu_file, settings_.soft_gpu_file);
   spec.peers = std::make_shared<io::PeerThread>(io_);
-  auto soft_gpu = open_soft_gpu();
+  auto soft_gpu = io::open_soft_gpu(settings_.soft_gpu_file);
   if (!soft_gpu) return none(soft_gpu.error().message);
   spec.soft_gpu = std::move(*soft_gpu);
   auto process = io::WorkerProcess::spawn(io_, spawner_, std::move(spec), *this);
@@ -50,13 +48,6 @@ void GpuWitness::start() {
   why_ = "it starts";
   go(State::kStarting);
   wait_for_answer(kStartMs);
-}
-
-Result<Fd> GpuWitness::open_soft_gpu() const {
-  if (settings_.soft_gpu_file.empty()) return Fd();
-  Fd file(::open(settings_.soft_gpu_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file) return Error::from_errno("open " + settings_.soft_gpu_file);
-  return file;
 }
 
 void GpuWitness::go(State state) {
@@ -90,10 +81,8 @@ void GpuWitness::on_worker_message(const wp::Message& m) {
     ready_ns_ = monotonic_ns();
     told_.clear();
     go(State::kRests);
-    return log::info(
-        "the GPU has a witness (process {}): who keeps it beyond its time slices is "
-        "ended",
-        process_->pid());
+    return log::info("the GPU has a witness (process {}): who keeps it beyond its slices is ended",
+                     process_->pid());
   }
   const bool asked = state_ == State::kAsked || state_ == State::kWaits;
   if (m.type == wp::Type::kTried && asked && m.request == request_) {

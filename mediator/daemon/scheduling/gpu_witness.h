@@ -60,7 +60,6 @@ class GpuWitness : private io::WorkerProcess::Owner {
   static constexpr uint64_t kAskMs = 40, kMostAgainMs = 60'000, kStartMs = 60'000,
                             kSilentMs = 30'000, kStableMs = 60'000;
   void start();
-  Result<Fd> open_soft_gpu() const;
   void go(State state);
   void wait_for_answer(uint64_t ms);
   void end(const std::string& why);

@@ -235,13 +235,16 @@ CUresult chained_node(long) {
   last = n;
   return r;
 }
-CUresult child_node(long) {  // each has the one before in it, twice
-  static CUgraph inner;
+CUgraph graph_of_one() {
+  CUgraph graph;
   CUgraphNode n;
-  if (!inner) {
-    check(cuGraphCreate(&inner, 0), "graph");
-    check(cuGraphAddEmptyNode(&n, inner, nullptr, 0), "node");
-  }
+  check(cuGraphCreate(&graph, 0), "graph");
+  check(cuGraphAddEmptyNode(&n, graph, nullptr, 0), "node");
+  return graph;
+}
+CUresult child_node(long) {  // each has the one before in it, twice
+  static CUgraph inner = graph_of_one();
+  CUgraphNode n;
   CUgraph g;
   CUresult r = cuGraphCreate(&g, 0);
   for (int i = 0; i < 2 && r == CUDA_SUCCESS; ++i)
@@ -250,12 +253,8 @@ CUresult child_node(long) {  // each has the one before in it, twice
   return r;
 }
 CUresult deep_node(long) {  // each has the one before in it
-  static CUgraph inner;
+  static CUgraph inner = graph_of_one();
   CUgraphNode n;
-  if (!inner) {
-    check(cuGraphCreate(&inner, 0), "graph");
-    check(cuGraphAddEmptyNode(&n, inner, nullptr, 0), "node");
-  }
   CUgraph g;
   CUresult r = cuGraphCreate(&g, 0);
   if (r == CUDA_SUCCESS) r = cuGraphAddChildGraphNode(&n, g, nullptr, 0, inner);
