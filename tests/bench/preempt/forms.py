@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A launch's clones beside each other: draws docs/results/h200-forms.svg from its JSON, or makes
-both from a run.
+"""A launch's clones beside each other: draws docs/results/pictures/h200-forms.svg from its JSON,
+or makes both from a run.
 
-    tests/bench/preempt/forms.py docs/results/h200-forms.json --out docs/results/h200-forms.svg
+    tests/bench/preempt/forms.py docs/results/data/h200-forms.json
+        --out docs/results/pictures/h200-forms.svg
     preempt_bench --cccl build/tests/cccl/timing --variant loop:once=0 --variant one:once=1
         --variant windows:window=16 ratio > lines.txt
     tests/bench/preempt/forms.py lines.txt --out out/forms.svg       # and out/forms.json
