@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// SlicedGpu: a GPU in time slices, as all rules of wfq on slices see it: who is backlogged, whose
+// gate is open, what each is owed and how it comes and goes. It decides nothing. Pure; owned by
+// WfqSlices; the rules refer to it, so it does not move.
+//
+// Terms   lead    GPU time that a vGPU has had beyond its entitlement: the negated lag
+//         rider   its kernel goes on behind a closed gate
+//         burst   of a vGPU of class low, from when it comes until its credit is used up
+//         rest    the vGPUs of the highest level that do not pause (habit.h)
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "policies/policy.h"
+#include "policies/wfq/fair_clock.h"
+#include "policies/wfq/slices/habit.h"
+#include "policies/wfq/slices/lengths.h"
+
+namespace sluice::policy::slices {
+
+struct SlicedVgpu {
+  static constexpr uint64_t kUnset = ~0ull;
+
+  uint32_t place = 0;  // in SlicedGpu::busy
+  Habit habit;
+  // Its gate and its slice.
+  bool gated = false;
+  uint64_t gated_at_ns = 0;     // when that changed last
+  uint64_t rides_until_ns = 0;  // a kernel that it had begun goes on behind a closed gate
+  uint64_t slice_ns = kUnset;   // as it was set last; 0: none, its gate is closed
+  uint64_t wanted_ns = 0;       // the slice of the round that begins
+  uint64_t beside_ns = 0;       // the same, in the last round that it was not alone in
+  double lead_ns = 0;           // when the last round began
+  // burst.h
+  bool in_burst = false;
+  double credit_ns = 0;
+  // waste.h: what its open gate kept of the GPU, and what it was seen to use meanwhile.
+  uint64_t kept_from_ns = 0;
+  double kept_ns = 0, seen_ns = 0;
+  // one_by_one.h: of the turn that it has been given; its lead in the middle of one, by weight.
+  double left_ns = 0, lead_in_turn = 0;
+  uint64_t turn_ns = 0;  // gate_turns.h: when its last turn began
+};
+
+struct SlicedGpu {
+  explicit SlicedGpu(const Config& c)
+      : config(c),
+        lengths(config),
+        clock(with_credit(c), FairClock::Credit::kStays, FairClock::Debt::kLeaves) {}
+  SlicedGpu(const SlicedGpu&) = delete;
+  SlicedGpu& operator=(const SlicedGpu&) = delete;
+
+  const Config config;
+  SliceLengths lengths;
+  FairClock clock;
+  std::vector<SlicedVgpu> vgpus;
+  std::vector<VgpuId> busy;  // backlogged, in no order
+  size_t gated = 0;          // of `busy`
+  // As the last round began:
+  uint32_t top_priority = 0;
+  std::vector<VgpuId> top;   // those of `busy` of the highest level
+  std::vector<VgpuId> rest;  // those of `top` that do not pause
+  double lead_of_rest = 0, weight_of_rest = 0;
+
+  SlicedVgpu& operator[](VgpuId v) { return vgpus[v]; }
+  const SlicedVgpu& operator[](VgpuId v) const { return vgpus[v]; }
+  const Habit& habit(VgpuId v) const { return vgpus[v].habit; }
+  const VgpuShare& share(VgpuId v) const { return clock[v].share; }
+
+  // ---- who is backlogged ------------------------------------------------------------------------
+  void add(VgpuId v, const VgpuShare& share) {
+    clock.add(v, share);
+    if (v >= vgpus.size()) vgpus.resize(v + 1);
+    vgpus[v] = SlicedVgpu{};
+  }
+  void enter(VgpuId v) {
+    vgpus[v].place = static_cast<uint32_t>(busy.size());
+    busy.push_back(v);
+  }
+  void leave(VgpuId v) {
+    const uint32_t place = vgpus[v].place;
+    busy[place] = busy.back();
+    vgpus[busy.back()].place = place;
+    busy.pop_back();
+  }
+  void gate(uint64_t now_ns, VgpuId v, bool closed) {
+    if (vgpus[v].gated == closed) return;
+    vgpus[v].gated = closed;
+    vgpus[v].gated_at_ns = now_ns;
+    closed ? ++gated : --gated;
+  }
+
+  // ---- what v is owed ---------------------------------------------------------------------------
+  double sms() const { return std::max(config.machine.sm_count, 1u); }
+  double lead_of(VgpuId v) const { return static_cast<double>(clock.lead_sm_ns(v)) / sms(); }
+  double quantum_ns(VgpuId v) const { return lengths.quantum_ns(share(v).weight); }
+  uint64_t slice_for(VgpuId v, double lead_ns) const {
+    return lengths.slice_for(share(v).weight, lead_ns);
+  }
+  bool has_slice(VgpuId v) const {
+    return vgpus[v].slice_ns != SlicedVgpu::kUnset && vgpus[v].slice_ns != 0;
+  }
+  // Of one of the rest, against the others of them: or all would be ahead where one that pauses is
+  // owed something.
+  double lead_among_rest(VgpuId v) const {
+    return vgpus[v].lead_ns - share(v).weight / weight_of_rest * lead_of_rest;
+  }
+  // Whether v is closer to its entitlement at the end of a round without a turn than with its
+  // shortest. Who is gated because others left it their time stays so until it is half a turn
+  // behind: what it had begun runs on in floor slices, each with a switch.
+  bool sits_out(VgpuId v, double lead_ns) const {
+    const double quantum = quantum_ns(v),
+                 turn = static_cast<double>(slice_for(v, 1e18)) + lengths.handover_ns();
+    const bool below_floor = turn >= quantum;
+    return lead_ns + turn - quantum > (vgpus[v].gated && !below_floor ? -0.5 : 0.5) * turn;
+  }
+
+  // ---- how v comes and goes ---------------------------------------------------------------------
+  bool visits(uint64_t now_ns, VgpuId v) const {
+    return habit(v).visits(now_ns, clock[v].backlogged(), lengths);
+  }
+  bool pauses(uint64_t now_ns, VgpuId v) const {
+    return habit(v).pauses(now_ns, quantum_ns(v), lengths);
+  }
+  // It pauses, and is owed half of what it uses: its turn comes between those of the rest.
+  bool comes_between(uint64_t now_ns, VgpuId v) const {
+    return pauses(now_ns, v) && lead_of(v) < -habit(v).burst_ns / 2;
+  }
+  bool chats(uint64_t now_ns, VgpuId v) const { return habit(v).chats(now_ns, lengths); }
+  bool returns_soon(VgpuId v) const { return habit(v).returns_soon(lengths) && has_slice(v); }
+  bool rides(uint64_t now_ns, VgpuId v) const {
+    return now_ns < vgpus[v].rides_until_ns && share(v).priority == top_priority;
+  }
+
+ private:
+  // What a vGPU is owed over a gap is two mean slices at most: more would gate all others for as
+  // long, of whom the light ones then have nothing for some of their rounds.
+  static Config with_credit(Config c) {
+    const double slice_ns =
+        c.handover_loss > 0 ? 2 * static_cast<double>(c.machine.handover_ns) / c.handover_loss : 0;
+    if (slice_ns > 0)
+      c.max_quantum_ns = std::min(c.max_quantum_ns, static_cast<uint64_t>(slice_ns));
+    return c;
+  }
+};
+
+}  // namespace sluice::policy::slices

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Habit: how a vGPU comes and goes on a GPU in time slices, learnt from when it becomes backlogged
+// and idle, and from what it is seen to use. Pure; one per vGPU, in SlicedGpu.
+//
+// Terms   burst     what a vGPU uses from one time that it becomes idle to the next
+//         gap       for how long it is idle then
+//         visits    its work is mostly over soon after it has come
+//         pauses    its bursts are shorter than its quantum
+//         chats     it waits after each of many short launches, for less than a switch takes
+//         returns   it waits after each of its long launches, for less than a switch takes
+//
+// A log of the GPU's reports use some milliseconds late, for several bursts at once: bursts and
+// gaps are means.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "policies/wfq/slices/lengths.h"
+
+namespace sluice::policy::slices {
+
+struct Habit {
+  uint64_t came_ns = 0;     // when it became backlogged last, ...
+  uint64_t busy_ns = 0;     // ... and for how long it was the last time
+  uint64_t waited_ns = 0;   // when it became idle last; 0: never
+  uint64_t used_at_ns = 0;  // when it was last seen to use the GPU
+  double used_ns = 0;       // since burst_ns was taken last, ...
+  uint32_t bursts = 0;      // ... in which it became idle so often
+  double burst_ns = 0;      // a mean; 0: not measured
+  double gap_ns = 0;        // a mean; 0: not measured
+  bool idled_open = false;  // its gate was open when it became idle
+
+  void note_gap(uint64_t now_ns) {
+    if (waited_ns == 0) return;
+    const auto gap = static_cast<double>(std::min(now_ns - waited_ns, kWaitsNs));
+    gap_ns += (gap - gap_ns) / (gap_ns > 0 ? 4 : 1);
+  }
+  void note_burst(const SliceLengths& lengths) {
+    ++bursts;
+    // Another program now: a burst is no longer than it was busy.
+    if (lengths.free_alone() && kOther * static_cast<double>(busy_ns) < burst_ns) burst_ns = 0;
+    if (used_ns <= 0) return;
+    burst_ns += (used_ns / bursts - burst_ns) / (burst_ns > 0 ? 4 : 1);
+    used_ns = 0;
+    bursts = 0;
+  }
+  // What it has used until now was no burst: it had the GPU alone.
+  void forget_burst(uint64_t now_ns) {
+    came_ns = now_ns;
+    used_ns = 0;
+    bursts = 0;
+  }
+
+  bool waited_lately(uint64_t now_ns) const {
+    return waited_ns != 0 && now_ns - waited_ns < kWaitsNs;
+  }
+  bool visits(uint64_t now_ns, bool backlogged, const SliceLengths& lengths) const {
+    const auto slice_ns = static_cast<double>(lengths.mean_slice_ns());
+    if (backlogged && lengths.free_alone() &&
+        static_cast<double>(now_ns - came_ns) > kStays * (slice_ns + lengths.handover_ns()))
+      return false;
+    if (burst_ns > 0) return burst_ns < slice_ns / kVisitsPerSlice;
+    // Not measured yet: it was over within a slice of another's, of which it waited a part.
+    return lengths.free_alone() && busy_ns > 0 &&
+           static_cast<double>(busy_ns) < SliceLengths::kLonger * slice_ns + lengths.soon_ns();
+  }
+  // A turn in each round is not its share. Nor are its bursts so short that the others would stop
+  // for next to nothing.
+  bool pauses(uint64_t now_ns, double quantum_ns, const SliceLengths& lengths) const {
+    return waited_lately(now_ns) && burst_ns >= lengths.handover_ns() / kShortestBurst &&
+           burst_ns < quantum_ns;
+  }
+  bool chats(uint64_t now_ns, const SliceLengths& lengths) const {
+    return waited_lately(now_ns) && gap_ns < lengths.soon_ns() && burst_ns > 0 &&
+           burst_ns < static_cast<double>(lengths.mean_slice_ns()) / 2;
+  }
+  // A new slice for those that go on would cost them more than the wait: each stops whoever runs
+  // (an H200).
+  bool returns_soon(const SliceLengths& lengths) const {
+    return lengths.free_alone() && idled_open && gap_ns > 0 && gap_ns < lengths.soon_ns() &&
+           burst_ns >= static_cast<double>(lengths.mean_slice_ns()) / 2;
+  }
+  // To keep the GPU for it while it waits costs next to nothing, less than half a switch.
+  bool wait_is_short(const SliceLengths& lengths) const {
+    return lengths.free_alone() && idled_open && gap_ns > 0 && gap_ns < lengths.handover_ns() / 2 &&
+           gap_ns < kShortWait * (burst_ns + gap_ns);
+  }
+  // More of a turn by gates is work than of slices that change at each of its launches. Of longer
+  // launches the slices are.
+  bool fills_its_turn(const SliceLengths& lengths) const {
+    return gap_ns < burst_ns && burst_ns < kShortLaunches * lengths.handover_ns();
+  }
+  // It would not use half of `part` of the GPU if it never waited.
+  bool asks_less_than_half(double part) const {
+    return gap_ns > 0 && burst_ns / (burst_ns + gap_ns) < part / 2;
+  }
+  // It has come and gone many times, and was not seen to use anything.
+  bool comes_for_nothing(uint64_t now_ns) const {
+    return bursts >= kEmptyBursts && now_ns - used_at_ns > kEmptyNs;
+  }
+
+ private:
+  static constexpr uint64_t kWaitsNs = 100'000'000;
+  static constexpr double kOther = 4;  // bursts so much shorter are another program's
+  // Who has been busy for so many slices does not visit, whatever it did before.
+  static constexpr double kStays = 4;
+  // What a visitor is seen to use may be half of what it waits for others' slices.
+  static constexpr double kVisitsPerSlice = 2;
+  static constexpr double kShortestBurst = 8;    // of a switch: less is not worth stopping others
+  static constexpr double kShortWait = 0.07;     // of the time between two launches
+  static constexpr double kShortLaunches = 2.5;  // switches' lengths
+  // More times than one that waits after its shortest launches comes before a log reports them.
+  static constexpr uint32_t kEmptyBursts = 16;
+  static constexpr uint64_t kEmptyNs = 100'000'000;
+};
+
+}  // namespace sluice::policy::slices

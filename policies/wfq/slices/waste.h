@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// WasteMeter: GPU time that nobody uses while gates are shut is charged to those whose gates are
+// open: claiming work that one has not costs what having it would. Pure; part of WfqSlices.
+//
+// While two vGPUs or more are backlogged, an open gate keeps its slice's part of the GPU. What all
+// of them keep, beyond what is seen to be used, what switches cost and what a log reports late, is
+// waste.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "policies/wfq/slices/gpu.h"
+
+namespace sluice::policy::slices {
+
+class WasteMeter {
+ public:
+  explicit WasteMeter(SlicedGpu& gpu) : gpu_(gpu) {}
+
+  // v has become backlogged; gpu.busy has it.
+  void on_arrival(uint64_t now_ns, VgpuId v) {
+    gpu_[v].kept_from_ns = now_ns;
+    if (gpu_.busy.size() == 2) contended_since_ns_ = now_ns;
+  }
+  void on_use(VgpuId v, double used_ns) {
+    if (gpu_.busy.size() <= 1 && kept_ns_ <= 0) return;
+    gpu_[v].seen_ns += used_ns;
+    seen_ns_ += used_ns;
+  }
+  // A round has begun: slices and gates are as they will be in it.
+  void begin_round() {
+    open_slices_ns_ = 0;
+    for (const VgpuId v : gpu_.busy)
+      if (!gpu_[v].gated && gpu_.has_slice(v))
+        open_slices_ns_ += static_cast<double>(gpu_[v].slice_ns);
+  }
+  // v's open gate has kept its slice's part of the GPU until now.
+  void keep(uint64_t now_ns, VgpuId v) {
+    SlicedVgpu& o = gpu_[v];
+    const uint64_t from_ns = std::max(std::exchange(o.kept_from_ns, now_ns), contended_since_ns_);
+    if (o.gated || gpu_.busy.size() < 2 || open_slices_ns_ <= 0 || !gpu_.has_slice(v)) return;
+    o.kept_ns += static_cast<double>(now_ns - from_ns) *
+                 std::min(static_cast<double>(o.slice_ns) / open_slices_ns_, 1.0);
+  }
+  // Until now some gates were open, and others wanted the GPU too.
+  void pass(uint64_t now_ns) {
+    const uint64_t from_ns = std::exchange(passed_ns_, now_ns);
+    if (gpu_.busy.size() > 1 && open_slices_ns_ > 0)
+      kept_ns_ += static_cast<double>(now_ns - from_ns);
+  }
+  // The round is over. The waste is charged to those who kept the GPU from others, each for what it
+  // did not use itself.
+  void charge(uint64_t now_ns) {
+    pass(now_ns);
+    for (const VgpuId v : gpu_.busy) keep(now_ns, v);
+    if (kept_ns_ < kWindowNs) return;
+    const double bearable_ns = (1 - gpu_.lengths.work_part() + kBearable) * kept_ns_;
+    const double waste_ns = kept_ns_ - seen_ns_ - bearable_ns - slack_ns_;
+    slack_ns_ = std::clamp(-waste_ns, 0.0, kLateNs);
+    double unused_ns = 0;
+    for (const VgpuId v : gpu_.busy) unused_ns += std::max(gpu_[v].kept_ns - gpu_[v].seen_ns, 0.0);
+    for (const VgpuId v : gpu_.busy) {
+      SlicedVgpu& o = gpu_[v];
+      const double own_ns =
+          std::max(std::exchange(o.kept_ns, 0) - std::exchange(o.seen_ns, 0), 0.0);
+      if (waste_ns <= 0 || own_ns <= 0) continue;
+      const double charged_ns = kCosts * waste_ns * own_ns / unused_ns;
+      gpu_.clock.charge(v, static_cast<uint64_t>(charged_ns * gpu_.sms()));
+    }
+    kept_ns_ = seen_ns_ = 0;
+  }
+
+ private:
+  static constexpr double kCosts = 2;        // of what use costs
+  static constexpr double kWindowNs = 20e6;  // charge() waits for so much of the GPU, ...
+  static constexpr double kBearable = 0.1;   // ... of which so much may be lost beyond switches
+  // What a log reports late, or more, and a machine that stands still for a moment.
+  static constexpr double kLateNs = 30e6;
+
+  SlicedGpu& gpu_;
+  uint64_t contended_since_ns_ = 0;   // two vGPUs or more are backlogged since then
+  uint64_t passed_ns_ = 0;            // kept_ns_ is known until then
+  double open_slices_ns_ = 0;         // all open slices as the last round began
+  double kept_ns_ = 0, seen_ns_ = 0;  // of all vGPUs
+  double slack_ns_ = kLateNs;         // waste that is borne yet
+};
+
+}  // namespace sluice::policy::slices
