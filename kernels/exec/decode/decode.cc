@@ -450,18 +450,25 @@ Result<void> cluster_directives(const ptx::Function& f, EntryInfo& info) {
   return {};
 }
 
-Result<void> ModuleDecoder::entry(const ptx::Function& f) {
-  EntryInfo info;
-  info.name = std::string(f.name);
-  if (f.param_bytes > kMaxParamBytes)
-    return at_line(f.line, "more parameters than a kernel can have");
-  info.line = f.line;
+bool has_calls(const ptx::Function& f) {
+  return std::any_of(f.statements.begin(), f.statements.end(), [](const ptx::Statement& s) {
+    return s.kind == ptx::StatementKind::kInstruction && ptx::base_opcode(s.opcode) == "call";
+  });
+}
+
+// .reqntid and .maxntid.
+void thread_directives(const ptx::Function& f, EntryInfo& info) {
+  const auto product = [](const std::array<uint32_t, 3>& d) {
+    return d[0] == 0 ? 0u : d[0] * std::max(d[1], 1u) * std::max(d[2], 1u);
+  };
+  info.max_threads = f.reqntid[0] != 0 ? product(f.reqntid) : product(f.maxntid);
+  for (int k = 0; k < 3; ++k)
+    info.required_block[k] =
+        f.reqntid[0] == 0 ? 0 : std::max(f.reqntid[static_cast<size_t>(k)], 1u);
+}
+
+void entry_parameters(const ptx::Function& f, EntryInfo& info, Places& places) {
   info.param_bytes = static_cast<uint32_t>(f.param_bytes);
-  bool calls = false;
-  for (const ptx::Statement& s : f.statements)
-    calls = calls ||
-            (s.kind == ptx::StatementKind::kInstruction && ptx::base_opcode(s.opcode) == "call");
-  Places places;
   for (const ptx::Variable& p : f.params) {
     info.params.push_back({std::string(p.name), static_cast<uint32_t>(p.offset),
                            static_cast<uint32_t>(p.bytes), std::max(p.align, 1u)});
@@ -471,19 +478,23 @@ Result<void> ModuleDecoder::entry(const ptx::Function& f) {
     place.bytes = p.bytes;
     places[Decoder::scope_key(0, p.name)] = place;
   }
-  const auto product = [](const std::array<uint32_t, 3>& d) {
-    return d[0] == 0 ? 0u : d[0] * std::max(d[1], 1u) * std::max(d[2], 1u);
-  };
-  info.max_threads = f.reqntid[0] != 0 ? product(f.reqntid) : product(f.maxntid);
-  for (int k = 0; k < 3; ++k)
-    info.required_block[k] =
-        f.reqntid[0] == 0 ? 0 : std::max(f.reqntid[static_cast<size_t>(k)], 1u);
+}
 
+Result<void> ModuleDecoder::entry(const ptx::Function& f) {
+  EntryInfo info;
+  info.name = std::string(f.name);
+  if (f.param_bytes > kMaxParamBytes)
+    return at_line(f.line, "more parameters than a kernel can have");
+  info.line = f.line;
+  Places places;
+  entry_parameters(f, info, places);
+  thread_directives(f, info);
   if (auto done = cluster_directives(f, info); !done) return done;
   auto local = local_places(f, 0, places);
   if (!local) return std::move(local).error();
   if (auto done = function_symbols(f, places); !done) return done;
 
+  const bool calls = has_calls(f);
   auto shared = entry_shared(f, calls, places);
   if (!shared) return std::move(shared).error();
   info.static_shared_bytes = *shared;

@@ -378,28 +378,7 @@ const std::unordered_map<std::string_view, Decoder::Method>& Decoder::methods() 
 bool Decoder::run(uint32_t register_base, uint64_t local_end, uint32_t node, FunctionFrame& frame) {
   node_ = node;
   local_end_ = local_end;
-  if (!declare_registers()) return false;
-  for (const ptx::Statement& s : function_.statements) {
-    if (s.kind == ptx::StatementKind::kLabel) {
-      const uint32_t id = static_cast<uint32_t>(label_position_.size());
-      if (!labels_.emplace(scope_key(s.scope, s.opcode), id).second) {
-        statement_ = &s;
-        return fail("label " + std::string(s.opcode) + " is declared twice");
-      }
-      label_position_.push_back(0);
-      // `.branchtargets` and what describes calls follow their own labels.
-      const size_t next = static_cast<size_t>(&s - function_.statements.data()) + 1;
-      if (next < function_.statements.size()) {
-        const ptx::Statement& after = function_.statements[next];
-        if (after.kind == ptx::StatementKind::kDirective && after.opcode == ".branchtargets")
-          branch_targets_[scope_key(s.scope, s.opcode)].assign(after.operands.begin(),
-                                                               after.operands.end());
-        if (after.kind == ptx::StatementKind::kDirective &&
-            (after.opcode == ".callprototype" || after.opcode == ".calltargets"))
-          prototypes_[scope_key(s.scope, s.opcode)] = &after;
-      }
-    }
-  }
+  if (!declare_registers() || !declare_labels()) return false;
   ptx::Statement outermost;  // what is not a statement of the text belongs to the body's own scope
   outermost.line = function_.line;
   statement_ = &outermost;
@@ -415,8 +394,35 @@ bool Decoder::run(uint32_t register_base, uint64_t local_end, uint32_t node, Fun
   if (!resolve_labels() || !place_joins()) return false;
   frame.register_bytes = allocate_registers(register_base, frame.slots);
   frame.local_end = local_end_;
+  append_to_program();
+  return true;
+}
 
-  // Behind the program's code; branch targets become absolute.
+bool Decoder::declare_labels() {
+  for (const ptx::Statement& s : function_.statements) {
+    if (s.kind != ptx::StatementKind::kLabel) continue;
+    const uint32_t id = static_cast<uint32_t>(label_position_.size());
+    if (!labels_.emplace(scope_key(s.scope, s.opcode), id).second) {
+      statement_ = &s;
+      return fail("label " + std::string(s.opcode) + " is declared twice");
+    }
+    label_position_.push_back(0);
+    // `.branchtargets` and what describes calls follow their own labels.
+    const size_t next = static_cast<size_t>(&s - function_.statements.data()) + 1;
+    if (next >= function_.statements.size()) continue;
+    const ptx::Statement& after = function_.statements[next];
+    if (after.kind != ptx::StatementKind::kDirective) continue;
+    if (after.opcode == ".branchtargets")
+      branch_targets_[scope_key(s.scope, s.opcode)].assign(after.operands.begin(),
+                                                           after.operands.end());
+    if (after.opcode == ".callprototype" || after.opcode == ".calltargets")
+      prototypes_[scope_key(s.scope, s.opcode)] = &after;
+  }
+  return true;
+}
+
+// Behind the program's code; branch targets become absolute.
+void Decoder::append_to_program() {
   Code& code = module_.program->code;
   const uint32_t base = static_cast<uint32_t>(code.code.size());
   const auto is = [](const Inst& in, Op op) { return in.op == static_cast<uint16_t>(op); };
@@ -431,7 +437,6 @@ bool Decoder::run(uint32_t register_base, uint64_t local_end, uint32_t node, Fun
   }
   code.functions.push_back({std::string(function_.name), function_.is_entry, base,
                             static_cast<uint32_t>(code.code.size())});
-  return true;
 }
 
 }  // namespace sluice::exec::detail

@@ -117,6 +117,9 @@ struct ModuleContext {
   std::unordered_map<std::string, uint32_t> symbol_constants_;
 };
 
+struct MatrixShape;
+struct WarpgroupShape;
+
 // A decoded operand before registers have slots.
 struct Operand {
   enum class Kind : uint8_t { kNone, kRegister, kConstant, kRaw } kind = Kind::kNone;
@@ -190,6 +193,7 @@ class Decoder {
 
   // Operands. decoder_operands.cc.
   bool declare_registers();
+  bool declare_labels();
   bool find_register(std::string_view name, Register& reg);
   const Place* find_place(std::string_view name) const;
   bool width_fits(const Register& reg, Type type, std::string_view name);
@@ -261,6 +265,8 @@ class Decoder {
   bool do_copysign();
   bool do_testp();
   bool do_ld_st();
+  uint16_t take_order_and_hints();
+  bool vector_values(std::string_view list, bool store, Type type, std::vector<Operand>& values);
   bool do_atom();
   bool do_fence();
   bool do_cp();
@@ -302,6 +308,8 @@ class Decoder {
   bool do_activemask();
   bool do_nanosleep();
   bool do_mma();
+  bool take_layouts(bool wmma);
+  bool take_shape_and_types(MatrixShape& shape);
   bool do_wmma();
   bool do_ldmatrix();
   bool do_movmatrix();
@@ -310,10 +318,19 @@ class Decoder {
   bool do_cp_mbarrier();
   bool do_cp_bulk();
   bool do_tensor_copy();
+  struct TensorCopyForm;
+  bool take_tensor_words(TensorCopyForm& form);
+  bool tensor_offsets(std::string_view list, TensorCopyForm& form);
+  bool tensor_prefetch(TensorCopyForm& form);
+  bool take_tensor_direction(TensorCopyForm& form);
+  void emit_tensor_copy(TensorCopyForm& form);
   bool tensor_point(std::string_view operand, size_t rank, Address& map,
                     std::vector<Operand>& point);
   bool do_tensormap();
+  bool publish_tensormap();
   bool do_wgmma();
+  bool take_warpgroup_types(WarpgroupShape& shape, uint32_t& depth);
+  bool warpgroup_flags(WarpgroupShape& shape);
   bool do_store_async(bool reduction);
   BulkReduction take_reduction();
   bool take_bulk_reduction(BulkReduction& op, BulkType& type);
@@ -351,6 +368,7 @@ class Decoder {
 
   // Analysis of the finished body. decoder_flow.cc.
   bool place_joins();
+  void append_to_program();
   bool resolve_labels();
   uint32_t allocate_registers(uint32_t base, std::vector<uint32_t>& slots);
 

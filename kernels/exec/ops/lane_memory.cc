@@ -32,70 +32,86 @@ FaultKind shared_fault(const BlockState& block, uint32_t space, uint64_t inside)
   return owner == nullptr || owner->ended ? FaultKind::kNoBlock : FaultKind::kSharedBounds;
 }
 
+namespace {
+
+// One lane's address as the space that it is in has it.
+struct InSpace {
+  uint32_t space;
+  uint64_t address;
+  uint64_t given;  // as the program has it, for faults
+  uint32_t lane;
+};
+InSpace in_space(uint32_t space, uint64_t address, uint32_t lane) {
+  if (space != kSpaceGeneric) return {space, address, address, lane};
+  const uint64_t inside = address & (kWindowBytes - 1);
+  switch (address & ~(kWindowBytes - 1)) {
+    case kSharedWindow:
+      return {kSpaceCluster, inside, address, lane};
+    case kLocalWindow:
+      return {kSpaceLocal, inside, address, lane};
+    case kParamWindow:
+      return {kSpaceParam, inside, address, lane};
+    default:
+      return {kSpaceGlobal, address, address, lane};
+  }
+}
+
+// Each of these: the host address, or 0 and the fault is set.
+uint64_t resolve_global(Warp& w, const LaneAccess& at, const InSpace& to) {
+  const auto find = [&](bool write) -> uint64_t {
+    CachedRange cached;
+    return to.address >= kSharedWindow ? 0 : find_global(w, to.address, at.bytes, write, cached);
+  };
+  const uint64_t host = find(at.write);
+  if (host == 0) {
+    const bool readable = at.write && find(false) != 0;
+    w.fault(readable ? FaultKind::kReadOnly : FaultKind::kOutOfBounds, to.lane, to.given, at.bytes);
+  }
+  return host;
+}
+uint64_t resolve_shared(Warp& w, const LaneAccess& at, const InSpace& to) {
+  const uint64_t host = find_shared(*w.block, to.space, to.address, at.bytes);
+  if (host == 0) w.fault(shared_fault(*w.block, to.space, to.address), to.lane, to.given, at.bytes);
+  return host;
+}
+uint64_t resolve_within(Warp& w, const LaneAccess& at, const InSpace& to, const uint8_t* base,
+                        uint64_t size, FaultKind out) {
+  if (size >= at.bytes && to.address <= size - at.bytes)
+    return reinterpret_cast<uint64_t>(base) + to.address;
+  w.fault(out, to.lane, to.given, at.bytes);
+  return 0;
+}
+uint64_t resolve_space(Warp& w, const LaneAccess& at, const InSpace& to) {
+  const BlockState& block = *w.block;
+  switch (to.space) {
+    case kSpaceGlobal:
+      return resolve_global(w, at, to);
+    case kSpaceShared:
+    case kSpaceCluster:
+      return resolve_shared(w, at, to);
+    case kSpaceLocal:
+      return resolve_within(w, at, to, w.local + size_t{to.lane} * block.local_bytes,
+                            block.local_bytes, FaultKind::kLocalBounds);
+    default:
+      if (!at.write)
+        return resolve_within(w, at, to, block.params, block.param_bytes, FaultKind::kOutOfBounds);
+      w.fault(FaultKind::kWrongSpace, to.lane, to.given, at.bytes);
+      return 0;
+  }
+}
+
+}  // namespace
+
 uint64_t resolve_lane_access(Warp& w, const LaneAccess& at, uint64_t address, uint32_t lane) {
   if ((address & (at.align - 1)) != 0) {
     w.fault(FaultKind::kMisaligned, lane, address, at.bytes);
     return 0;
   }
-  uint32_t space = at.space;
-  uint64_t inside = address;
-  if (space == kSpaceGeneric) {
-    const uint64_t window = address & ~(kWindowBytes - 1);
-    space = window == kSharedWindow  ? kSpaceCluster
-            : window == kLocalWindow ? kSpaceLocal
-            : window == kParamWindow ? kSpaceParam
-                                     : kSpaceGlobal;
-    if (space != kSpaceGlobal) inside = address & (kWindowBytes - 1);
-  }
-  const BlockState& block = *w.block;
-  uint64_t base = 0, size = 0;
-  FaultKind out = FaultKind::kOutOfBounds;
-  switch (space) {
-    case kSpaceGlobal: {
-      CachedRange cached;
-      const uint64_t p =
-          address >= kSharedWindow ? 0 : find_global(w, address, at.bytes, at.write, cached);
-      if (p == 0) {
-        CachedRange other;
-        const bool readable = at.write && address < kSharedWindow &&
-                              find_global(w, address, at.bytes, false, other) != 0;
-        w.fault(readable ? FaultKind::kReadOnly : FaultKind::kOutOfBounds, lane, address, at.bytes);
-      }
-      if (p != 0 && block.checker != nullptr)
-        block.checker->lane_access(w, space, address, at.bytes, at.write, lane);
-      return p;
-    }
-    case kSpaceShared:
-    case kSpaceCluster: {
-      const uint64_t host = find_shared(block, space, inside, at.bytes);
-      if (host == 0) {
-        w.fault(shared_fault(block, space, inside), lane, address, at.bytes);
-      } else if (block.checker != nullptr) {
-        block.checker->lane_access(w, space, inside, at.bytes, at.write, lane);
-      }
-      return host;
-    }
-    case kSpaceLocal:
-      base = reinterpret_cast<uint64_t>(w.local) + uint64_t{lane} * block.local_bytes;
-      size = block.local_bytes;
-      out = FaultKind::kLocalBounds;
-      break;
-    default:
-      if (at.write) {
-        w.fault(FaultKind::kWrongSpace, lane, address, at.bytes);
-        return 0;
-      }
-      base = reinterpret_cast<uint64_t>(block.params);
-      size = block.param_bytes;
-      break;
-  }
-  if (size < at.bytes || inside > size - at.bytes) {
-    w.fault(out, lane, address, at.bytes);
-    return 0;
-  }
-  if (block.checker != nullptr)
-    block.checker->lane_access(w, space, inside, at.bytes, at.write, lane);
-  return base + inside;
+  const InSpace to = in_space(at.space, address, lane);
+  const uint64_t host = resolve_space(w, at, to);
+  if (host != 0 && w.block->checker != nullptr)
+    w.block->checker->lane_access(w, to.space, to.address, at.bytes, at.write, lane);
+  return host;
 }
 
 }  // namespace sluice::exec::detail

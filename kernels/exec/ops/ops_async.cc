@@ -82,6 +82,34 @@ bool may_change(BlockState& block, u64 host, MbarrierKind kind) {
   return true;
 }
 
+// What an operation other than init and the waits does to the barrier.
+void change(MemoryBarrier& b, MbarrierKind kind, u32 count) {
+  switch (kind) {
+    case MbarrierKind::kArriveDrop:
+      b.expected -= count;
+      [[fallthrough]];
+    case MbarrierKind::kArrive:
+      b.arrive(count);
+      break;
+    case MbarrierKind::kArriveDropExpect:
+      b.expected -= 1;
+      [[fallthrough]];
+    case MbarrierKind::kArriveExpect:
+      b.bytes += count;
+      b.arrive(1);
+      break;
+    case MbarrierKind::kExpect:
+      b.bytes += count;
+      break;
+    case MbarrierKind::kComplete:
+      b.bytes -= count;
+      b.complete_if_done();
+      break;
+    default:  // kInvalidate: any value
+      break;
+  }
+}
+
 Flow barrier_operation(Warp& w, const Inst& in) {
   const auto kind = static_cast<MbarrierKind>(in.imm);
   const bool narrow = (in.mod & kModAddress32) != 0;
@@ -110,31 +138,7 @@ Flow barrier_operation(Warp& w, const Inst& in) {
       continue;
     }
     if (in.d != kNoOperand) set_lane_u64(w, in.d, lane, b.pack());
-    const u32 count = in.b == kNoOperand ? 1 : lane_u32(w, in.b, lane);
-    switch (kind) {
-      case MbarrierKind::kArriveDrop:
-        b.expected -= count;
-        [[fallthrough]];
-      case MbarrierKind::kArrive:
-        b.arrive(count);
-        break;
-      case MbarrierKind::kArriveDropExpect:
-        b.expected -= 1;
-        [[fallthrough]];
-      case MbarrierKind::kArriveExpect:
-        b.bytes += count;
-        b.arrive(1);
-        break;
-      case MbarrierKind::kExpect:
-        b.bytes += count;
-        break;
-      case MbarrierKind::kComplete:
-        b.bytes -= count;
-        b.complete_if_done();
-        break;
-      default:  // kInvalidate: any value
-        break;
-    }
+    change(b, kind, in.b == kNoOperand ? 1 : lane_u32(w, in.b, lane));
     store_barrier(host, b);
   }
   if (kind == MbarrierKind::kWait || kind == MbarrierKind::kWaitParity) {

@@ -81,6 +81,33 @@ inline bool load_parameter(Warp& w, const Inst& in) {
   return true;
 }
 
+// A volatile load, or one that is ordered: each element is read once, as a whole.
+template <class T, int N>
+Flow load_strong(Warp& w, const Inst& in, Pattern pattern, const u32* to, const u64* p) {
+  // A load that finds what its register held already is probably one of a polling loop.
+  bool news = false;
+  const u32 m = w.exec;
+  for (int k = 0; k < N; ++k) {
+    if (to[k] == kNoOperand) continue;
+    auto* d = target<T>(w, to[k]);
+    if (pattern == Pattern::kUniform) {
+      const T value = __atomic_load_n(as<T>(p[0]) + k, __ATOMIC_RELAXED);
+      news = news || d[__builtin_ctz(m)] != to_lane<T>(value);
+      broadcast<T>(w, to[k], value);
+    } else {
+      for (u32 j = m; j != 0; j &= j - 1) {
+        const int i = __builtin_ctz(j);
+        const auto value = to_lane<T>(__atomic_load_n(as<T>(p[i]) + k, __ATOMIC_RELAXED));
+        news = news || d[i] != value;
+        d[i] = value;
+      }
+    }
+  }
+  if (!news) ++w.spin;
+  if ((in.mod & kModAcquire) != 0) __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  return Flow::kNext;
+}
+
 template <class T, int N>
 Flow load(Warp& w, const Inst& in) {
   if constexpr (N == 1) {
@@ -101,29 +128,7 @@ Flow load(Warp& w, const Inst& in) {
   else
     for (int k = 0; k < N; ++k) to[k] = w.block->aux[in.aux + static_cast<u32>(k)];
   const u32 m = w.exec;
-  if ((in.mod & kModStrong) != 0) {
-    // A load that finds what its register held already is probably one of a polling loop.
-    bool news = false;
-    for (int k = 0; k < N; ++k) {
-      if (to[k] == kNoOperand) continue;
-      auto* d = target<T>(w, to[k]);
-      if (pattern == Pattern::kUniform) {
-        const T value = __atomic_load_n(as<T>(p[0]) + k, __ATOMIC_RELAXED);
-        news = news || d[__builtin_ctz(m)] != to_lane<T>(value);
-        broadcast<T>(w, to[k], value);
-      } else {
-        for (u32 j = m; j != 0; j &= j - 1) {
-          const int i = __builtin_ctz(j);
-          const auto value = to_lane<T>(__atomic_load_n(as<T>(p[i]) + k, __ATOMIC_RELAXED));
-          news = news || d[i] != value;
-          d[i] = value;
-        }
-      }
-    }
-    if (!news) ++w.spin;
-    if ((in.mod & kModAcquire) != 0) __atomic_thread_fence(__ATOMIC_ACQUIRE);
-    return Flow::kNext;
-  }
+  if ((in.mod & kModStrong) != 0) return load_strong<T, N>(w, in, pattern, to, p);
   for (int k = 0; k < N; ++k) {
     if (to[k] == kNoOperand) continue;
     auto* d = target<T>(w, to[k]);

@@ -232,6 +232,36 @@ uint32_t combine_halves(uint32_t a, uint32_t b, const AtomVectorForm& f) {
   return min_max_half(a, b, f.op == 2, bf16 ? 0x7f80 : 0x7c00);
 }
 
+// The sum as atom.add.f32 has it: subnormals are flushed in global memory.
+uint32_t add_singles(uint32_t a, uint32_t b) {
+  const auto flush = [](uint32_t v) { return (v & 0x7f800000u) == 0 ? v & 0x80000000u : v; };
+  float x, y;
+  const uint32_t xb = flush(a), yb = flush(b);
+  std::memcpy(&x, &xb, 4);
+  std::memcpy(&y, &yb, 4);
+  const float sum = x + y;
+  uint32_t bits;
+  std::memcpy(&bits, &sum, 4);
+  return sum != sum ? 0x7fffffffu : flush(bits);
+}
+
+uint32_t combine_element(uint32_t a, uint32_t b, const AtomVectorForm& f) {
+  if (f.element == kElementF32) return add_singles(a, b);
+  if (f.pairs != 0)
+    return combine_halves(a & 0xffff, b & 0xffff, f) | combine_halves(a >> 16, b >> 16, f) << 16;
+  return combine_halves(a, b & 0xffff, f);
+}
+
+// Returns what was there.
+template <class T>
+uint32_t update_element(uint64_t host, uint32_t k, uint32_t value, const AtomVectorForm& f) {
+  T* const at = reinterpret_cast<T*>(host) + k;
+  T old = __atomic_load_n(at, __ATOMIC_RELAXED), next;
+  do next = static_cast<T>(combine_element(old, value, f));
+  while (!__atomic_compare_exchange_n(at, &old, next, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+  return old;
+}
+
 // One element after the other: PTX promises atomicity of each, not of the vector. aux:
 // AtomVectorForm, then the sources, then the destinations or none.
 Flow atomic_vector(Warp& w, const Inst& in) {
@@ -239,8 +269,7 @@ Flow atomic_vector(Warp& w, const Inst& in) {
   const uint32_t* aux = w.block->aux + in.aux;
   std::memcpy(static_cast<void*>(&f), aux, sizeof f);
   aux += sizeof f / 4;
-  const bool single = f.element == kElementF32, pairs = f.pairs != 0;
-  const uint32_t width = single || pairs ? 4 : 2;
+  const uint32_t width = f.element == kElementF32 || f.pairs != 0 ? 4 : 2;
   const LaneAccess access{static_cast<uint32_t>(in.mod & kSpaceMask), width * f.count,
                           width * f.count, true};
   for (uint32_t m = w.exec; m != 0; m &= m - 1) {
@@ -253,39 +282,10 @@ Flow atomic_vector(Warp& w, const Inst& in) {
     if (host == 0) return Flow::kFault;
     for (uint32_t k = 0; k < f.count; ++k) {
       const uint32_t value = lane_u32(w, aux[k], lane);
-      const auto update = [&](auto* at) {
-        using T = std::remove_pointer_t<decltype(at)>;
-        T old = __atomic_load_n(at, __ATOMIC_RELAXED), next;
-        do {
-          if (single) {
-            // As atom.add.f32 has it: subnormals are flushed in global memory.
-            const auto flush = [](uint32_t v) {
-              return (v & 0x7f800000u) == 0 ? v & 0x80000000u : v;
-            };
-            float x, y;
-            const uint32_t xb = flush(old), yb = flush(value);
-            std::memcpy(&x, &xb, 4);
-            std::memcpy(&y, &yb, 4);
-            const float sum = x + y;
-            uint32_t bits;
-            std::memcpy(&bits, &sum, 4);
-            next = static_cast<T>(sum != sum ? 0x7fffffffu : flush(bits));
-          } else if (pairs) {
-            next = static_cast<T>(combine_halves(old & 0xffff, value & 0xffff, f) |
-                                  combine_halves(static_cast<uint32_t>(old) >> 16, value >> 16, f)
-                                      << 16);
-          } else {
-            next = static_cast<T>(combine_halves(old, value & 0xffff, f));
-          }
-        } while (
-            !__atomic_compare_exchange_n(at, &old, next, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
-        if (f.returns != 0 && aux[f.count + k] != kNoOperand)
-          target32(w, aux[f.count + k])[lane] = old;
-      };
-      if (width == 4)
-        update(reinterpret_cast<uint32_t*>(host) + k);
-      else
-        update(reinterpret_cast<uint16_t*>(host) + k);
+      const uint32_t old = width == 4 ? update_element<uint32_t>(host, k, value, f)
+                                      : update_element<uint16_t>(host, k, value, f);
+      if (f.returns != 0 && aux[f.count + k] != kNoOperand)
+        target32(w, aux[f.count + k])[lane] = old;
     }
   }
   return Flow::kNext;

@@ -63,15 +63,15 @@ void find_columns(const Warp& w, const MatrixShape& s, u32 metadata, Columns& ou
   }
 }
 
-void multiply_floats(Warp& w, const MatrixShape& s, const Registers& regs) {
-  static thread_local Floats f;
-  static thread_local Columns sparse;
-  if (s.sparse) find_columns(w, s, regs.aux[regs.metadata], sparse);
-  alignas(64) u32 c[kMaxRows][kMaxColumns];
+using Sums = u32[kMaxRows][kMaxColumns];
+
+// A, B and C out of the lanes' registers.
+void load_floats(const Warp& w, const MatrixShape& s, const Registers& regs, const Columns& sparse,
+                 Floats& f, Sums& c) {
   std::memset(f.special_row, 0, sizeof f.special_row);
   std::memset(f.special_column, 0, sizeof f.special_column);
   const Fragment fa = fragment_of(s, Role::kA, s.a), fb = fragment_of(s, Role::kB, s.b);
-  const Fragment fc = fragment_of(s, Role::kC, s.c), fd = fragment_of(s, Role::kC, s.d);
+  const Fragment fc = fragment_of(s, Role::kC, s.c);
   for (u32 lane = 0; lane < 32; ++lane) {
     for (u32 slot = 0; slot < fa.slots(); ++slot) {
       const Spot at = spot_of(s, fa, Role::kA, lane, slot);
@@ -97,6 +97,32 @@ void multiply_floats(Warp& w, const MatrixShape& s, const Registers& regs) {
           s.c == Element::kF16 ? bit_cast_to<u32>(to_f32(f16{static_cast<u16>(v)})) : v;
     }
   }
+}
+
+// D out of the sums, into the lanes' registers.
+void store_floats(Warp& w, const MatrixShape& s, const Registers& regs, bool halves,
+                  const Sums& sums) {
+  const Fragment fd = fragment_of(s, Role::kC, s.d);
+  for (u32 lane = 0; lane < 32; ++lane) {
+    for (u32 reg = 0; reg < fd.registers; ++reg) {
+      u32 word = 0;
+      for (u32 part = 0; part < fd.per_register; ++part) {
+        const Spot at = spot_of(s, fd, Role::kC, lane, reg * fd.per_register + part);
+        const u32 v = sums[at.row][at.column];
+        const u32 half = to_f16(bit_cast_to<f32>(v)).bits;
+        word |= s.d != Element::kF16 ? v : half == 0x8000 && halves ? 0 : half << (16 * part);
+      }
+      if ((w.exec >> lane & 1) != 0) set_lane_u32(w, regs.aux[regs.d + reg], lane, word);
+    }
+  }
+}
+
+void multiply_floats(Warp& w, const MatrixShape& s, const Registers& regs) {
+  static thread_local Floats f;
+  static thread_local Columns sparse;
+  if (s.sparse) find_columns(w, s, regs.aux[regs.metadata], sparse);
+  alignas(64) Sums c;
+  load_floats(w, s, regs, sparse, f, c);
   const bool halves = s.c == Element::kF16 && s.d == Element::kF16;
   const bool fp8 = s.a == Element::kE4m3 || s.a == Element::kE5m2;
   u32 depth[kMaxDepth];
@@ -121,18 +147,7 @@ void multiply_floats(Warp& w, const MatrixShape& s, const Registers& regs) {
       d[j] = r != r ? kNanF32 : bit_cast_to<u32>(r);
     }
   }
-  for (u32 lane = 0; lane < 32; ++lane) {
-    for (u32 reg = 0; reg < fd.registers; ++reg) {
-      u32 word = 0;
-      for (u32 part = 0; part < fd.per_register; ++part) {
-        const Spot at = spot_of(s, fd, Role::kC, lane, reg * fd.per_register + part);
-        const u32 v = c[at.row][at.column];
-        const u32 half = to_f16(bit_cast_to<f32>(v)).bits;
-        word |= s.d != Element::kF16 ? v : half == 0x8000 && halves ? 0 : half << (16 * part);
-      }
-      if ((w.exec >> lane & 1) != 0) set_lane_u32(w, regs.aux[regs.d + reg], lane, word);
-    }
-  }
+  store_floats(w, s, regs, halves, c);
 }
 
 void multiply_integers(Warp& w, const MatrixShape& s, const Registers& regs) {

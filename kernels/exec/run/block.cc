@@ -121,32 +121,34 @@ BlockImpl::BlockImpl(std::shared_ptr<const Image> image, uint32_t entry, const L
 
   if (!has_memory()) return;
   predicates_.assign(size_t{code_.predicates} * warp_count, 0);
-  const uint32_t threads = static_cast<uint32_t>(shape.block.count());
-  for (uint32_t k = 0; k < warp_count; ++k) {
-    WarpState& w = warps_[k];
-    w.regs = registers_.data + size_t{program.entry_code[entry].register_bytes} * k;
-    w.consts = image_->data().constants.data;
-    w.preds = predicates_.data() + size_t{code_.predicates} * k;
-    w.preds[kPredTrue] = 0xffffffffu;
-    w.block = this;
-    w.index = k;
-    w.local = local_bytes_.data + size_t{local_bytes} * kWarpLanes * k;
-    auto* ids = reinterpret_cast<uint32_t*>(thread_ids_.data) + size_t{k} * 3 * kWarpLanes;
-    for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
-      const uint32_t t = k * kWarpLanes + lane;
-      if (t >= threads) continue;
-      ids[lane] = t % shape.block.x;
-      ids[kWarpLanes + lane] = t / shape.block.x % shape.block.y;
-      ids[2 * kWarpLanes + lane] = t / shape.block.x / shape.block.y;
-    }
-    for (uint32_t d = 0; d < 3; ++d) w.tid[d] = ids + size_t{d} * kWarpLanes;
-  }
+  for (uint32_t k = 0; k < warp_count; ++k) set_up_warp(k);
   if (world.checker != nullptr) {
     checker_owner_ =
         std::make_unique<BlockChecker>(*world.checker, *this, code_, info.name, &image_->program(),
                                        program.entry_code[entry].register_bytes);
     checker = checker_owner_.get();
   }
+}
+
+void BlockImpl::set_up_warp(uint32_t k) {
+  WarpState& w = warps_[k];
+  w.regs = registers_.data + size_t{image_->program().data().entry_code[entry_].register_bytes} * k;
+  w.consts = image_->data().constants.data;
+  w.preds = predicates_.data() + size_t{code_.predicates} * k;
+  w.preds[kPredTrue] = 0xffffffffu;
+  w.block = this;
+  w.index = k;
+  w.local = local_bytes_.data + size_t{local_bytes} * kWarpLanes * k;
+  const uint32_t threads = static_cast<uint32_t>(shape.block.count());
+  auto* ids = reinterpret_cast<uint32_t*>(thread_ids_.data) + size_t{k} * 3 * kWarpLanes;
+  for (uint32_t lane = 0; lane < kWarpLanes; ++lane) {
+    const uint32_t t = k * kWarpLanes + lane;
+    if (t >= threads) continue;
+    ids[lane] = t % shape.block.x;
+    ids[kWarpLanes + lane] = t / shape.block.x % shape.block.y;
+    ids[2 * kWarpLanes + lane] = t / shape.block.x / shape.block.y;
+  }
+  for (uint32_t d = 0; d < 3; ++d) w.tid[d] = ids + size_t{d} * kWarpLanes;
 }
 
 void BlockImpl::start(Dim3 block, SmPlace where) {
@@ -202,21 +204,7 @@ RunResult BlockImpl::run(uint64_t max_steps) {
     waiting = turn.end == TurnEnd::kSpun || turn.steps == 0 ? waiting + 1 : 0;
     next_warp_ = next_warp_ + 1 < warp_count ? next_warp_ + 1 : 0;
     if (idle >= warp_count) {
-      bool alive = false;
-      for (const WarpState& each : warps_) alive = alive || each.live != 0;
-      if (!alive) {
-        result.state = finish();
-        return result;
-      }
-      if (!resolve_stall()) {
-        if (!cluster.empty() && waits_for_cluster()) {
-          stuck_ = result.waiting = true;
-          return result;
-        }
-        fail_stalled();
-        result.state = RunState::kFault;
-        return result;
-      }
+      if (!get_going(result)) return result;
       idle = waiting = 0;
     } else if (waiting >= warp_count) {
       // Everybody polls: let the caller run what they poll for.
@@ -225,10 +213,27 @@ RunResult BlockImpl::run(uint64_t max_steps) {
     }
     if (preempted()) break;
   }
-  bool alive = false;
-  for (const WarpState& each : warps_) alive = alive || each.live != 0;
-  if (!alive) result.state = finish();
+  if (!is_alive()) result.state = finish();
   return result;
+}
+
+// No warp can run. True: one can now; false: the run is over.
+bool BlockImpl::get_going(RunResult& result) {
+  if (!is_alive()) {
+    result.state = finish();
+  } else if (resolve_stall()) {
+    return true;
+  } else if (!cluster.empty() && waits_for_cluster()) {
+    stuck_ = result.waiting = true;
+  } else {
+    fail_stalled();
+    result.state = RunState::kFault;
+  }
+  return false;
+}
+
+bool BlockImpl::is_alive() const {
+  return std::any_of(warps_.begin(), warps_.end(), [](const WarpState& w) { return w.live != 0; });
 }
 
 // Every thread has left. With a checker that is not content it was a fault.

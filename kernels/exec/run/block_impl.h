@@ -76,6 +76,9 @@ class BlockImpl final : public Block, public BlockState {
 
   // Runs one warp until it blocks or its turn is over. warp_loop.cc.
   Turn run_turn(WarpState& warp, uint64_t max_steps);
+  bool find_ready_split(WarpState& warp);
+  bool run_split(WarpState& warp, const Handler* table, uint64_t limit, uint64_t& steps);
+  void lose_patience(WarpState& warp, bool spun);
   // Carries out a control instruction of the current split; false: the split cannot go on now (it
   // waits or is gone) or, with fault_kind set, faulted.
   bool control(WarpState& warp, const Inst& inst);
@@ -105,12 +108,16 @@ class BlockImpl final : public Block, public BlockState {
   bool finish_waiting_group(WarpState& warp);
   void compute(WarpState& warp, const uint32_t* members, uint32_t member_count);
   bool builtin(WarpState& warp, const Inst& inst);
+  bool builtin_of_lane(WarpState& warp, const Inst& inst, uint32_t lane);
   // Splits off `lanes` of the current split (a proper part of it) at `pc`; the rest stays current.
   uint32_t split_off(WarpState& warp, uint32_t lanes, uint32_t pc);
   std::string near_shared(uint64_t inside) const;
   void record_fault(const WarpState& warp, uint32_t pc, const std::string& detail);
   bool resolve_stall();
   RunState finish();
+  void set_up_warp(uint32_t index);
+  bool is_alive() const;
+  bool get_going(RunResult& result);
   // Somebody wants this thread: the preempt sequence is not what it was when run() began.
   bool preempted() const {
     return environment->preempt_sequence != nullptr &&

@@ -185,59 +185,61 @@ bool print(const LaneMemory& memory, const Parameters& parameters, std::string& 
 
 }  // namespace
 
-bool BlockImpl::builtin(WarpState& w, const Inst& in) {
-  for (uint32_t m = w.exec; m != 0; m &= m - 1) {
-    const uint32_t lane = static_cast<uint32_t>(__builtin_ctz(m));
-    const LaneMemory memory{w, *this, lane};
-    uint64_t frame = 0;
-    if (code_.has_frames) std::memcpy(&frame, w.regs + kFramePointer + size_t{8} * lane, 8);
-    const Parameters parameters{w.local + size_t{lane} * local_bytes + frame, aux + in.aux};
-    const auto give = [&](const auto& value) {
-      if (in.d != kNoOperand) std::memcpy(parameters.local + in.d, &value, sizeof value);
-    };
-    switch (static_cast<Builtin>(in.imm)) {
-      case Builtin::kAssertFail: {  // each thread says so; the fault is the first one's
-        const std::string text = assertion_text(*this, memory, parameters);
-        environment->assertion_failed(text);
-        if (w.fault_kind != FaultKind::kNone) break;
-        detail_ = text;
-        w.fault(FaultKind::kAssert, lane, 0, 0);
-        break;
-      }
-      case Builtin::kMalloc:
-        give(uint64_t{shape.heap == nullptr ? 0 : shape.heap->allocate(parameters[0])});
-        break;
-      case Builtin::kFree: {
-        const uint64_t address = parameters[0];
-        if (address == 0 || (shape.heap != nullptr && shape.heap->free(address))) break;
-        w.fault(FaultKind::kBadFree, lane, address, 0);
-        detail_ = "free of what malloc did not give, or a second free";
+// False: a fault that ends the whole call.
+bool BlockImpl::builtin_of_lane(WarpState& w, const Inst& in, uint32_t lane) {
+  const LaneMemory memory{w, *this, lane};
+  uint64_t frame = 0;
+  if (code_.has_frames) std::memcpy(&frame, w.regs + kFramePointer + size_t{8} * lane, 8);
+  const Parameters parameters{w.local + size_t{lane} * local_bytes + frame, aux + in.aux};
+  const auto give = [&](const auto& value) {
+    if (in.d != kNoOperand) std::memcpy(parameters.local + in.d, &value, sizeof value);
+  };
+  switch (const auto function = static_cast<Builtin>(in.imm)) {
+    case Builtin::kAssertFail: {  // each thread says so; the fault is the first one's
+      const std::string text = assertion_text(*this, memory, parameters);
+      environment->assertion_failed(text);
+      if (w.fault_kind != FaultKind::kNone) return true;
+      detail_ = text;
+      w.fault(FaultKind::kAssert, lane, 0, 0);
+      return true;
+    }
+    case Builtin::kMalloc:
+      give(uint64_t{shape.heap == nullptr ? 0 : shape.heap->allocate(parameters[0])});
+      return true;
+    case Builtin::kFree: {
+      const uint64_t address = parameters[0];
+      if (address == 0 || (shape.heap != nullptr && shape.heap->free(address))) return true;
+      w.fault(FaultKind::kBadFree, lane, address, 0);
+      detail_ = "free of what malloc did not give, or a second free";
+      return false;
+    }
+    case Builtin::kVprintf: {
+      std::string text;
+      int32_t result;
+      uint64_t bad;
+      if (!print(memory, parameters, text, result, bad)) {
+        w.fault(FaultKind::kOutOfBounds, lane, bad, 1);
         return false;
       }
-      case Builtin::kVprintf: {
-        std::string text;
-        int32_t result;
-        uint64_t bad;
-        if (!print(memory, parameters, text, result, bad)) {
-          w.fault(FaultKind::kOutOfBounds, lane, bad, 1);
-          return false;
-        }
-        if (result >= 0) environment->print(text);
-        give(result);
-        break;
-      }
-      default: {
-        const auto function = static_cast<Builtin>(in.imm);
-        const auto result = call_device_runtime(function, memory, parameters, detail_);
-        if (!result) return false;
-        if (function == Builtin::kLaunchParameters)
-          give(*result);
-        else
-          give(static_cast<uint32_t>(*result));
-        break;
-      }
+      if (result >= 0) environment->print(text);
+      give(result);
+      return true;
+    }
+    default: {
+      const auto result = call_device_runtime(function, memory, parameters, detail_);
+      if (!result) return false;
+      if (function == Builtin::kLaunchParameters)
+        give(*result);
+      else
+        give(static_cast<uint32_t>(*result));
+      return true;
     }
   }
+}
+
+bool BlockImpl::builtin(WarpState& w, const Inst& in) {
+  for (uint32_t m = w.exec; m != 0; m &= m - 1)
+    if (!builtin_of_lane(w, in, static_cast<uint32_t>(__builtin_ctz(m)))) return false;
   if (w.fault_kind != FaultKind::kNone) return false;
   ++w.splits[w.current].pc;
   return true;

@@ -22,78 +22,96 @@ constexpr uint16_t op(Op o) { return static_cast<uint16_t>(o); }
 
 }  // namespace
 
+// The current split, or the next one that is ready. False: none is.
+inline bool BlockImpl::find_ready_split(WarpState& w) {
+  for (uint32_t tried = 0; tried < w.split_count; ++tried) {
+    if (w.splits[w.current].state == SplitState::kReady) return true;
+    w.current = w.current + 1 < w.split_count ? w.current + 1 : 0;
+  }
+  return false;
+}
+
+// Runs the current split until a control instruction other than a uniform branch forward.
+// False: a fault, which is recorded.
+inline bool BlockImpl::run_split(WarpState& w, const Handler* table, uint64_t limit,
+                                 uint64_t& steps) {
+  const Inst* const code = code_.code.data();
+  Split& split = w.splits[w.current];
+  uint32_t pc = split.pc;
+  const uint32_t mask = split.mask;
+  for (;;) {
+    const Inst& in = code[pc];
+    uint32_t exec = mask;
+    ++steps;
+    if (in.guard != kPredTrue) {
+      exec &= w.pred(in.guard);
+      if (exec == 0) {
+        ++pc;
+        continue;
+      }
+    }
+    w.exec = exec;
+    const Flow flow = table[in.op](w, in);
+    if (flow == Flow::kNext) [[likely]] {
+      ++pc;
+      continue;
+    }
+    split.pc = pc;
+    if (flow == Flow::kFault) {
+      record_fault(w, pc, "");
+      return false;
+    }
+    if (in.op == op(Op::k_join) &&
+        (split.join == kNoJoin || w.joins[static_cast<size_t>(split.join)].pc != pc)) {
+      ++pc;  // nobody meets here this time
+      continue;
+    }
+    // Uniform: the commonest control instruction stays in this loop.
+    if (in.op == op(Op::k_bra) && exec == mask) {
+      const uint32_t to = static_cast<uint32_t>(in.imm);
+      const bool back = to <= pc;
+      pc = to;
+      if (!back || (steps < limit && w.spin < kSpinLimit && !preempted())) continue;
+      split.pc = pc;
+      return true;
+    }
+    w.fault_kind = FaultKind::kNone;
+    detail_.clear();
+    control(w, in);
+    if (w.fault_kind == FaultKind::kNone) return true;
+    record_fault(w, pc, detail_);
+    return false;
+  }
+}
+
+// Lanes at joins are not kept waiting for ever.
+inline void BlockImpl::lose_patience(WarpState& w, bool spun) {
+  if (w.joins.empty() || !w.lanes_wait_at_joins()) {
+    w.impatience = 0;
+    return;
+  }
+  w.impatience += spun ? kSpinImpatience : 1;
+  if (w.impatience < kPatience) return;
+  w.impatience = 0;
+  w.release_one_join();
+}
+
 BlockImpl::Turn BlockImpl::run_turn(WarpState& w, uint64_t max_steps) {
   const Handler* const table = checker == nullptr ? handlers() : checker->handlers();
-  const Inst* const code = code_.code.data();
   const uint64_t limit = std::min(max_steps, kTurnSteps);
   Turn turn;
   w.spin = 0;
   w.slept = false;
   while (turn.steps < limit) {
-    // The current split, or the next one that is ready.
-    uint32_t tried = 0;
-    while (tried < w.split_count && w.splits[w.current].state != SplitState::kReady) {
-      w.current = w.current + 1 < w.split_count ? w.current + 1 : 0;
-      ++tried;
-    }
-    if (tried == w.split_count) {
+    if (!find_ready_split(w)) {
       // Lanes that wait for one another in a warp-wide operation need those at a join.
       if (w.has_warp_sync() && w.release_one_join()) continue;
       turn.end = TurnEnd::kBlocked;
       return turn;
     }
-    Split& split = w.splits[w.current];
-    uint32_t pc = split.pc;
-    const uint32_t mask = split.mask;
-    bool running = true;
-    while (running) {
-      const Inst& in = code[pc];
-      uint32_t exec = mask;
-      ++turn.steps;
-      if (in.guard != kPredTrue) {
-        exec &= w.pred(in.guard);
-        if (exec == 0) {
-          ++pc;
-          continue;
-        }
-      }
-      w.exec = exec;
-      const Flow flow = table[in.op](w, in);
-      if (flow == Flow::kNext) [[likely]] {
-        ++pc;
-        continue;
-      }
-      split.pc = pc;
-      if (flow == Flow::kFault) {
-        record_fault(w, pc, "");
-        turn.end = TurnEnd::kFault;
-        return turn;
-      }
-      if (in.op == op(Op::k_join) &&
-          (split.join == kNoJoin || w.joins[static_cast<size_t>(split.join)].pc != pc)) {
-        ++pc;  // nobody meets here this time
-        continue;
-      }
-      const bool same = in.op == op(Op::k_bra) && exec == mask;
-      if (same) {
-        // Uniform: the commonest control instruction stays in this loop.
-        const uint32_t to = static_cast<uint32_t>(in.imm);
-        const bool back = to <= pc;
-        pc = to;
-        if (!back || (turn.steps < limit && w.spin < kSpinLimit && !preempted())) continue;
-        split.pc = pc;
-        running = false;
-      } else {
-        w.fault_kind = FaultKind::kNone;
-        detail_.clear();
-        control(w, in);
-        if (w.fault_kind != FaultKind::kNone) {
-          record_fault(w, pc, detail_);
-          turn.end = TurnEnd::kFault;
-          return turn;
-        }
-        running = false;
-      }
+    if (!run_split(w, table, limit, turn.steps)) {
+      turn.end = TurnEnd::kFault;
+      return turn;
     }
     if (w.split_count == 0) {
       turn.end = TurnEnd::kBlocked;
@@ -103,17 +121,9 @@ BlockImpl::Turn BlockImpl::run_turn(WarpState& w, uint64_t max_steps) {
   }
   const bool spun = w.spin >= kSpinLimit || w.slept;
   turn.end = spun ? TurnEnd::kSpun : TurnEnd::kUsedUp;
-  // Turns of the splits; and lanes at joins are not kept waiting for ever.
+  // Turns of the splits.
   if (w.split_count > 1) w.current = w.current + 1 < w.split_count ? w.current + 1 : 0;
-  if (!w.joins.empty() && w.lanes_wait_at_joins()) {
-    w.impatience += spun ? kSpinImpatience : 1;
-    if (w.impatience >= kPatience) {
-      w.impatience = 0;
-      w.release_one_join();
-    }
-  } else {
-    w.impatience = 0;
-  }
+  lose_patience(w, spun);
   return turn;
 }
 

@@ -22,13 +22,7 @@ bool Decoder::memory_space(Space& space) {
   return true;
 }
 
-// ld, ldu and st; which words each may have is in forms.cc.
-bool Decoder::do_ld_st() {
-  const bool store = words_[0] == "st";
-  if (store && has_word("async")) return do_store_async(false);
-  const bool hint = take("L2::cache_hint");
-  Space space;
-  memory_space(space);
+uint16_t Decoder::take_order_and_hints() {
   uint16_t mod = 0;
   if (take_any({"volatile", "relaxed", "mmio"})) mod |= kModStrong;
   if (take("acquire")) mod |= kModStrong | kModAcquire;
@@ -39,6 +33,29 @@ bool Decoder::do_ld_st() {
             "L1::no_allocate"});
   take_any(
       {"L2::64B", "L2::128B", "L2::256B", "L2::evict_first", "L2::evict_last", "L2::evict_normal"});
+  return mod;
+}
+
+// One register, or a brace list of them: as many as `values` has room for.
+bool Decoder::vector_values(std::string_view list, bool store, Type type,
+                            std::vector<Operand>& values) {
+  std::vector<std::string_view> names = braces(list);
+  if (names.empty()) names.push_back(list);
+  if (names.size() != values.size()) return false;
+  for (size_t k = 0; k < names.size(); ++k)
+    if (!(store ? source(names[k], type, values[k]) : destination(names[k], type, values[k])))
+      return false;
+  return true;
+}
+
+// ld, ldu and st; which words each may have is in forms.cc.
+bool Decoder::do_ld_st() {
+  const bool store = words_[0] == "st";
+  if (store && has_word("async")) return do_store_async(false);
+  const bool hint = take("L2::cache_hint");
+  Space space;
+  memory_space(space);
+  uint16_t mod = take_order_and_hints();
   size_t vector = take("v2") ? 2 : take("v4") ? 4 : 1;
   Type type = take_type();
   if (type == Type::kNone || type == Type::kPred || bits_of(type) * vector > 128)
@@ -64,12 +81,7 @@ bool Decoder::do_ld_st() {
     if (!pair128(list, !store, pair)) return false;
     values = {pair[0], pair[1]};
   } else {
-    std::vector<std::string_view> names = braces(list);
-    if (names.empty()) names.push_back(list);
-    if (names.size() != vector) return false;
-    for (size_t k = 0; k < vector; ++k)
-      if (!(store ? source(names[k], type, values[k]) : destination(names[k], type, values[k])))
-        return false;
+    if (!vector_values(list, store, type, values)) return false;
   }
   const uint32_t bits = bits_of(type);
   const std::string suffix = bits >= 32 ? bits_name(type)

@@ -46,63 +46,75 @@ bool is_integer(Element e) {
 }
 
 // The combinations of the PTX manual for sm_75 to sm_90, without mma.m8n8k4 of f16 (Volta's).
-bool mma_exists(const MatrixShape& s) {
-  const auto is = [&s](uint32_t m, uint32_t n, std::initializer_list<uint32_t> depths) {
-    return s.m == m && s.n == n && std::find(depths.begin(), depths.end(), s.k) != depths.end();
-  };
-  const bool f32 = s.c == Element::kF32 && s.d == Element::kF32;
-  const bool s32 = s.c == Element::kS32 && s.d == Element::kS32;
-  const bool halves = (s.c == Element::kF32 || s.c == Element::kF16) &&
-                      (s.d == Element::kF32 || s.d == Element::kF16);
-  const bool same = s.a == s.b;
-  if (s.sparse) {  // metadata of integers and of fp8 is not there
-    const uint32_t threads = s.k / s.metadata_columns();
-    if (!same || s.selector * threads >= 4) return false;
-    switch (s.a) {
-      case Element::kF16:
-        return is(16, 8, {16, 32}) && s.c == s.d && halves;
-      case Element::kBf16:
-        return is(16, 8, {16, 32}) && f32;
-      case Element::kTf32:
-        return is(16, 8, {8, 16}) && f32;
-      default:
-        return false;
-    }
-  }
-  if (s.wmma) {
-    if (!same) return false;
-    const bool shape = is(16, 16, {16}) || is(32, 8, {16}) || is(8, 32, {16});
-    switch (s.a) {
-      case Element::kF16:
-        return shape && halves;
-      case Element::kBf16:
-        return shape && f32;
-      case Element::kU8:
-      case Element::kS8:
-        return shape && s32;
-      case Element::kTf32:
-        return is(16, 16, {8}) && f32;
-      case Element::kF64:
-        return is(8, 8, {4}) && s.c == Element::kF64 && s.d == Element::kF64;
-      case Element::kU4:
-      case Element::kS4:
-        return is(8, 8, {32}) && s32;
-      case Element::kB1:
-        return is(8, 8, {128}) && s32;
-      default:
-        return false;
-    }
-  }
+bool is_of_shape(const MatrixShape& s, uint32_t m, uint32_t n,
+                 std::initializer_list<uint32_t> depths) {
+  return s.m == m && s.n == n && std::find(depths.begin(), depths.end(), s.k) != depths.end();
+}
+bool sums_are(const MatrixShape& s, Element e) { return s.c == e && s.d == e; }
+bool sums_are_halves_or_floats(const MatrixShape& s) {
+  return (s.c == Element::kF32 || s.c == Element::kF16) &&
+         (s.d == Element::kF32 || s.d == Element::kF16);
+}
+
+// mma.sp, without integers and fp8.
+bool sparse_mma_exists(const MatrixShape& s) {
+  const uint32_t threads = s.k / s.metadata_columns();
+  if (s.a != s.b || s.selector * threads >= 4) return false;
   switch (s.a) {
     case Element::kF16:
-      return same && is(16, 8, {8, 16}) && s.c == s.d && halves;
+      return is_of_shape(s, 16, 8, {16, 32}) && s.c == s.d && sums_are_halves_or_floats(s);
+    case Element::kBf16:
+      return is_of_shape(s, 16, 8, {16, 32}) && sums_are(s, Element::kF32);
+    case Element::kTf32:
+      return is_of_shape(s, 16, 8, {8, 16}) && sums_are(s, Element::kF32);
+    default:
+      return false;
+  }
+}
+
+bool wmma_exists(const MatrixShape& s) {
+  if (s.a != s.b) return false;
+  const bool shape =
+      is_of_shape(s, 16, 16, {16}) || is_of_shape(s, 32, 8, {16}) || is_of_shape(s, 8, 32, {16});
+  switch (s.a) {
+    case Element::kF16:
+      return shape && sums_are_halves_or_floats(s);
+    case Element::kBf16:
+      return shape && sums_are(s, Element::kF32);
+    case Element::kU8:
+    case Element::kS8:
+      return shape && sums_are(s, Element::kS32);
+    case Element::kTf32:
+      return is_of_shape(s, 16, 16, {8}) && sums_are(s, Element::kF32);
+    case Element::kF64:
+      return is_of_shape(s, 8, 8, {4}) && sums_are(s, Element::kF64);
+    case Element::kU4:
+    case Element::kS4:
+      return is_of_shape(s, 8, 8, {32}) && sums_are(s, Element::kS32);
+    case Element::kB1:
+      return is_of_shape(s, 8, 8, {128}) && sums_are(s, Element::kS32);
+    default:
+      return false;
+  }
+}
+
+bool mma_exists(const MatrixShape& s) {
+  if (s.sparse) return sparse_mma_exists(s);
+  if (s.wmma) return wmma_exists(s);
+  const auto is = [&s](uint32_t m, uint32_t n, std::initializer_list<uint32_t> depths) {
+    return is_of_shape(s, m, n, depths);
+  };
+  const bool f32 = sums_are(s, Element::kF32), s32 = sums_are(s, Element::kS32);
+  const bool same = s.a == s.b;
+  switch (s.a) {
+    case Element::kF16:
+      return same && is(16, 8, {8, 16}) && s.c == s.d && sums_are_halves_or_floats(s);
     case Element::kBf16:
       return same && is(16, 8, {8, 16}) && f32;
     case Element::kTf32:
       return same && is(16, 8, {4, 8}) && f32;
     case Element::kF64:
-      return same && s.c == Element::kF64 && s.d == Element::kF64 &&
-             (is(8, 8, {4}) || is(16, 8, {4, 8, 16}));
+      return same && sums_are(s, Element::kF64) && (is(8, 8, {4}) || is(16, 8, {4, 8, 16}));
     case Element::kE4m3:
     case Element::kE5m2:
       return (s.b == Element::kE4m3 || s.b == Element::kE5m2) && is(16, 8, {32}) && f32;
@@ -153,35 +165,9 @@ bool Decoder::do_mma() {
     if (selector > 3) return unsupported();
     s.selector = static_cast<uint8_t>(selector);
   }
-  if (s.wmma) {
-    // The fragments have the same order of elements whatever the layout in memory was.
-    take("mma");
-    for (size_t k = 1, layouts = 0; k < words_.size() && layouts < 2; ++k) {
-      if (words_[k] != "row" && words_[k] != "col") continue;
-      taken_[k] = true;
-      ++layouts;
-    }
-  } else if (!take("row") || !take("col")) {
-    return unsupported();
-  }
+  if (!take_layouts(s.wmma)) return unsupported();
   s.saturate = take("satfinite");
-  std::vector<Element> types;
-  for (size_t k = 1; k < words_.size(); ++k) {
-    Element e;
-    if (taken_[k]) continue;
-    if (s.m == 0 && shape_of(words_[k], s)) {
-      taken_[k] = true;
-    } else if (element_of(words_[k], e)) {
-      taken_[k] = true;
-      types.push_back(e);
-    }
-  }
-  if (types.size() == 2 && s.wmma) types = {types[0], Element::kF16, Element::kF16, types[1]};
-  if (types.size() != 4) return unsupported();
-  s.d = types[0];
-  s.a = types[1];
-  s.b = types[2];
-  s.c = types[3];
+  if (!take_shape_and_types(s)) return unsupported();
   if (s.a == Element::kB1) {
     s.bit_and = take("and");
     if ((!s.bit_and && !take("xor")) || !take("popc")) return unsupported();
@@ -207,6 +193,56 @@ bool Decoder::do_mma() {
   return true;
 }
 
+bool Decoder::take_layouts(bool wmma) {
+  if (!wmma) return take("row") && take("col");
+  // The fragments have the same order of elements whatever the layout in memory was.
+  take("mma");
+  for (size_t k = 1, layouts = 0; k < words_.size() && layouts < 2; ++k) {
+    if (words_[k] != "row" && words_[k] != "col") continue;
+    taken_[k] = true;
+    ++layouts;
+  }
+  return true;
+}
+
+bool Decoder::take_shape_and_types(MatrixShape& s) {
+  std::vector<Element> types;
+  for (size_t k = 1; k < words_.size(); ++k) {
+    Element e;
+    if (taken_[k]) continue;
+    if (s.m == 0 && shape_of(words_[k], s)) {
+      taken_[k] = true;
+    } else if (element_of(words_[k], e)) {
+      taken_[k] = true;
+      types.push_back(e);
+    }
+  }
+  if (types.size() == 2 && s.wmma) types = {types[0], Element::kF16, Element::kF16, types[1]};
+  if (types.size() != 4) return false;
+  s.d = types[0];
+  s.a = types[1];
+  s.b = types[2];
+  s.c = types[3];
+  return true;
+}
+
+namespace {
+// Whether some wmma.mma has such a fragment: its other types are whatever fits.
+bool wmma_fragment_exists(const MatrixShape& s, Role role) {
+  const auto fits = [&](Element a, Element c) {
+    MatrixShape full = s;
+    full.a = full.b = a;
+    full.c = full.d = c;
+    return (role == Role::kC ? c : a) == s.a && mma_exists(full);
+  };
+  for (const Element a : {Element::kF16, Element::kBf16, Element::kTf32, Element::kF64,
+                          Element::kU8, Element::kS8, Element::kU4, Element::kS4, Element::kB1})
+    for (const Element c : {Element::kF16, Element::kF32, Element::kF64, Element::kS32})
+      if (fits(a, c)) return true;
+  return false;
+}
+}  // namespace
+
 // wmma.load.{a,b,c}.sync.aligned.layout.shape[.space].type r, [p][, stride];
 // wmma.store.d.sync.aligned.layout.shape[.space].type [p], r[, stride];
 bool Decoder::do_wmma() {
@@ -231,21 +267,9 @@ bool Decoder::do_wmma() {
       taken_[k] = true;
     }
   }
-  // A combination of some wmma.mma: its other types are whatever fits.
-  const auto fits = [&](Element a, Element c) {
-    MatrixShape full = s;
-    full.a = full.b = a;
-    full.c = full.d = c;
-    return mma_exists(full);
-  };
-  bool known = false;
-  for (const Element a : {Element::kF16, Element::kBf16, Element::kTf32, Element::kF64,
-                          Element::kU8, Element::kS8, Element::kU4, Element::kS4, Element::kB1})
-    for (const Element c : {Element::kF16, Element::kF32, Element::kF64, Element::kS32})
-      known = known || (fits(a, c) && (role == Role::kC ? c : a) == s.a);
+  if (!wmma_fragment_exists(s, role)) return unsupported();
   // Less than a byte: one layout each.
-  if (element_bits(s.a) < 8 && columns != b_matrix) known = false;
-  if (!known) return unsupported();
+  if (element_bits(s.a) < 8 && columns != b_matrix) return unsupported();
   if (!all_taken() || (operand_count() != 2 && operand_count() != 3)) return false;
   Address at;
   Operand stride;

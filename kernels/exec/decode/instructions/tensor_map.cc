@@ -37,96 +37,128 @@ bool Decoder::tensor_point(std::string_view operand, size_t rank, Address& map,
   return true;
 }
 
+// The words of a copy by a tensor map, and its operands.
+struct Decoder::TensorCopyForm {
+  TensorCopy copy;
+  bool reduce = false, prefetch = false, load = false, multicast = false, hint = false;
+  bool offsets_given = false;  // im2col, with offsets as an operand
+  bool no_offsets = false;     // im2col_no_offs
+  Address map, shared, barrier;
+  std::vector<Operand> point, pixel_offsets;
+  Operand blocks;  // of the cluster, for a multicast
+};
+
 // cp.async.bulk.tensor.RANK.DST.SRC[.MODE].COMPLETION..., the store and the reduction likewise, and
 // cp.async.bulk.prefetch.tensor.
 bool Decoder::do_tensor_copy() {
-  TensorCopy form;
-  const bool reduce = take("reduce");
-  if (!take("async") || !take("bulk") || !take("tensor")) return unsupported();
-  static constexpr std::string_view kRanks[] = {"1d", "2d", "3d", "4d", "5d"};
-  for (uint32_t k = 0; k < kMaxTensorRank && form.rank == 0; ++k)
-    if (take(kRanks[k])) form.rank = k + 1;
-  if (form.rank == 0) return unsupported();
-  const bool hint = take("L2::cache_hint");
-  const bool prefetch = !reduce && take("prefetch");
-  const bool whole = take("im2col"), no_offsets = take("im2col_no_offs");
-  form.im2col = whole || no_offsets;
-  if (!form.im2col) take("tile");
-  if (form.im2col && form.rank < 3) return unsupported();
-  std::vector<Operand> point, pixel_offsets;
-  Address map;
-  const auto offsets = [&](std::string_view list) {
-    return register_list(list, form.rank - 2, Type::kU16, false, pixel_offsets);
-  };
-  if (prefetch) {
-    if (!take("L2") || !take("global") || no_offsets || !all_taken()) return unsupported();
-    return operand_count() == 1u + (whole ? 1 : 0) + (hint ? 1 : 0) &&
-           tensor_point(text(0), form.rank, map, point) && (!whole || offsets(text(1)));
-  }
-  const std::vector<Space> spaces = take_bulk_spaces();
-  if (spaces.size() != 2) return unsupported();
-  const bool load = spaces[1] == kSpaceGlobal;
-  if (load ? spaces[0] == kSpaceGlobal || reduce || no_offsets
-           : spaces[0] != kSpaceGlobal || spaces[1] != kSpaceShared || whole)
-    return unsupported();
-  if (!take(load ? "mbarrier::complete_tx::bytes" : "bulk_group")) return unsupported();
-  const bool multicast = load && take("multicast::cluster");
-  if (multicast && spaces[0] != kSpaceCluster) return unsupported();
-  if (load) take("cta_group::1");
-  if (reduce) {
-    const BulkReduction op = take_reduction();
-    if (op == BulkReduction::kNone) return unsupported();
-    form.reduction = static_cast<uint32_t>(op);
-  }
+  TensorCopyForm form;
+  if (!take_tensor_words(form)) return unsupported();
+  if (form.prefetch) return tensor_prefetch(form);
+  if (!take_tensor_direction(form)) return unsupported();
   if (!all_taken()) return false;
-  if (operand_count() != (load ? 3u : 2u) + (whole ? 1 : 0) + (multicast ? 1 : 0) + (hint ? 1 : 0))
+  const bool load = form.load, whole = form.offsets_given;
+  if (operand_count() !=
+      (load ? 3u : 2u) + (whole ? 1 : 0) + (form.multicast ? 1 : 0) + (form.hint ? 1 : 0))
     return false;
-  Address shared, barrier;
-  Operand blocks;
-  if (!address(text(load ? 0 : 1), shared) ||
-      !tensor_point(text(load ? 1 : 0), form.rank, map, point) ||
-      (load && !address(text(2), barrier)) || (whole && !offsets(text(3))) ||
-      (multicast && !source(text(whole ? 4 : 3), Type::kU16, blocks)) || !is_word(shared.offset) ||
-      !is_word(barrier.offset))
+  if (!address(text(load ? 0 : 1), form.shared) ||
+      !tensor_point(text(load ? 1 : 0), form.copy.rank, form.map, form.point) ||
+      (load && !address(text(2), form.barrier)) || (whole && !tensor_offsets(text(3), form)) ||
+      (form.multicast && !source(text(whole ? 4 : 3), Type::kU16, form.blocks)) ||
+      !is_word(form.shared.offset) || !is_word(form.barrier.offset))
     return false;
-  form.space = spaces[load ? 0 : 1];
-  form.narrow_shared = shared.narrow;
-  form.narrow_barrier = barrier.narrow;
-  emit(load ? "tensorload" : "tensorstore", 0, form.pack(), {}, shared.base, map.base, blocks,
-       load ? barrier.base : Operand{});
-  point.resize(kMaxTensorRank, raw(kNoOperand));
-  pixel_offsets.resize(3, raw(kNoOperand));
-  emit_aux({raw(static_cast<uint32_t>(shared.offset)), raw(static_cast<uint32_t>(map.offset)),
-            raw(static_cast<uint32_t>(barrier.offset))},
-           false);
-  append_aux(point, false);
-  append_aux(pixel_offsets, false);
+  emit_tensor_copy(form);
   return true;
 }
 
-// tensormap.replace.tile.FIELD.SPACE.b1024.TYPE [map][, dimension], value; and
-// tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.SCOPE.sync.aligned.
-bool Decoder::do_tensormap() {
-  if (take("cp_fenceproxy")) {
-    const std::vector<Space> spaces = take_bulk_spaces();
-    if (spaces.size() != 2 || spaces[0] != kSpaceGlobal || spaces[1] != kSpaceShared ||
-        !take("tensormap::generic") || !take("release") ||
-        !take_any({"cta", "cluster", "gpu", "sys"}) || !take("sync") || !take("aligned") ||
-        !all_taken())
-      return unsupported();
-    Address to, from;
-    uint64_t bytes;
-    if (operand_count() != 3 || !address(text(0), to) || !address(text(1), from) ||
-        !immediate(text(2), Type::kU32, bytes) || bytes != kTensorMapBytes || !is_word(to.offset) ||
-        !is_word(from.offset))
-      return false;
-    emit("cpbulk", 0, static_cast<int64_t>(kSpaceGlobal) | static_cast<int64_t>(kSpaceShared) << 4,
-         {}, to.base, from.base, constant(bytes, 4));
-    emit_aux({raw(static_cast<uint32_t>(to.offset)), raw(static_cast<uint32_t>(from.offset)),
-              raw(0), raw((to.narrow ? 1u : 0u) | (from.narrow ? 2u : 0u)), raw(kNoOperand)},
-             false);
-    return true;
+bool Decoder::take_tensor_words(TensorCopyForm& form) {
+  form.reduce = take("reduce");
+  if (!take("async") || !take("bulk") || !take("tensor")) return false;
+  static constexpr std::string_view kRanks[] = {"1d", "2d", "3d", "4d", "5d"};
+  for (uint32_t k = 0; k < kMaxTensorRank && form.copy.rank == 0; ++k)
+    if (take(kRanks[k])) form.copy.rank = k + 1;
+  if (form.copy.rank == 0) return false;
+  form.hint = take("L2::cache_hint");
+  form.prefetch = !form.reduce && take("prefetch");
+  form.offsets_given = take("im2col");
+  form.no_offsets = take("im2col_no_offs");
+  form.copy.im2col = form.offsets_given || form.no_offsets;
+  if (!form.copy.im2col) take("tile");
+  return !form.copy.im2col || form.copy.rank >= 3;
+}
+
+bool Decoder::tensor_offsets(std::string_view list, TensorCopyForm& form) {
+  return register_list(list, form.copy.rank - 2, Type::kU16, false, form.pixel_offsets);
+}
+
+// Checked, and then nothing to do.
+bool Decoder::tensor_prefetch(TensorCopyForm& form) {
+  if (!take("L2") || !take("global") || form.no_offsets || !all_taken()) return unsupported();
+  return operand_count() == 1u + (form.offsets_given ? 1 : 0) + (form.hint ? 1 : 0) &&
+         tensor_point(text(0), form.copy.rank, form.map, form.point) &&
+         (!form.offsets_given || tensor_offsets(text(1), form));
+}
+
+// From where to where, how its end is reported, and a reduction's operation.
+bool Decoder::take_tensor_direction(TensorCopyForm& form) {
+  const std::vector<Space> spaces = take_bulk_spaces();
+  if (spaces.size() != 2) return false;
+  form.load = spaces[1] == kSpaceGlobal;
+  if (form.load ? spaces[0] == kSpaceGlobal || form.reduce || form.no_offsets
+                : spaces[0] != kSpaceGlobal || spaces[1] != kSpaceShared || form.offsets_given)
+    return false;
+  if (!take(form.load ? "mbarrier::complete_tx::bytes" : "bulk_group")) return false;
+  form.multicast = form.load && take("multicast::cluster");
+  if (form.multicast && spaces[0] != kSpaceCluster) return false;
+  if (form.load) take("cta_group::1");
+  if (form.reduce) {
+    const BulkReduction op = take_reduction();
+    if (op == BulkReduction::kNone) return false;
+    form.copy.reduction = static_cast<uint32_t>(op);
   }
+  form.copy.space = spaces[form.load ? 0 : 1];
+  return true;
+}
+
+void Decoder::emit_tensor_copy(TensorCopyForm& form) {
+  form.copy.narrow_shared = form.shared.narrow;
+  form.copy.narrow_barrier = form.barrier.narrow;
+  emit(form.load ? "tensorload" : "tensorstore", 0, form.copy.pack(), {}, form.shared.base,
+       form.map.base, form.blocks, form.load ? form.barrier.base : Operand{});
+  form.point.resize(kMaxTensorRank, raw(kNoOperand));
+  form.pixel_offsets.resize(3, raw(kNoOperand));
+  emit_aux(
+      {raw(static_cast<uint32_t>(form.shared.offset)), raw(static_cast<uint32_t>(form.map.offset)),
+       raw(static_cast<uint32_t>(form.barrier.offset))},
+      false);
+  append_aux(form.point, false);
+  append_aux(form.pixel_offsets, false);
+}
+
+// tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.SCOPE.sync.aligned.
+bool Decoder::publish_tensormap() {
+  const std::vector<Space> spaces = take_bulk_spaces();
+  if (spaces.size() != 2 || spaces[0] != kSpaceGlobal || spaces[1] != kSpaceShared ||
+      !take("tensormap::generic") || !take("release") ||
+      !take_any({"cta", "cluster", "gpu", "sys"}) || !take("sync") || !take("aligned") ||
+      !all_taken())
+    return unsupported();
+  Address to, from;
+  uint64_t bytes;
+  if (operand_count() != 3 || !address(text(0), to) || !address(text(1), from) ||
+      !immediate(text(2), Type::kU32, bytes) || bytes != kTensorMapBytes || !is_word(to.offset) ||
+      !is_word(from.offset))
+    return false;
+  emit("cpbulk", 0, static_cast<int64_t>(kSpaceGlobal) | static_cast<int64_t>(kSpaceShared) << 4,
+       {}, to.base, from.base, constant(bytes, 4));
+  emit_aux({raw(static_cast<uint32_t>(to.offset)), raw(static_cast<uint32_t>(from.offset)), raw(0),
+            raw((to.narrow ? 1u : 0u) | (from.narrow ? 2u : 0u)), raw(kNoOperand)},
+           false);
+  return true;
+}
+
+// tensormap.replace.tile.FIELD.SPACE.b1024.TYPE [map][, dimension], value; and the fence above.
+bool Decoder::do_tensormap() {
+  if (take("cp_fenceproxy")) return publish_tensormap();
   struct Field {
     std::string_view word;
     TensorField field;

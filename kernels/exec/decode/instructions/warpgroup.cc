@@ -18,7 +18,7 @@ constexpr Types kTypes[] = {{"f16", Element::kF16},   {"bf16", Element::kBf16},
                             {"s8", Element::kS8},     {"b1", Element::kB1},
                             {"f32", Element::kF32},   {"s32", Element::kS32}};
 
-// "m64n128k16": n of it, or 0. `k` is told by the elements.
+// "m64n128k16": n of it, or 0. `k` follows from the elements.
 bool take_shape(std::string_view word, uint32_t& n, uint32_t& k) {
   if (word.substr(0, 4) != "m64n") return false;
   uint32_t numbers[2] = {};
@@ -79,40 +79,14 @@ bool Decoder::do_wgmma() {
   if (!take("mma_async")) return unsupported();
   WarpgroupShape s;
   s.saturate = take("satfinite");
-  std::vector<Element> types;
   uint32_t depth = 0;
-  for (size_t k = 1; k < words_.size(); ++k) {
-    if (taken_[k]) continue;
-    if (s.n == 0 && take_shape(words_[k], s.n, depth)) taken_[k] = true;
-    for (const Types& type : kTypes) {
-      if (taken_[k] || type.word != words_[k]) continue;
-      taken_[k] = true;
-      types.push_back(type.element);
-    }
-  }
-  if (types.size() != 3) return unsupported();
-  s.d = types[0];
-  s.a = types[1];
-  s.b = types[2];
+  if (!take_warpgroup_types(s, depth)) return unsupported();
   if (s.a == Element::kB1 && (!take("and") || !take("popc"))) return unsupported();
-  const bool floats = is_float(s.a), bytes = s.a == Element::kU8 || s.a == Element::kS8;
+  const bool bytes = s.a == Element::kU8 || s.a == Element::kS8;
   if (!exists(s) || depth != s.depth() || (s.saturate && !bytes)) return unsupported();
   if (operand_count() < 4) return false;
   s.a_in_registers = !braces(text(1)).empty();
-  const bool majors = s.a == Element::kF16 || s.a == Element::kBf16;
-  const size_t flags = (floats ? 2u : 0u) + (majors ? (s.a_in_registers ? 1u : 2u) : 0u);
-  if (!all_taken() || operand_count() != 4 + flags) return false;
-  uint64_t flag[4] = {};
-  for (size_t k = 0; k < flags; ++k) {
-    const bool scale = k < 2;
-    if (!immediate(text(4 + k), Type::kS32, flag[k])) return false;
-    const auto value = static_cast<int32_t>(flag[k]);
-    if (scale ? value != 1 && value != -1 : value != 0 && value != 1) return false;
-  }
-  s.negate_a = floats && static_cast<int32_t>(flag[0]) == -1;
-  s.negate_b = floats && static_cast<int32_t>(flag[1]) == -1;
-  s.m_major = majors && !s.a_in_registers && flag[2] == 1;
-  s.n_major = majors && flag[s.a_in_registers ? 2 : 3] == 1;
+  if (!warpgroup_flags(s)) return false;
   const Type d_type = s.d == Element::kF32 ? Type::kF32 : Type::kB32;
   std::vector<Operand> d, sums, a;
   Operand a_matrix, b_matrix;
@@ -129,6 +103,44 @@ bool Decoder::do_wgmma() {
   append_aux(d, true);
   append_aux(sums, false);
   append_aux(a, false);
+  return true;
+}
+
+bool Decoder::take_warpgroup_types(WarpgroupShape& s, uint32_t& depth) {
+  std::vector<Element> types;
+  for (size_t k = 1; k < words_.size(); ++k) {
+    if (taken_[k]) continue;
+    if (s.n == 0 && take_shape(words_[k], s.n, depth)) taken_[k] = true;
+    for (const Types& type : kTypes) {
+      if (taken_[k] || type.word != words_[k]) continue;
+      taken_[k] = true;
+      types.push_back(type.element);
+    }
+  }
+  if (types.size() != 3) return false;
+  s.d = types[0];
+  s.a = types[1];
+  s.b = types[2];
+  return true;
+}
+
+// The operands after the first four: [scale-a, scale-b][, trans-a][, trans-b].
+bool Decoder::warpgroup_flags(WarpgroupShape& s) {
+  const bool floats = is_float(s.a);
+  const bool majors = s.a == Element::kF16 || s.a == Element::kBf16;
+  const size_t flags = (floats ? 2u : 0u) + (majors ? (s.a_in_registers ? 1u : 2u) : 0u);
+  if (!all_taken() || operand_count() != 4 + flags) return false;
+  uint64_t flag[4] = {};
+  for (size_t k = 0; k < flags; ++k) {
+    const bool scale = k < 2;
+    if (!immediate(text(4 + k), Type::kS32, flag[k])) return false;
+    const auto value = static_cast<int32_t>(flag[k]);
+    if (scale ? value != 1 && value != -1 : value != 0 && value != 1) return false;
+  }
+  s.negate_a = floats && static_cast<int32_t>(flag[0]) == -1;
+  s.negate_b = floats && static_cast<int32_t>(flag[1]) == -1;
+  s.m_major = majors && !s.a_in_registers && flag[2] == 1;
+  s.n_major = majors && flag[s.a_in_registers ? 2 : 3] == 1;
   return true;
 }
 
