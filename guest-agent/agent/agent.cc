@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "guest-agent/agent/limits.h"
@@ -56,45 +57,68 @@ int open_pidfd(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pi
 
 }  // namespace
 
-Agent::Agent(VgpuDevice& device, Fd listener) : device_(device), listener_(std::move(listener)) {
+Agent::Agent(VgpuDevice& device, Fd listener) : device_(device) {
+  state_.listener = std::move(listener);
   announce();
+}
+
+Agent::Agent(VgpuDevice& device, AgentState inherited)
+    : device_(device), state_(std::move(inherited)) {
+  go_on();
 }
 
 Agent::~Agent() {
   // The programs' connections close with us; sluiced sees the next agent's epoch. Telling it now
   // frees their GPU work at once.
-  for (Program& program : programs_)
-    if (program.state == State::kOpen || program.state == State::kEnded) program_ended(program);
+  for (Program& program : state_.programs)
+    if (program.state == ProgramState::kOpen || program.state == ProgramState::kEnded)
+      program_ended(program);
+}
+
+// The rings go on from where they stand: sluiced keeps its own indices. Answers to an earlier agent
+// that are still in there match no request of ours.
+void Agent::open_rings() {
+  const Bell bell = Bell::for_mmio(device_.doorbell(), SLUICE_IVSHMEM_HOST_PEER << 16);
+  to_host_ = RingProducer(control_to_host(device_.control), bell, false);
+  from_host_ = RingConsumer(control_to_agent(device_.control), bell, false);
+  copy_text(device_.header().agent_release, sizeof device_.header().agent_release, SLUICE_VERSION);
+}
+
+void Agent::go_on() {
+  open_rings();
+  host_beat_ns_ = monotonic_ns();
+  beat(host_beat_ns_);
+}
+
+AgentState Agent::hand_over() {
+  from_host_.release();
+  return std::exchange(state_, {});
 }
 
 // A new life of this agent: everything before it is over, on both sides. Programs that have asked
 // and have nothing yet ask anew.
 void Agent::announce() {
-  programs_.remove_if(
-      [](const Program& p) { return p.state != State::kJoining && p.state != State::kAsked; });
+  state_.programs.remove_if([](const Program& p) {
+    return p.state != ProgramState::kJoining && p.state != ProgramState::kAsked;
+  });
   backlog_.clear();
-  // The rings go on from where they stand: sluiced keeps its own indices. Answers to an earlier
-  // agent that are still in there match no request of ours.
-  const Bell bell = Bell::for_mmio(device_.doorbell(), SLUICE_IVSHMEM_HOST_PEER << 16);
-  to_host_ = RingProducer(control_to_host(device_.control), bell, false);
-  from_host_ = RingConsumer(control_to_agent(device_.control), bell, false);
-  host_epoch_ = load_shared(device_.header().host_epoch, std::memory_order_acquire);
-  next_request_ = random_u64();
-  epoch_ = random_u64();
-  copy_text(device_.header().agent_release, sizeof device_.header().agent_release, SLUICE_VERSION);
+  open_rings();
+  state_.host_epoch = load_shared(device_.header().host_epoch, std::memory_order_acquire);
+  state_.next_request = random_u64();
+  state_.epoch = random_u64();
   host_beat_ns_ = monotonic_ns();
   store_fence();
-  store_shared(device_.header().agent_epoch, epoch_, std::memory_order_release);
+  store_shared(device_.header().agent_epoch, state_.epoch, std::memory_order_release);
   beat(host_beat_ns_);
   full_fence();
-  bell.ring();
+  Bell::for_mmio(device_.doorbell(), SLUICE_IVSHMEM_HOST_PEER << 16).ring();
   for (const Fd& vector : device_.vectors) drain_eventfd(vector.get());
-  for (Program& program : programs_)
-    if (program.state == State::kAsked) ask(program);
+  for (Program& program : state_.programs)
+    if (program.state == ProgramState::kAsked) ask(program);
 }
 
 void Agent::beat(uint64_t now_ns) {
-  store_shared(device_.header().agent_beat, ++beat_);
+  store_shared(device_.header().agent_beat, ++state_.beat);
   next_beat_ns_ = now_ns + kBeatNs;
 }
 
@@ -109,7 +133,7 @@ Result<void> Agent::check_host() {
     return Error{
         static_cast<int>(DeviceProblem::kOther),
         std::string("control ring: ") + to_host_.broken_reason() + from_host_.broken_reason()};
-  if (load_shared(header.host_epoch, std::memory_order_acquire) != host_epoch_) {
+  if (load_shared(header.host_epoch, std::memory_order_acquire) != state_.host_epoch) {
     log("the host gave the vGPU a new life: every session is over");
     announce();
   }
@@ -119,8 +143,8 @@ Result<void> Agent::check_host() {
 // Where nothing rings: how long until the control ring is read again.
 int Agent::pause_ms() const {
   bool awaited = !backlog_.empty();
-  for (const Program& program : programs_)
-    awaited |= program.state == State::kAsked || program.state == State::kDeserted;
+  for (const Program& program : state_.programs)
+    awaited |= program.state == ProgramState::kAsked || program.state == ProgramState::kDeserted;
   return awaited ? limits::kPollBusyMs : limits::kPollIdleMs;
 }
 
@@ -139,9 +163,10 @@ Result<void> Agent::step(int timeout_ms, int extra_fd) {
     read_programs(polled);
     if (polled.fds[1].revents != 0) accept_programs(now);
   }
-  for (Program& program : programs_)
-    if (program.state == State::kJoining && now > program.deadline_ns) program.state = State::kOver;
-  programs_.remove_if([](const Program& p) { return p.state == State::kOver; });
+  for (Program& program : state_.programs)
+    if (program.state == ProgramState::kJoining && now > program.deadline_ns)
+      program.state = ProgramState::kOver;
+  state_.programs.remove_if([](const Program& p) { return p.state == ProgramState::kOver; });
   flush();
   if (now >= next_beat_ns_) beat(now);
   watch_host(now);
@@ -150,10 +175,11 @@ Result<void> Agent::step(int timeout_ms, int extra_fd) {
 
 void Agent::gather(Polled& to, int extra_fd) {
   to.fds.push_back({device_.vectors[0].get(), POLLIN, 0});
-  to.fds.push_back({programs_.size() < kMostPrograms ? listener_.get() : -1, POLLIN, 0});
+  to.fds.push_back(
+      {state_.programs.size() < kMostPrograms ? state_.listener.get() : -1, POLLIN, 0});
   to.fds.push_back({extra_fd, POLLIN, 0});
-  for (Program& program : programs_) {
-    if (program.state == State::kDeserted)
+  for (Program& program : state_.programs) {
+    if (program.state == ProgramState::kDeserted)
       continue;  // its descriptors are closed; only OPENED is awaited
     to.fds.push_back({program.socket.get(), POLLIN | POLLRDHUP, 0});
     to.fds.push_back({program.process.get(), POLLIN, 0});
@@ -175,12 +201,12 @@ void Agent::read_programs(const Polled& polled) {
     Program& program = *polled.owners[i];
     const pollfd* fds = &polled.fds[kFixedDescriptors + 2 * i];
     const short socket_events = fds[0].revents, process_events = fds[1].revents;
-    if (program.state == State::kOver || program.state == State::kDeserted) continue;
+    if (program.state == ProgramState::kOver || program.state == ProgramState::kDeserted) continue;
     if (process_events != 0) {
       program_ended(program);
     } else if (socket_events != 0) {
       // A joined program says nothing more: whatever comes is its end.
-      if (program.state != State::kJoining || (socket_events & POLLIN) == 0)
+      if (program.state != ProgramState::kJoining || (socket_events & POLLIN) == 0)
         program_ended(program);
       else
         read_join(program);
@@ -198,25 +224,25 @@ void Agent::watch_host(uint64_t now_ns) {
   } else if (!host_silent_ && now_ns - host_beat_ns_ > kSilentNs) {
     host_silent_ = true;
     log("the host's daemon is silent: programs that run go on, new ones are refused");
-    for (Program& program : programs_)
-      if (program.state == State::kAsked) refuse(program, EHOSTDOWN, kHostSilent);
+    for (Program& program : state_.programs)
+      if (program.state == ProgramState::kAsked) refuse(program, EHOSTDOWN, kHostSilent);
   }
 }
 
 // ---- programs ----
 
 void Agent::accept_programs(uint64_t now_ns) {
-  while (programs_.size() < kMostPrograms) {
-    Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  while (state_.programs.size() < kMostPrograms) {
+    Fd socket(::accept4(state_.listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) return;
-    Program& program = programs_.emplace_back();
+    Program& program = state_.programs.emplace_back();
     program.socket = std::move(socket);
     program.deadline_ns = now_ns + kJoinNs;
     if (auto peer = peer_credentials(program.socket.get())) {
       program.pid = static_cast<uint32_t>(peer->pid);
       // pid 0 is of another PID namespace; then the connection alone says when it ends.
       if (peer->pid != 0) program.process = Fd(open_pidfd(peer->pid));
-      if (peer->pid != 0 && !program.process && errno == ESRCH) program.state = State::kOver;
+      if (peer->pid != 0 && !program.process && errno == ESRCH) program.state = ProgramState::kOver;
     }
   }
 }
@@ -225,11 +251,11 @@ void Agent::read_join(Program& program) {
   sluice_join join{};
   auto received = receive_with_fds(program.socket.get(), &join, sizeof join, MSG_DONTWAIT);
   if (!received) {
-    if (received.error().code != EAGAIN) program.state = State::kOver;
+    if (received.error().code != EAGAIN) program.state = ProgramState::kOver;
     return;
   }
   if (received->bytes == 0) {
-    program.state = State::kOver;
+    program.state = ProgramState::kOver;
     return;
   }
   if (received->bytes != sizeof join || received->truncated || join.magic != SLUICE_JOIN_MAGIC ||
@@ -237,12 +263,12 @@ void Agent::read_join(Program& program) {
     return refuse(program, EPROTO, "the program's libcuda.so.1 is not of this agent's version");
   program.name = text_of(join.program, sizeof join.program);
   if (host_silent_) return refuse(program, EHOSTDOWN, kHostSilent);
-  program.state = State::kAsked;
+  program.state = ProgramState::kAsked;
   ask(program);
 }
 
 void Agent::ask(Program& program) {
-  program.request = ++next_request_;
+  program.request = ++state_.next_request;
   sluice_control_message m{};
   m.request = program.request;
   m.guest_pid = program.pid;
@@ -256,18 +282,19 @@ void Agent::refuse(Program& program, int error, const std::string& reason) {
   joined.status = static_cast<uint32_t>(error);
   copy_text(joined.reason, sizeof joined.reason, reason);
   (void)send_with_fds(program.socket.get(), &joined, sizeof joined, {});
-  program.state = State::kOver;
+  program.state = ProgramState::kOver;
 }
 
 void Agent::program_ended(Program& program) {
-  if (program.state == State::kAsked) {  // the slot is on its way: it is closed when it comes
-    program.state = State::kDeserted;
+  if (program.state ==
+      ProgramState::kAsked) {  // the slot is on its way: it is closed when it comes
+    program.state = ProgramState::kDeserted;
     program.socket.reset();
     program.process.reset();
     return;
   }
   // Also after CLOSED: the host keeps the slot's memory as it is until then.
-  if (program.state == State::kOpen || program.state == State::kEnded) {
+  if (program.state == ProgramState::kOpen || program.state == ProgramState::kEnded) {
     sluice_control_message m{};
     m.slot = program.slot;
     m.epoch = program.slot_epoch;
@@ -275,7 +302,7 @@ void Agent::program_ended(Program& program) {
     send(SLUICE_CONTROL_CLOSE, m);
     flush();
   }
-  program.state = State::kOver;
+  program.state = ProgramState::kOver;
 }
 
 // ---- the control rings ----
@@ -291,19 +318,19 @@ void Agent::read_control() {
 }
 
 void Agent::on_opened(const sluice_control_message& message) {
-  for (Program& program : programs_) {
-    const bool deserted = program.state == State::kDeserted;
-    if ((!deserted && program.state != State::kAsked) || program.request != message.request)
+  for (Program& program : state_.programs) {
+    const bool deserted = program.state == ProgramState::kDeserted;
+    if ((!deserted && program.state != ProgramState::kAsked) || program.request != message.request)
       continue;
     if (message.status != 0) {
       const std::string reason = text_of(message.text, sizeof message.text);
       if (deserted)
-        program.state = State::kOver;
+        program.state = ProgramState::kOver;
       else
         refuse(program, static_cast<int>(message.status), reason);
       return;
     }
-    program.state = State::kOpen;
+    program.state = ProgramState::kOpen;
     program.slot = message.slot;
     program.slot_epoch = message.epoch;
     if (deserted) return program_ended(program);
@@ -342,13 +369,13 @@ void Agent::on_opened(const sluice_control_message& message) {
 }
 
 void Agent::on_closed(const sluice_control_message& message) {
-  for (Program& program : programs_) {
-    if (program.state != State::kOpen || program.slot != message.slot ||
+  for (Program& program : state_.programs) {
+    if (program.state != ProgramState::kOpen || program.slot != message.slot ||
         program.slot_epoch != message.epoch)
       continue;
     log("session of " + program.name + " (pid " + std::to_string(program.pid) +
         ") has ended: " + text_of(message.text, sizeof message.text));
-    program.state = State::kEnded;  // its library sees it in the slot
+    program.state = ProgramState::kEnded;  // its library sees it in the slot
   }
 }
 

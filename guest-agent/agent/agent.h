@@ -14,12 +14,10 @@
 
 #include <cstdint>
 #include <deque>
-#include <list>
-#include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "guest-agent/agent/agent_state.h"
 #include "guest-agent/agent/vgpu_device.h"
 #include "mediator/ring/ring.h"
 
@@ -29,42 +27,26 @@ class Agent {
  public:
   // `listener`: a listening SOCK_SEQPACKET socket. Announces itself to the host with a new epoch.
   Agent(VgpuDevice& device, Fd listener);
+  // Goes on where another agent stopped: the host sees no change but the release.
+  Agent(VgpuDevice& device, AgentState inherited);
   ~Agent();
 
   // One round: waits at most `timeout_ms` for anything, handles it. `extra_fd` (or -1): also
   // returns when that is readable. Error: the vGPU is gone, with a DeviceProblem.
   Result<void> step(int timeout_ms, int extra_fd = -1);
 
-  size_t programs() const { return programs_.size(); }
-  uint64_t epoch() const { return epoch_; }
+  // For another agent to go on with; this one is over. Not while messages wait for room in the ring
+  // to the host: then after a later step.
+  bool can_hand_over() const { return backlog_.empty(); }
+  AgentState hand_over();
+
+  size_t programs() const { return state_.programs.size(); }
+  uint64_t epoch() const { return state_.epoch; }
 
  private:
-  //   from      read_join   OPENED       CLOSED    the program's end
-  //   joining   asked                              over
-  //   asked                 open, over             deserted
-  //   deserted              over (CLOSE)
-  //   open                               ended     over (CLOSE)
-  //   ended                                        over (CLOSE)
-  enum class State {
-    kJoining,
-    kAsked,     // OPEN has been sent, its answer not seen
-    kDeserted,  // likewise, and the program has gone
-    kOpen,      // has slot and slot_epoch
-    kEnded,     // the host ended its session; the program may still read the slot's memory
-    kOver,      // nothing of it is left, or it is refused: to be forgotten
-  };
-  struct Program {
-    Fd socket, process;
-    uint32_t pid = 0;
-    std::string name;
-    State state = State::kJoining;
-    uint64_t request = 0;
-    uint32_t slot = 0;
-    uint64_t slot_epoch = 0;
-    uint64_t deadline_ns = 0;  // for joining
-  };
-
   void announce();
+  void go_on();
+  void open_rings();
   // step()'s parts.
   struct Polled {
     std::vector<pollfd> fds;
@@ -89,18 +71,14 @@ class Agent {
   void flush();
 
   VgpuDevice& device_;
-  Fd listener_;
-  uint64_t epoch_ = 0;
-  uint64_t host_epoch_ = 0;
-  uint64_t next_beat_ns_ = 0, beat_ = 0;
+  AgentState state_;
+  uint64_t next_beat_ns_ = 0;
   uint64_t host_beat_ = 0, host_beat_ns_ = 0;
   bool host_silent_ = false;
-  uint64_t next_request_ = 0;
   RingProducer to_host_;
   RingConsumer from_host_;
   RecordBuffer buffer_;
   std::deque<std::pair<uint16_t, sluice_control_message>> backlog_;
-  std::list<Program> programs_;
 };
 
 }  // namespace sluice::guest

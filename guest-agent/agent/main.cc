@@ -18,6 +18,7 @@
 
 #include "guest-agent/agent/agent.h"
 #include "guest-agent/agent/doctor.h"
+#include "guest-agent/agent/handover.h"
 #include "guest-agent/agent/kernels.h"
 #include "guest-agent/agent/vgpu_device.h"
 #include "mediator/base/unix_socket.h"
@@ -52,6 +53,8 @@ doctor            the same, runs a small kernel, and says what to do about what 
 kernels           runs PROGRAM and says which of its kernels can be evicted, which not, why, and
                   what to do; exits with PROGRAM's status
   --json          for scripts
+SIGHUP: the program is started anew in the same process, as after an upgrade; programs that use the
+GPU go on.
 exit status: 0 ended by SIGTERM; 3 no vGPU device; 4 the host refuses, with its reason; 5 no IOMMU
 or no vfio-pci, where sysfs does not do; 6 the device is in use; 1 anything else
 )";
@@ -137,6 +140,7 @@ struct Options {
   std::string device_address, socket = kAgentSocket;
   std::optional<Transport> transport;
   bool check = false;
+  Fd inherited;  // the state of the agent whose place this one takes
 };
 
 // The exit status, where the arguments end the program.
@@ -159,6 +163,8 @@ std::optional<int> parse(int argc, char** argv, Options& o) {
       if (name != "auto" && name != "vfio" && name != "sysfs") return usage(stderr, 1);
       o.transport.reset();
       if (name != "auto") o.transport = name == "vfio" ? Transport::kVfio : Transport::kSysfs;
+    } else if (arg == "--successor" && i + 1 < argc) {
+      o.inherited = Fd(std::atoi(argv[++i]));
     } else if ((arg == "--device" || arg == "--socket") && i + 1 < argc) {
       (arg == "--device" ? o.device_address : o.socket) = argv[++i];
     } else {
@@ -190,30 +196,78 @@ Fd block_signals() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGHUP);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   return Fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
-// Serves programs until a signal.
-int serve(const Options& o) {
-  Fd signal_fd = block_signals();
+struct Serving {
+  std::unique_ptr<VgpuDevice> device;
+  std::unique_ptr<Agent> agent;
+};
+
+// The error's code is the exit status.
+Result<Serving> begin(Options& o) {
+  if (o.inherited) {
+    auto last = read_state(std::move(o.inherited));
+    if (!last) return Error{1, last.error().message};
+    auto agent = std::make_unique<Agent>(*last->device, std::move(last->state));
+    return Serving{std::move(last->device), std::move(agent)};
+  }
+  if (o.device_address.empty()) o.device_address = choose_device();
+  if (o.device_address.empty())
+    return Error{static_cast<int>(DeviceProblem::kNoDevice),
+                 "no vGPU is attached to this VM (no PCI device 1af4:1110)"};
   auto device = open_vgpu_device(o.device_address, o.transport);
-  if (!device) return fail(device.error(), device.error().code);
+  if (!device) return device.error();
   auto listener = listen_for_programs(o.socket);
-  if (!listener) return fail(listener.error(), 1);
-  Agent agent(**device, std::move(*listener));
-  std::fprintf(
-      stderr, "sluice-agent: vGPU %s by %s, %u slots, %zu interrupt vectors, at %s\n",
-      o.device_address.c_str(), name_of((*device)->transport), (*device)->header().slot_count,
-      (*device)->transport == Transport::kVfio ? (*device)->vectors.size() : 0, o.socket.c_str());
+  if (!listener) return Error{1, listener.error().message};
+  auto agent = std::make_unique<Agent>(**device, std::move(*listener));
+  return Serving{std::move(*device), std::move(agent)};
+}
+
+// This program's file, by the name that an upgrade gives to the new one.
+std::string own_path() {
+  char path[4096];
+  const ssize_t n = ::readlink("/proc/self/exe", path, sizeof path);
+  return n > 0 ? std::string(path, static_cast<size_t>(n)) : std::string();
+}
+
+// Returns only where there is no successor.
+void hand_over(Serving& serving, const std::string& program, const Options& o) {
+  AgentState state = serving.agent->hand_over();
+  const Error error =
+      start_successor(program, {program, "--socket", o.socket}, *serving.device, state);
+  std::fprintf(stderr, "sluice-agent: no other agent takes over: %s\n", error.message.c_str());
+  serving.agent = std::make_unique<Agent>(*serving.device, std::move(state));
+}
+
+// Serves programs until a signal.
+int serve(Options& o) {
+  Fd signal_fd = block_signals();
+  const std::string program = own_path();
+  const char* verb = o.inherited ? "goes on with " : "";
+  auto serving = begin(o);
+  if (!serving) return fail(serving.error(), serving.error().code);
+  const VgpuDevice& device = *serving->device;
+  std::fprintf(stderr, "sluice-agent: %svGPU %s by %s, %u slots, %zu interrupt vectors, at %s\n",
+               verb, device.address.c_str(), name_of(device.transport), device.header().slot_count,
+               device.transport == Transport::kVfio ? device.vectors.size() : 0, o.socket.c_str());
   notify("READY=1");
-  for (;;) {
-    if (auto ok = agent.step(-1, signal_fd.get()); !ok) {
+  for (bool successor_wanted = false;;) {
+    if (auto ok = serving->agent->step(-1, signal_fd.get()); !ok) {
       notify("STOPPING=1");
       return fail(ok.error(), ok.error().code);
     }
     signalfd_siginfo info;
-    if (::read(signal_fd.get(), &info, sizeof info) == sizeof info) break;
+    if (::read(signal_fd.get(), &info, sizeof info) == sizeof info) {
+      if (info.ssi_signo != SIGHUP) break;
+      successor_wanted = true;
+    }
+    if (successor_wanted && serving->agent->can_hand_over()) {
+      successor_wanted = false;
+      hand_over(*serving, program, o);
+    }
   }
   notify("STOPPING=1");
   ::unlink(o.socket.c_str());
@@ -229,9 +283,5 @@ int main(int argc, char** argv) {
   Options o;
   if (const auto ends = parse(argc, argv, o)) return *ends;
   if (o.check) return show_devices(o.socket);
-  if (o.device_address.empty()) o.device_address = choose_device();
-  if (o.device_address.empty())
-    return fail({0, "no vGPU is attached to this VM (no PCI device 1af4:1110)"},
-                static_cast<int>(DeviceProblem::kNoDevice));
   return serve(o);
 }

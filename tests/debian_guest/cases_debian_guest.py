@@ -320,9 +320,27 @@ class DebianGuest(unittest.TestCase):
     def test_06_the_guests_package_is_upgraded_during_a_program(self):
         self.programs_run()
         job = self.long_program()
+        agent = self.right("pidof sluice-agent")
         self.install(NEW)
-        # The agent restarted, so the session is over; the program says so and ends.
-        self.ends_wrong(job, "the GPU session has ended")
+        # The new agent has taken over in the old one's process.
+        self.eventually(lambda: "--successor" in self.guest.run(f"cat /proc/{agent}/cmdline")[1],
+                        "the agent is the new one")
+        self.goes_on(job)
+        self.results_are_right()
+        self.ends_right(job)
+        self.right("systemctl is-active sluice-guest-agent")
+
+    def test_06_an_agent_that_knows_no_reload_is_started_anew(self):
+        """One of a package before agents could take over; a program that ends of SIGHUP plays
+        it."""
+        self.programs_run()
+        self.right("mkdir /run/systemd/system/sluice-guest-agent.service.d && printf "
+                   "'[Service]\nType=simple\nExecStart=\nExecStart=sleep infinity\n' "
+                   "> /run/systemd/system/sluice-guest-agent.service.d/old.conf && "
+                   "systemctl daemon-reload && systemctl restart sluice-guest-agent && "
+                   "rm -r /run/systemd/system/sluice-guest-agent.service.d")
+        self.right("apt-get install --reinstall -y -q "
+                   f"/media/programs/sluice-guest-agent_{NEW}_amd64.deb")
         self.results_are_right()
 
     def test_07_the_hosts_packages_are_upgraded_during_a_program(self):
