@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <boost/asio/post.hpp>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -338,12 +339,25 @@ Result<void> Daemon::start_spawner(bool nvidia, const std::vector<std::string>& 
 
 // Once a second as long as there is a vGPU: a guest's agent takes a silent host for a dead one.
 void Daemon::beat() {
+  call_if_idle();
   if (vgpus_.empty()) return;
   ++beats_;
   for (auto& [name, vgpu] : vgpus_) vgpu->beat(beats_);
   io::LoopPriority::on_beat();
   keep();
   beat_timer_.after_ms(limits::kChannelBeatMs, [this] { beat(); });
+}
+
+void Daemon::when_idle(std::function<void()> call) {
+  idle_ = std::move(call);
+  call_if_idle();
+}
+
+void Daemon::call_if_idle() {
+  if (!idle_ || shutting_down_) return;
+  for (const auto& [name, vgpu] : vgpus_)
+    if (!vgpu->sessions().empty()) return;
+  boost::asio::post(io_, std::exchange(idle_, nullptr));
 }
 
 Result<void> Daemon::set_group(const std::string& name, const Group& group) {

@@ -67,6 +67,10 @@ class Daemon {
   // Ends all sessions and calls `done` when every worker is gone. No requests are served any more.
   // Virtual machines whose connections are kept see no end of their vGPUs.
   void shut_down(std::function<void()> done);
+  // Calls as soon as no program has a session: the time for an upgrade's sluiced. Until then
+  // nothing changes.
+  void when_idle(std::function<void()> call);
+  bool awaits_idle() const { return idle_ != nullptr; }
   // Called where only a new sluiced helps: it can start workers no more.
   void on_beyond_repair(std::function<void()> call) { beyond_repair_ = std::move(call); }
 
@@ -99,6 +103,7 @@ class Daemon {
   VgpuSpec spec_of(const CreateRequest& request) const;
   Result<void> check(const VgpuSpec& spec) const;
   void beat();
+  void call_if_idle();
   // keeping.cc. restore(): once, before there are others. keep(): whatever differs from what is
   // kept; with each beat, and before the end.
   void restore();
@@ -137,6 +142,7 @@ class Daemon {
   std::unique_ptr<AdminServer> admin_;
   bool shutting_down_ = false;
   std::function<void()> beyond_repair_;
+  std::function<void()> idle_;  // null: nobody waits for it
 };
 
 // The methods of the admin socket (rpc_methods.h). `daemon` outlives the dispatcher.

@@ -8,6 +8,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <cstdio>
+#include <functional>
 #include <thread>
 
 #include "mediator/base/clock.h"
@@ -65,15 +66,41 @@ void add_options(CLI::App& app, Options& o) {
   app.set_version_flag("--version", "sluiced " SLUICE_VERSION);
 }
 
-// Until a signal, or until only a new sluiced helps. The exit status.
-int serve(boost::asio::io_context& io, std::unique_ptr<sluice::Daemon> daemon) {
+// With this exit status systemd starts sluiced anew (RestartForceExitStatus=).
+constexpr int kStartAnew = 75;
+
+// SIGHUP, of an upgrade: systemd is to start the new sluiced as soon as that ends no program.
+void end_when_idle(sluice::Daemon& daemon, boost::asio::io_context& io, int& status) {
+  sluice::log::info("SIGHUP: ending as soon as no program uses the GPU, to be started anew");
+  daemon.when_idle([&] {
+    status = kStartAnew;
+    daemon.shut_down([&] { io.stop(); });
+  });
+}
+
+// Until a signal, or until only a new sluiced helps. The exit status. `managed`: by systemd, which
+// keeps vGPUs and starts sluiced anew.
+int serve(boost::asio::io_context& io, std::unique_ptr<sluice::Daemon> daemon, bool managed) {
+  int status = 0;
   boost::asio::signal_set signals(io, SIGTERM, SIGINT);
   signals.async_wait([&](const boost::system::error_code& error, int signal) {
     if (error) return;
     sluice::log::info("signal {}: ending all sessions", signal);
+    status = 0;
     daemon->shut_down([&] { io.stop(); });
   });
-  int status = 0;
+  boost::asio::signal_set hangup(io);
+  std::function<void()> next_hangup = [&] {
+    hangup.async_wait([&](const boost::system::error_code& error, int) {
+      if (error) return;
+      end_when_idle(*daemon, io, status);
+      next_hangup();
+    });
+  };
+  if (managed) {
+    hangup.add(SIGHUP);
+    next_hangup();
+  }
   daemon->on_beyond_repair([&] {
     status = 1;
     io.stop();
@@ -122,9 +149,10 @@ int main(int argc, char** argv) {
   auto identity = sluice::Identity::wanted(*config);
   if (!identity) return cannot_start(identity.error());
   boost::asio::io_context io(1);
+  const bool managed = store.available();
   auto daemon = sluice::Daemon::make(io, *config, *identity, std::move(store));
   // Not before: capabilities are given up by one thread for itself only.
   sluice::log::write_in_background();
   if (!daemon) return cannot_start(daemon.error());
-  return serve(io, std::move(*daemon));
+  return serve(io, std::move(*daemon), managed);
 }

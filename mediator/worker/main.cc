@@ -9,6 +9,7 @@
 // (witness/witness.h).
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -175,6 +176,8 @@ int be_witness(First first) {
 }  // namespace
 
 int main() {
+  // The kernel names a program that is run by its descriptor after that.
+  ::prctl(PR_SET_NAME, "sluice-worker");
   log::init("sluice-worker", log::Level::kInfo);
   if (::fcntl(wp::kControlFd, F_SETFD, FD_CLOEXEC) != 0) {
     log::error("sluice-worker is started by sluiced; there is no socket as descriptor 3");

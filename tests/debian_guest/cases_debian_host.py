@@ -23,6 +23,9 @@ OLD, NEW = "0.1.0", "0.1.1"
 EPOCH = "1:"  # not in the names of files
 PACKAGES = ("sluice", "sluice-softgpu")
 KERNEL_ARGUMENTS = "console=ttyS0 root=/dev/vda rw"
+# A CUDA program on the vGPU of vm1.
+PROGRAM = ("SLUICE_SOCKET=/run/sluice/vgpu/vm1.local LD_LIBRARY_PATH=/media/lib "
+           "/media/sluice-suite-")
 DOMAIN = """<domain type='qemu'>
   <name>NAME</name><memory unit='MiB'>64</memory><vcpu>1</vcpu>
   <os><type arch='x86_64' machine='q35'>hvm</type></os><features><acpi/></features>
@@ -63,7 +66,8 @@ class DebianHost(unittest.TestCase):
         media = cls.work / "media"
         media.mkdir()
         packages(media)
-        shutil.copy(support.BUILD / "kernels/suite/sluice-suite-probe", media)
+        for name in ("probe", "md5"):
+            shutil.copy(support.BUILD / f"kernels/suite/sluice-suite-{name}", media)
         (media / "lib").mkdir()
         shutil.copy(support.BUILD / "guest-agent/shim/libcuda.so.1", media / "lib")
         for name in ("vm1", "vm2", "vm4", "plain"):
@@ -153,8 +157,7 @@ class DebianHost(unittest.TestCase):
             self.assertEqual(checks[name]["state"], "right", checks[name])
 
     def test_03_a_program_runs(self):
-        text = self.right("SLUICE_SOCKET=/run/sluice/vgpu/vm1.local LD_LIBRARY_PATH=/media/lib "
-                          "/media/sluice-suite-probe")
+        text = self.right(PROGRAM + "probe")
         self.assertIn("Sluice", text)
         self.assertEqual(self.denials(), "")
 
@@ -170,14 +173,29 @@ class DebianHost(unittest.TestCase):
             v = self.vgpus()["vm1"]
             self.assertEqual((v["weight"], v["group"]), (120, "tenant"))
             self.assertEqual(self.right("pidof qemu-system-x86_64"), qemu)
-            self.right("SLUICE_SOCKET=/run/sluice/vgpu/vm1.local LD_LIBRARY_PATH=/media/lib "
-                       "/media/sluice-suite-probe")
+            self.right(PROGRAM + "probe")
         self.assertEqual(self.checks()["domains"]["state"], "right")
         self.assertEqual(self.denials(), "")
 
-    def test_05_and_upgrades(self):
+    def launches(self):
+        return json.loads(self.right("sluicectl --json stats"))["vgpus"]["vm1"]["launches_done"]
+
+    def test_05_programs_outlive_an_upgrade(self):
+        job = self.guest.start(PROGRAM + "md5 --seconds 100000 --json")
+        done = self.launches()
+        self.eventually(lambda: job.done() or self.launches() > done, "the program launches")
+        before = self.right("pidof sluiced")
         self.install(NEW)
-        self.eventually(lambda: self.state() == "connected", "the vGPU is there")
+        self.assertTrue(json.loads(self.right("sluicectl --json info"))["ends_when_idle"])
+        done = self.launches()
+        self.eventually(lambda: job.done() or self.launches() > done, "the program goes on")
+        self.right(PROGRAM + "probe")
+        self.assertEqual(self.right("pidof sluiced"), before)
+        self.right("kill -INT $(pidof sluice-suite-md5)")
+        self.assertEqual(job.wait(TIMEOUT_S), 0, job.lines)
+        self.eventually(lambda: self.run_inside("pidof sluiced")[1] not in ("", before) and
+                        self.state() == "connected", "the new sluiced has the vGPU")
+        self.right(PROGRAM + "probe")
         self.assertEqual(self.right("dpkg-query -W -f '${Version}\\n' sluice"), EPOCH + NEW)
         self.assertEqual(self.vgpus()["vm1"]["weight"], 120)
 

@@ -2,10 +2,14 @@
 """The path on one host: programs join through the local transport, one software GPU."""
 import difflib
 import os
+import pathlib
+import shutil
 import signal
+import socket
 import subprocess
 import unittest
 
+import host
 import support
 from support import PROGRAMS, WithSluiced
 
@@ -164,6 +168,46 @@ class Restart(WithSluiced):
                            text=True, timeout=support.TIMEOUT_S)
         self.assertEqual(p.returncode, 0, p.stdout)
         self.assertGreater(self.sluiced.ctl("show", "a")["launches"]["opaque"], 0)
+
+
+class Upgrade(WithSluiced):
+    """As an upgrade of the package does it: the programs' files are replaced, then SIGHUP."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.work = support.folder()
+        programs = host.Built(support.BUILD)
+        (cls.work / "libexec").mkdir()
+        programs.worker = shutil.copy(programs.worker, cls.work / "libexec")
+        # systemd's, which says nothing.
+        systemd = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        cls.addClassCleanup(systemd.close)
+        systemd.bind(str(cls.work / "notify"))
+        cls.sluiced = host.Sluiced(support.BUILD, cls.work, device=support.DEVICE,
+                                   programs=programs, env={"NOTIFY_SOCKET": cls.work / "notify"})
+        cls.addClassCleanup(cls.sluiced.stop)
+        cls.sluiced.start()
+        for name in ("a", "b"):
+            cls.sluiced.ctl("create", name)
+
+    def test_programs_go_on_and_the_last_ones_end_is_sluiceds(self):
+        running = self.program("a", "triad", "--seconds", 100000, "--json")
+        self.eventually(lambda: self.vgpu("a")["launches_done"] > 0, "it launches")
+        worker = pathlib.Path(self.sluiced.programs.worker)
+        new = worker.with_suffix(".dpkg-new")
+        new.write_text("another release's\n")
+        new.chmod(0o755)
+        new.rename(worker)
+        self.assertFalse(self.sluiced.ctl("info")["ends_when_idle"])
+        self.sluiced.process.send_signal(signal.SIGHUP)
+        self.eventually(lambda: self.sluiced.ctl("info")["ends_when_idle"], "it is told")
+        # One that starts now has the worker of the sluiced that runs.
+        self.assert_right(self.program("b", "triad", "--launches", 3, "--json").finish(), "triad")
+        done = self.vgpu("a")["launches_done"]
+        self.eventually(lambda: self.vgpu("a")["launches_done"] > done, "it goes on")
+        running.process.send_signal(signal.SIGINT)
+        self.assert_right(running.finish(), "triad")
+        self.assertEqual(self.sluiced.process.wait(support.TIMEOUT_S), 75, self.sluiced.log())
 
 
 class Faults(WithSluiced):

@@ -33,6 +33,9 @@ Verdict version(const HostFacts& facts) {
   if (!facts.info) return skipped("sluiced was not reached");
   const std::string theirs = text(*facts.info, "version");
   if (theirs == facts.version) return right("sluiced and sluicectl are " + theirs);
+  if (text(*facts.info, "ends_when_idle") == "true")
+    return right("sluiced is " + theirs + ", sluicectl is " + facts.version +
+                 ": sluiced is started anew as soon as no program uses the GPU");
   return wrong("sluiced is " + (theirs.empty() ? "of no known version" : theirs) +
                ", sluicectl is " + facts.version);
 }

@@ -104,6 +104,7 @@ json::value info(Daemon& d) {
       {"vgpu_defaults", json::object{{"weight", d.config().weight},
                                      {"region_bytes", d.config().region_bytes},
                                      {"latency", latency_name(d.config().latency)}}},
+      {"ends_when_idle", d.awaits_idle()},
       {"vgpus", d.vgpus().size()}};
 }
 

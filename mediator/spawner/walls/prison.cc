@@ -172,6 +172,7 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& give
 Prison Prison::prepare(PrisonSpec spec, const std::string& no_cgroups) {
   Prison p(std::move(spec));
   p.proc_.reset(::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  p.program_.reset(::open(p.spec_.worker.c_str(), O_PATH | O_CLOEXEC));
   if (const int code = in_child([&]() -> int { return p.be_ended_first() ? 0 : errno; }); code != 0)
     log::warning("spawner: when memory is short, workers are not ended first: {}", reason(code));
   if (!no_cgroups.empty()) p.lacks(Wall::kCgroup, no_cgroups);
@@ -468,7 +469,8 @@ void Prison::run_program(const CodeCaches::Place* code, const Fail& fail) const 
   variables.push_back(nullptr);
   char name[] = "sluice-worker";
   char* arguments[] = {name, nullptr};
-  ::execve(spec_.worker.c_str(), arguments, variables.data());
+  if (program_) ::execveat(program_.get(), "", arguments, variables.data(), AT_EMPTY_PATH);
+  if (!program_) ::execve(spec_.worker.c_str(), arguments, variables.data());
   fail(Wall::kCount, "execve");
 }
 

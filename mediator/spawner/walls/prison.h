@@ -112,8 +112,9 @@ class Prison {
   PrisonSpec spec_;
   LandlockPaths landlock_;
   std::optional<CodeCaches> codes_;
-  Fd proc_;  // the host's /proc, opened before any wall
-  Fd self_;  // a pidfd of the spawner: its children see by it whether it has gone
+  Fd program_;  // the worker's: an upgrade puts another release's in its place
+  Fd proc_;     // the host's /proc, opened before any wall
+  Fd self_;     // a pidfd of the spawner: its children see by it whether it has gone
   std::map<Wall, std::string> missing_;
   bool in_user_namespace_ = false;
 };

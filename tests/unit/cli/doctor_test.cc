@@ -137,6 +137,14 @@ TEST_F(HostDoctor, SluicedIsMissing) {
   expect_wrong("sluiced", "does not answer", "restart sluiced");
 }
 
+TEST_F(HostDoctor, AnUpgradeWaitsForPrograms) {
+  answer("version", "0.0.9");
+  answer("ends_when_idle", true);
+  const Finding f = found("version");
+  EXPECT_EQ(f.state, Finding::State::kRight) << f.fact;
+  EXPECT_NE(f.fact.find("as soon as no program uses the GPU"), std::string::npos) << f.fact;
+}
+
 TEST_F(HostDoctor, VersionsDiffer) {
   answer("version", "0.0.9");
   expect_wrong("version", "sluiced is 0.0.9, sluicectl is 0.1.0", "restart sluiced");
