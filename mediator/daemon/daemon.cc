@@ -140,6 +140,18 @@ std::vector<std::string> worker_environment(const Config& config, bool nvidia) {
   return list;
 }
 
+namespace {
+
+// Of an earlier sluiced, whose workers have been ended: it may be of another release, or was made
+// by another configuration. A file that the configuration names may be others', too.
+void forget_soft_gpu(const Config& config) {
+  const std::string path = config.soft_gpu_path();
+  if (config.soft_file.empty() && ::unlink(path.c_str()) != 0 && errno != ENOENT)
+    log::warning("{}", Error::from_errno("remove " + path).message);
+}
+
+}  // namespace
+
 Daemon::Daemon(boost::asio::io_context& io, const Config& config)
     : io_(io), config_(config), started_ns_(monotonic_ns()), beat_timer_(io) {}
 
@@ -188,6 +200,7 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   // First of all that is opened: it inherits nothing, and what an earlier sluiced left is ended.
   const std::string& library = nvidia ? config_.nvidia_library : config_.soft_library;
   if (auto started = start_spawner(nvidia, environment, library); !started) return started;
+  if (!nvidia) forget_soft_gpu(config_);
   choose_slices(nvidia, environment);
   if (auto started = start_executor(nvidia, *sms, *unit); !started) return started;
   auto access = SocketAccess::make(config_);

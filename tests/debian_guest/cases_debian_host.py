@@ -178,7 +178,8 @@ class DebianHost(unittest.TestCase):
         self.assertEqual(self.denials(), "")
 
     def launches(self):
-        return json.loads(self.right("sluicectl --json stats"))["vgpus"]["vm1"]["launches_done"]
+        vgpus = json.loads(self.right("sluicectl --json stats"))["vgpus"]
+        return next(v["launches_done"] for v in vgpus if v["name"] == "vm1")
 
     def test_05_programs_outlive_an_upgrade(self):
         job = self.guest.start(PROGRAM + "md5 --seconds 100000 --json")

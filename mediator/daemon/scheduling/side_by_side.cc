@@ -15,12 +15,12 @@ std::string soft_not_side_by_side(const Config& c, const std::vector<std::string
   if (const std::string mode = value_of(environment, "SLUICE_SOFT_MODE"); mode != "mps")
     return "SLUICE_SOFT_MODE is \"" + mode +
            "\" in the workers' environment; contexts run side by side only in \"mps\"";
-  // Whoever makes the file decides; it may be an older sluiced's.
-  if (::access(c.soft_gpu_path().c_str(), F_OK) != 0) return "";
-  auto gpu = gpu::SoftGpu::open(c.soft_gpu_path(), false);
+  // Whoever makes the file decides; one that the configuration names may be there.
+  if (c.soft_file.empty() || ::access(c.soft_file.c_str(), F_OK) != 0) return "";
+  auto gpu = gpu::SoftGpu::open(c.soft_file, false);
   if (!gpu) return gpu.error().message;
   if ((*gpu)->info().mode == SLUICE_SOFT_MPS) return "";
-  return c.soft_gpu_path() +
+  return c.soft_file +
          " is a software GPU whose contexts take turns; remove it, and a new one is made";
 }
 

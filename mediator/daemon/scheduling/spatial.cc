@@ -16,14 +16,13 @@ namespace {
 Error refuse(const std::string& why) { return Error{EINVAL, "scheduler.spatial: " + why}; }
 
 Result<uint32_t> soft_sms(const Config& c) {
-  // Whoever makes the file decides; it may be an older sluiced's.
-  if (::access(c.soft_gpu_path().c_str(), F_OK) != 0) return c.soft_sms;
-  auto gpu = gpu::SoftGpu::open(c.soft_gpu_path(), false);
+  // Whoever makes the file decides; one that the configuration names may be there.
+  if (c.soft_file.empty() || ::access(c.soft_file.c_str(), F_OK) != 0) return c.soft_sms;
+  auto gpu = gpu::SoftGpu::open(c.soft_file, false);
   if (!gpu) return refuse(gpu.error().message);
   if (const uint32_t sms = (*gpu)->info().sms; sms != c.soft_sms)
-    return refuse(c.soft_gpu_path() + " has " + std::to_string(sms) +
-                  " SMs and device.soft_sms is " + std::to_string(c.soft_sms) +
-                  "; remove the file, or set device.soft_sms");
+    return refuse(c.soft_file + " has " + std::to_string(sms) + " SMs and device.soft_sms is " +
+                  std::to_string(c.soft_sms) + "; remove the file, or set device.soft_sms");
   return c.soft_sms;
 }
 

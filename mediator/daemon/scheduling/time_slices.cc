@@ -31,13 +31,12 @@ Result<void> check_time_slices(const Config& c, bool nvidia,
     return refuse_slices(
         "SLUICE_SOFT_MODE is \"" + mode +
         "\" in the workers' environment; contexts have time slices only in \"timeslice\"");
-  if (::access(c.soft_gpu_path().c_str(), F_OK) != 0) return {};
-  auto gpu = gpu::SoftGpu::open(c.soft_gpu_path(), false);
+  if (c.soft_file.empty() || ::access(c.soft_file.c_str(), F_OK) != 0) return {};
+  auto gpu = gpu::SoftGpu::open(c.soft_file, false);
   if (!gpu) return refuse_slices(gpu.error().message);
   if ((*gpu)->info().mode != SLUICE_SOFT_TIMESLICE)
     return refuse_slices(
-        c.soft_gpu_path() +
-        " is a software GPU without time slices; remove it, and a new one is made");
+        c.soft_file + " is a software GPU without time slices; remove it, and a new one is made");
   return {};
 }
 

@@ -55,7 +55,7 @@ struct Config {
   uint32_t sm_unit =
       0;  // scheduler.spatial gives SMs so many at a time; 0: kSmUnit with green_contexts, else 1
   std::string soft_library = SLUICE_LIBDIR "/libsluice-softcuda.so";
-  std::string soft_file;  // empty: <runtime_dir>/softgpu
+  std::string soft_file;  // empty: <runtime_dir>/softgpu, which is made anew at each start
   uint32_t soft_sms = 4;
   uint64_t soft_memory_bytes = 2ull << 30;
   uint32_t soft_threads = 0;                      // 0: the library's choice

@@ -6,6 +6,7 @@
 
 #include "mediator/daemon/setup/folders.h"
 #include "mediator/daemon/setup/state_file.h"
+#include "mediator/softgpu/shared/shared_gpu.h"
 #include "tests/support/test_daemon.h"
 
 namespace sluice::test {
@@ -49,6 +50,25 @@ TEST_F(StartErrors, TheStateDirectory) {
   ASSERT_FALSE(kept.ok());
   EXPECT_EQ(kept.error().message.find("state_dir cannot be made: mkdir " + kNowhere + ": "), 0u)
       << kept.error().message;
+}
+
+// The mode was changed, and the software GPU of before is still there.
+TEST_F(StartErrors, ASoftwareGpuOfAnotherMode) {
+  ASSERT_TRUE(make_folders(config_, std::nullopt).ok());
+  softgpu::Config gpu;
+  gpu.mode = SLUICE_SOFT_TIMESLICE;
+  gpu.gpu_file = config_.soft_gpu_path();
+  gpu.memory_bytes = 64 << 20;
+  ASSERT_TRUE(softgpu::SharedGpu::open(gpu).ok());
+  config_.turns_by_priority = true;
+  config_.soft_file = gpu.gpu_file;
+  EXPECT_EQ(why(), "scheduler.turns: " + gpu.gpu_file +
+                       " is a software GPU whose contexts take turns; remove it, and a new one is "
+                       "made");
+  // Its own, and nobody else's.
+  config_.soft_file.clear();
+  EXPECT_EQ(why(), "it has started");
+  EXPECT_NE(::access(gpu.gpu_file.c_str(), F_OK), 0);
 }
 
 TEST_F(StartErrors, TheSpawner) {
