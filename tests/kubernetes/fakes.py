@@ -172,6 +172,7 @@ class ApiServer:
 
     def __init__(self, certificate=None):
         self.annotations, self.answer, self.requests = {}, None, []
+        self.location = None
         fake = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -179,8 +180,10 @@ class ApiServer:
                 fake.requests.append((self.path, dict(self.headers)))
                 status, text = fake.reply(self.path)
                 self.send_response(status)
+                if fake.location:
+                    self.send_header("Location", fake.location)
                 self.end_headers()
-                self.wfile.write(text.encode())
+                self.wfile.write(text.encode(errors="surrogateescape"))
 
             def log_message(self, *args):
                 pass

@@ -202,6 +202,11 @@ class Hook(support.Case):
         answer = wire.decode("OnDefineDomainResult", self.launcher.raw(path, late + data))
         self.assertEqual(self.parts(answer["domainXML"]), ({}, SOCKET, "17", True))
 
+    def test_a_kind_of_resources_that_is_null(self):
+        asked = vmi()
+        asked["spec"]["domain"]["resources"]["requests"] = None
+        self.assertEqual(self.parts(self.launcher.define(domain(), asked))[1], SOCKET)
+
     def test_a_vmi_that_asks_for_no_share(self):
         for shares in (None, "0", 0):
             self.refused(Code.FAILED_PRECONDITION, "sluice.example/vgpu", "default/vm1",

@@ -200,7 +200,10 @@ class Plugin(WithPlugin):
         self.kubelet.set_pod("default", "a", ["kube-0"])
         for answer, text in (((403, "no"), "403"), ((403, "no"), "RBAC"), ((500, "x"), "500"),
                              ((200, "{"), "/api/v1/namespaces/default/pods/a"),
-                             ((200, "[]"), "pods/a"), ((200, '{"metadata":3}'), "pods/a")):
+                             ((200, "[]"), "pods/a"), ((200, '{"metadata":3}'), "pods/a"),
+                             ((200, "[" * 100_000), ""), ((200, "\udcff"), "pods/a"),
+                             ((200, '{"metadata":{"annotations":{"a":"' + "b" * (4 << 20)),
+                              "pods/a"), ((200, ""), "pods/a")):
             self.api.answer = answer
             self.refused(Code.UNAVAILABLE, text, method="PreStartContainer",
                          devices_ids=["kube-0"])
@@ -210,6 +213,16 @@ class Plugin(WithPlugin):
         self.peer.allocate(["kube-1"])
         self.refused(Code.UNAVAILABLE, "'..' is no name", method="PreStartContainer",
                      devices_ids=["kube-1"])
+
+    def test_the_api_server_sends_elsewhere(self):
+        other = fakes.ApiServer()
+        self.addCleanup(other.stop)
+        self.peer.allocate(["kube-0"])
+        self.kubelet.set_pod("default", "a", ["kube-0"])
+        self.api.answer = (307, "")
+        self.api.location = other.url + "/api/v1/namespaces/default/pods/a"
+        self.refused(Code.UNAVAILABLE, "307", method="PreStartContainer", devices_ids=["kube-0"])
+        self.assertEqual(other.requests, [], "it would have had the token")
 
     def test_a_device_again(self):
         first = self.pod("a", ["kube-0"], weight="700")

@@ -27,6 +27,9 @@ Result<void> load(Text xml, pugi::xml_document& doc) {
   for (pugi::xml_node n : doc.children())
     if (n.type() == pugi::node_doctype)
       return Error{EINVAL, "the domain XML has a document type declaration; libvirt's never do"};
+  // What comes out is UTF-8, whatever went in.
+  for (pugi::xml_node n : doc.children())
+    if (n.type() == pugi::node_declaration) n.remove_attribute("encoding");
   if (Text(doc.document_element().name()) != "domain")
     return Error{EINVAL, "not a libvirt domain: no <domain> element"};
   return {};

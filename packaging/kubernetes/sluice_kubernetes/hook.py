@@ -36,7 +36,9 @@ class NoShare(Exception):
 def shares_asked(vmi, resource):
     """Whether the compute container asks for shares: without one it has no socket."""
     resources = vmi.get("spec", {}).get("domain", {}).get("resources", {})
-    quantities = [resources.get(kind, {}).get(resource) for kind in ("limits", "requests")]
+    # A kind that is there may be null.
+    kinds = [k for k in map(resources.get, ("limits", "requests")) if k is not None]
+    quantities = [kind.get(resource) for kind in kinds]
     return any(str(q) not in ("None", "0", "") for q in quantities)
 
 

@@ -66,6 +66,13 @@ def holders(socket, resource):
     return found
 
 
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """The token is for the API server alone."""
+
+    def redirect_request(self, *_):
+        return None
+
+
 class ApiServer:
     """Reads annotations. In a pod the place and the credentials are where Kubernetes puts them."""
 
@@ -88,7 +95,7 @@ class ApiServer:
                 context = ssl.create_default_context(cafile=self.account / "ca.crt")
             # A proxy of the environment is not for the cluster's own server.
             opener = urllib.request.build_opener(
-                urllib.request.ProxyHandler({}),
+                urllib.request.ProxyHandler({}), NoRedirect(),
                 *([urllib.request.HTTPSHandler(context=context)] if context else []))
             with opener.open(request, timeout=TIMEOUT_S) as answer:
                 pod = json.loads(answer.read(MOST_BYTES))

@@ -44,6 +44,14 @@ TEST(Attachment, AddsWhatADomainNeeds) {
   EXPECT_EQ(change->shown.find("disk"), std::string::npos);
 }
 
+TEST(Attachment, AnotherEncodingBecomesUtf8) {
+  auto change = attach_vgpu(
+      "<?xml version='1.0' encoding='ISO-8859-1'?>" + domain("<title>\xe4</title>"), settings());
+  ASSERT_TRUE(change.ok()) << change.error().message;
+  EXPECT_NE(change->xml.find("<title>\xc3\xa4<"), std::string::npos) << change->xml;
+  EXPECT_EQ(change->xml.find("8859"), std::string::npos) << change->xml;
+}
+
 TEST(Attachment, AnIommuThatIsThereIsUsed) {
   auto change = attach_vgpu(domain("<features><ioapic driver='qemu'/></features>",
                                    "<iommu model='intel'><driver intremap='on'/></iommu>"),
