@@ -16,17 +16,16 @@ import unittest
 import debian_image
 import install_document
 import support
+import two_versions
 import virt
 from guest import Guest
-from host import HostError, Installed, Sluiced
+from host import Installed, Sluiced
+from two_versions import EPOCH, NEW, OLD
 
 # A boot takes 20 s here; a machine may be busy.
 BOOT_TIMEOUT_S = 900
 TIMEOUT_S = 600
 NAME = "debian"
-OLD, NEW = "0.1.0", "0.1.1"
-EPOCH = "1:"  # not in the names of files
-HOST_PACKAGES = ("sluice", "sluice-softgpu")
 # C++ with kernels that are registered as nvcc registers them.
 CASES = "sluice-cudart-cases --gtest_filter='MemoryCases.BytesInAllDirections:MemoryCases.Symbols'"
 KERNEL_ARGUMENTS = "console=ttyS0 root=/dev/vda rw intel_iommu=on"
@@ -34,31 +33,6 @@ KERNEL_ARGUMENTS = "console=ttyS0 root=/dev/vda rw intel_iommu=on"
 
 def say(text):
     print(f"\n{time.strftime('%H:%M:%S')}  {text}", flush=True)
-
-
-def packages(work):
-    """Folders with the packages as they are, and as a later version: only the version differs."""
-    subprocess.run([support.ROOT / "scripts/build-packages", support.BUILD, work / OLD],
-                   check=True, stdout=subprocess.DEVNULL)
-    (work / NEW).mkdir()
-    for deb in (work / OLD).glob("*.deb"):
-        tree = work / "tree"
-        subprocess.run(["dpkg-deb", "-R", deb, tree], check=True)
-        control = tree / "DEBIAN/control"
-        version = f"Version: {EPOCH}"
-        control.write_text(control.read_text().replace(version + OLD, version + NEW))
-        subprocess.run(["dpkg-deb", "--root-owner-group", "-Zgzip", "-z1", "-b", tree,
-                        work / NEW / deb.name.replace(OLD, NEW)], check=True,
-                       stdout=subprocess.DEVNULL)
-        shutil.rmtree(tree)
-    return work / OLD, work / NEW
-
-
-def unpack(folder, root):
-    """What dpkg does with the files of the host's packages: each is replaced by a new one."""
-    for name in HOST_PACKAGES:
-        deb, = folder.glob(f"{name}_*.deb")
-        subprocess.run(["dpkg-deb", "-x", deb, root], check=True)
 
 
 def cuda_programs(folder):
@@ -99,7 +73,9 @@ class DebianGuest(unittest.TestCase):
         say("the image")
         image = debian_image.make(support.BUILD / "guest-cache")
         say("the packages")
-        cls.old, cls.new = packages(cls.work)
+        cls.old, cls.new = cls.work / OLD, cls.work / NEW
+        two_versions.build(cls.old)
+        two_versions.later(cls.old, cls.new)
         media = cls.work / "media"
         media.mkdir()
         for folder in (cls.old, cls.new):
@@ -111,8 +87,7 @@ class DebianGuest(unittest.TestCase):
 
         say("the host")
         cls.host = cls.work / "host"
-        cls.host.mkdir()
-        unpack(cls.old, cls.host)
+        two_versions.unpack(cls.old, cls.host)
         cls.sluiced = Sluiced(support.BUILD, cls.work, programs=Installed(cls.host))
         cls.addClassCleanup(cls.sluiced.stop)
         cls.sluiced.start()
@@ -346,7 +321,7 @@ class DebianGuest(unittest.TestCase):
     def test_07_the_hosts_packages_are_upgraded_during_a_program(self):
         self.programs_run()
         job = self.long_program()
-        unpack(self.new, self.host)
+        two_versions.unpack(self.new, self.host)
         # Until sluiced is restarted, what runs goes on, and more programs start.
         self.goes_on(job)
         self.results_are_right()

@@ -15,13 +15,13 @@ import unittest
 import debian_image
 import install_document
 import support
+import two_versions
 import virt
+from two_versions import EPOCH, NEW, OLD
+from two_versions import HOST as PACKAGES
 
 BOOT_TIMEOUT_S = 900
 TIMEOUT_S = 900
-OLD, NEW = "0.1.0", "0.1.1"
-EPOCH = "1:"  # not in the names of files
-PACKAGES = ("sluice", "sluice-softgpu")
 KERNEL_ARGUMENTS = "console=ttyS0 root=/dev/vda rw"
 # A CUDA program on the vGPU of vm1.
 PROGRAM = ("SLUICE_SOCKET=/run/sluice/vgpu/vm1.local LD_LIBRARY_PATH=/media/lib "
@@ -37,23 +37,6 @@ def say(text):
     print(f"\n{time.strftime('%H:%M:%S')}  {text}", flush=True)
 
 
-def packages(folder):
-    """As they are, and as a later version."""
-    subprocess.run([support.ROOT / "scripts/build-packages", support.BUILD, folder, *PACKAGES],
-                   check=True, stdout=subprocess.DEVNULL)
-    for name in PACKAGES:
-        deb, = folder.glob(f"{name}_{OLD}_*.deb")
-        tree = folder / "tree"
-        subprocess.run(["dpkg-deb", "-R", deb, tree], check=True)
-        control = tree / "DEBIAN/control"
-        version = f"Version: {EPOCH}"
-        control.write_text(control.read_text().replace(version + OLD, version + NEW))
-        subprocess.run(["dpkg-deb", "--root-owner-group", "-Zgzip", "-z1", "-b", tree,
-                        folder / deb.name.replace(OLD, NEW)], check=True,
-                       stdout=subprocess.DEVNULL)
-        shutil.rmtree(tree)
-
-
 @unittest.skipUnless(os.geteuid() == 0, "makes an image")
 @unittest.skipUnless(shutil.which("mmdebstrap"), "needs mmdebstrap")
 class DebianHost(unittest.TestCase):
@@ -64,8 +47,8 @@ class DebianHost(unittest.TestCase):
         vmlinux, initrd, disk = debian_image.make(support.BUILD / "guest-cache", "host",
                                                   debian_image.HOST_PACKAGES)
         media = cls.work / "media"
-        media.mkdir()
-        packages(media)
+        two_versions.build(media, PACKAGES)
+        two_versions.later(media, media)
         for name in ("probe", "md5"):
             shutil.copy(support.BUILD / f"kernels/suite/sluice-suite-{name}", media)
         (media / "lib").mkdir()

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Debian packages of the build as they are, and as a later version of which only the version
+differs; and what dpkg does with the host's."""
+import shutil
+import subprocess
+
+import support
+
+OLD, NEW = "0.1.0", "0.1.1"
+EPOCH = "1:"  # not in the names of files
+HOST = ("sluice", "sluice-softgpu")
+
+
+def build(folder, names=()):
+    """All packages, or those of `names`, in `folder`."""
+    folder.mkdir(exist_ok=True)
+    subprocess.run([support.ROOT / "scripts/build-packages", support.BUILD, folder, *names],
+                   check=True, stdout=subprocess.DEVNULL)
+
+
+def later(old, new):
+    """Each of `old` as NEW in the folder `new`, which may be the same."""
+    new.mkdir(exist_ok=True)
+    for deb in list(old.glob(f"*_{OLD}_*.deb")):
+        tree = new / "tree"
+        subprocess.run(["dpkg-deb", "-R", deb, tree], check=True)
+        control = tree / "DEBIAN/control"
+        version = f"Version: {EPOCH}"
+        control.write_text(control.read_text().replace(version + OLD, version + NEW))
+        subprocess.run(["dpkg-deb", "--root-owner-group", "-Zgzip", "-z1", "-b", tree,
+                        new / deb.name.replace(OLD, NEW)], check=True, stdout=subprocess.DEVNULL)
+        shutil.rmtree(tree)
+
+
+def unpack(folder, root):
+    """The files of the host's packages: each replaces the one of before."""
+    root.mkdir(exist_ok=True)
+    for name in HOST:
+        deb, = folder.glob(f"{name}_*.deb")
+        subprocess.run(["dpkg-deb", "-x", deb, root], check=True)
