@@ -50,7 +50,7 @@ class DebianHost(unittest.TestCase):
         two_versions.build(media, PACKAGES)
         two_versions.later(media, media)
         for name in ("probe", "md5"):
-            shutil.copy(support.BUILD / f"kernels/suite/sluice-suite-{name}", media)
+            shutil.copy(support.BUILD / "kernels/suite" / f"sluice-suite-{name}", media)
         (media / "lib").mkdir()
         shutil.copy(support.BUILD / "guest-agent/shim/libcuda.so.1", media / "lib")
         for name in ("vm1", "vm2", "vm4", "plain"):

@@ -43,7 +43,7 @@ class TwoDomains(unittest.TestCase):
         two_versions.build(debs, [*two_versions.HOST, "sluice-guest-agent"])
         cls.host = cls.work / "host"
         two_versions.unpack(debs, cls.host)
-        programs = [support.BUILD / f"kernels/suite/sluice-suite-{p}" for p in ("probe", "md5")]
+        programs = [support.BUILD / "kernels/suite" / f"sluice-suite-{p}" for p in ("probe", "md5")]
         agent, = debs.glob("sluice-guest-agent_*.deb")
         cls.image = guest_image.build(support.BUILD / "guest-cache", cls.work / "image", agent,
                                       programs)
