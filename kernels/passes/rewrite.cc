@@ -144,10 +144,52 @@ std::string without_line(const std::string& reason) {
   return reason.substr(0, begin) + "(with its calls written in place)" + reason.substr(end + 1);
 }
 
+// Takes what was made of a kernel with its calls written in place, where that is the better of the
+// two: a loop is better than none, and any clone better than none.
+void choose(Made& old, Made m, bool waits) {
+  const bool loops = m.report().tier != Tier::kPrologue;
+  if (!waits && (!m.report().evictable || (!loops && old.report().evictable))) return;
+  m.entry = old.entry;
+  // Found before as well: then in the guest's own lines.
+  m.report().reason =
+      m.report().code == old.report().code ? old.report().reason : without_line(m.report().reason);
+  if (m.report().evictable) m.report().passes.insert(m.report().passes.begin(), "inline");
+  old = std::move(m);
+}
+
+// `flat`: the module with the calls of the kernels that are `changed` written in place.
+void make_again(ptx::Module flat, const std::vector<bool>& changed, std::vector<Made>& kernels,
+                const RewriteOptions& options) {
+  const auto whole = [](const ptx::Module& m) {
+    return ptx::Range{0, static_cast<std::uint32_t>(m.text().size())};
+  };
+  ptx::Edits numbers;
+  std::size_t entry = 0;
+  for (const ptx::Function& f : flat.functions())
+    if (f.is_entry && f.has_body && changed[entry++]) write_barrier_numbers(flat, f, numbers);
+  if (!numbers.empty()) {
+    auto numbered = ptx::Module::parse(numbers.apply(flat.text(), whole(flat)));
+    if (!numbered) return;
+    flat = *std::move(numbered);
+  }
+  const std::string prefix = fresh_prefix(flat.text());
+  ModuleFacts all_facts(flat);
+  std::size_t k = 0;
+  for (const ptx::Function& f : flat.functions()) {
+    if (!f.is_entry || !f.has_body) continue;
+    Made& old = kernels[k++];
+    if (!changed[k - 1]) continue;
+    const KernelFacts facts = all_facts.of_kernel(f);
+    const bool waits =
+        facts.opaque.code == "waits" || (facts.waits_for_lower_tasks && !old.in_order);
+    if (!waits && old.report().evictable && old.report().tier != Tier::kPrologue) continue;
+    choose(old, make({flat, f, facts, prefix, old.number}, {}, options), waits);
+  }
+}
+
 // Kernels that got no loop, once more with their calls written in place, in a module where that has
-// been done to all of them (inline.h). A loop is better than none, and any clone better than none.
-// Also kernels that call what reads or swaps global memory: a loop around it waits, or takes a
-// lock, which shows only so.
+// been done to all of them (inline.h). Also kernels that call what reads or swaps global memory: a
+// loop around it waits, or takes a lock, which shows only so.
 void write_calls_in_place(const ptx::Module& module, const ModuleFacts& facts,
                           std::vector<Made>& kernels, const RewriteOptions& options) {
   const auto may_gain = [](const Made& m) {
@@ -176,34 +218,58 @@ void write_calls_in_place(const ptx::Module& module, const ModuleFacts& facts,
   if (edits.empty()) return;
   auto flat = ptx::Module::parse(edits.apply(text, {0, static_cast<std::uint32_t>(text.size())}));
   if (!flat) return;  // larger than a module may be
-  ptx::Edits numbers;
-  std::size_t entry = 0;
-  for (const ptx::Function& f : flat->functions())
-    if (f.is_entry && f.has_body && changed[entry++]) write_barrier_numbers(*flat, f, numbers);
-  if (!numbers.empty())
-    flat = ptx::Module::parse(
-        numbers.apply(flat->text(), {0, static_cast<std::uint32_t>(flat->text().size())}));
-  if (!flat) return;
-  const std::string flat_prefix = fresh_prefix(flat->text());
-  ModuleFacts flat_facts(*flat);
-  std::size_t k = 0;
-  for (const ptx::Function& f : flat->functions()) {
+  make_again(std::move(*flat), changed, kernels, options);
+}
+
+// Why no clone can have a name; empty: it can.
+Finding name_is_taken(const ptx::Function& f, const std::unordered_set<std::string>& taken) {
+  Finding name;
+  for (const std::string_view suffix : kSuffixes) {
+    if (f.name.ends_with(suffix)) name = {"name", "has a name that is kept for clones"};
+    if (!name && taken.count(std::string(f.name).append(suffix)) != 0)
+      name = {"name", "the name of its clone is taken"};
+  }
+  return name;
+}
+
+std::vector<Made> make_all(const ptx::Module& module, ModuleFacts& module_facts,
+                           const RewriteOptions& options) {
+  std::unordered_set<std::string> taken;  // names at module scope
+  for (const ptx::Function& f : module.functions()) taken.emplace(f.name);
+  for (const ptx::Variable& v : module.variables()) taken.emplace(v.name);
+  const std::string prefix = fresh_prefix(module.text());
+  std::vector<Made> kernels;
+  std::uint32_t number = 0;
+  for (const ptx::Function& f : module.functions()) {
     if (!f.is_entry || !f.has_body) continue;
-    Made& old = kernels[k++];
-    if (!changed[k - 1]) continue;
-    const KernelFacts its_facts = flat_facts.of_kernel(f);
-    const bool waits =
-        its_facts.opaque.code == "waits" || (its_facts.waits_for_lower_tasks && !old.in_order);
-    if (!waits && old.report().evictable && old.report().tier != Tier::kPrologue) continue;
-    Made m = make({*flat, f, its_facts, flat_prefix, old.number}, {}, options);
-    const bool loops = m.report().tier != Tier::kPrologue;
-    if (!waits && (!m.report().evictable || (!loops && old.report().evictable))) continue;
-    m.entry = old.entry;
-    // Found before as well: then in the guest's own lines.
-    m.report().reason = m.report().code == old.report().code ? old.report().reason
-                                                             : without_line(m.report().reason);
-    if (m.report().evictable) m.report().passes.insert(m.report().passes.begin(), "inline");
-    old = std::move(m);
+    const Finding name = name_is_taken(f, taken);
+    const KernelFacts facts = module_facts.of_kernel(f);
+    kernels.push_back(make({module, f, facts, prefix, name ? 0 : number}, name, options));
+    kernels.back().number = number;
+    if (!name) number += std::size(kSuffixes);
+  }
+  return kernels;
+}
+
+bool has_room_for_seconds(const ptx::Module& module, const std::vector<Made>& kernels) {
+  std::size_t bytes = module.text().size();
+  for (const Made& m : kernels) {
+    bytes += m.made.text.size();
+    for (const Attempt& second : m.seconds) bytes += second.text.size();
+  }
+  return bytes <= kMostBytesWithSeconds;
+}
+
+// The module's header, where its clones need more than it says.
+void raise_header(const ptx::Module& module, ptx::Module::Version version, ptx::Edits& clones) {
+  if (!clones.empty()) version = std::max(version, kLeastVersion);  // rule isa-version
+  if (version != module.version() && module.version_range().size() != 0)
+    clones.replace(module.version_range(),
+                   std::to_string(version.major) + "." + std::to_string(version.minor));
+  if (!clones.empty() && module.sm() < kLeastSm) {
+    const auto at = static_cast<std::uint32_t>(module.target().data() - module.text().data());
+    clones.replace({at, at + static_cast<std::uint32_t>(module.target().size())},
+                   "sm_" + std::to_string(kRaisedSm));
   }
 }
 
@@ -233,34 +299,9 @@ const char* tier_name(Tier tier) {
 
 Rewritten rewrite_module(const ptx::Module& module, const RewriteOptions& options) {
   ModuleFacts module_facts(module);
-  std::unordered_set<std::string> taken;  // names at module scope
-  for (const ptx::Function& f : module.functions()) taken.emplace(f.name);
-  for (const ptx::Variable& v : module.variables()) taken.emplace(v.name);
-
-  const std::string prefix = fresh_prefix(module.text());
-  std::vector<Made> kernels;
-  std::uint32_t number = 0;
-  for (const ptx::Function& f : module.functions()) {
-    if (!f.is_entry || !f.has_body) continue;
-    Finding name;
-    for (const std::string_view suffix : kSuffixes) {
-      if (f.name.ends_with(suffix)) name = {"name", "has a name that is kept for clones"};
-      if (!name && taken.count(std::string(f.name).append(suffix)) != 0)
-        name = {"name", "the name of its clone is taken"};
-    }
-    const KernelFacts facts = module_facts.of_kernel(f);
-    kernels.push_back(make({module, f, facts, prefix, name ? 0 : number}, name, options));
-    kernels.back().number = number;
-    if (!name) number += std::size(kSuffixes);
-  }
+  std::vector<Made> kernels = make_all(module, module_facts, options);
   write_calls_in_place(module, module_facts, kernels, options);
-
-  std::size_t bytes = module.text().size();
-  for (const Made& m : kernels) {
-    bytes += m.made.text.size();
-    for (const Attempt& second : m.seconds) bytes += second.text.size();
-  }
-  const bool seconds = bytes <= kMostBytesWithSeconds;
+  const bool seconds = has_room_for_seconds(module, kernels);
 
   Rewritten out;
   ptx::Edits clones;
@@ -278,15 +319,7 @@ Rewritten rewrite_module(const ptx::Module& module, const RewriteOptions& option
     }
     out.kernels.push_back(std::move(m.report()));
   }
-  if (!clones.empty()) version = std::max(version, kLeastVersion);  // rule isa-version
-  if (version != module.version() && module.version_range().size() != 0)
-    clones.replace(module.version_range(),
-                   std::to_string(version.major) + "." + std::to_string(version.minor));
-  if (!clones.empty() && module.sm() < kLeastSm) {
-    const auto at = static_cast<std::uint32_t>(module.target().data() - module.text().data());
-    clones.replace({at, at + static_cast<std::uint32_t>(module.target().size())},
-                   "sm_" + std::to_string(kRaisedSm));
-  }
+  raise_header(module, version, clones);
   out.text = clones.apply(module.text(), {0, static_cast<std::uint32_t>(module.text().size())});
   return out;
 }

@@ -168,11 +168,25 @@ bool Parser::location_directive() {
   return true;
 }
 
+// One of ( [ { ) ] }.
+bool Parser::bracket(char c, Brackets& open) {
+  if (c == '(' || c == '[' || c == '{') {
+    if (open.depth == kMaxBracketDepth) return fail(cursor_.position(), "brackets nest too deep");
+    open.closers[open.depth++] = closer_of(c);
+    return true;
+  }
+  if (open.depth == 0 || open.closers[open.depth - 1] != c)
+    return fail(cursor_.position(), open.depth == 0 && c == '}'
+                                        ? "`}` where a statement should end with `;`"
+                                        : "brackets do not match");
+  --open.depth;
+  return true;
+}
+
 bool Parser::operands(std::uint32_t& count) {
   std::vector<std::string_view>& pool = module_.operand_pool_;
   const std::size_t first = pool.size();
-  char stack[kMaxBracketDepth];
-  std::uint32_t depth = 0;
+  Brackets open;
   if (!trivia()) return false;
   const std::uint32_t statement_begin = cursor_.position();
   std::uint32_t begin = statement_begin;
@@ -186,14 +200,14 @@ bool Parser::operands(std::uint32_t& count) {
     const char c = cursor_.peek();
     switch (c) {
       case ';':
-        if (depth != 0) return fail(cursor_.position(), "`;` inside brackets");
+        if (open.depth != 0) return fail(cursor_.position(), "`;` inside brackets");
         if (end > begin || pool.size() > first) pool.push_back(slice(begin, std::max(begin, end)));
         cursor_.advance();
         count = static_cast<std::uint32_t>(pool.size() - first);
         return true;
       case ',':
         cursor_.advance();
-        if (depth == 0) {
+        if (open.depth == 0) {
           if (pool.size() > kMaxOperands) return fail(cursor_.position(), "too many operands");
           pool.push_back(slice(begin, std::max(begin, end)));
           if (!trivia()) return false;
@@ -203,17 +217,10 @@ bool Parser::operands(std::uint32_t& count) {
       case '(':
       case '[':
       case '{':
-        if (depth == kMaxBracketDepth) return fail(cursor_.position(), "brackets nest too deep");
-        stack[depth++] = closer_of(c);
-        break;
       case ')':
       case ']':
       case '}':
-        if (depth == 0 || stack[depth - 1] != c)
-          return fail(cursor_.position(), depth == 0 && c == '}'
-                                              ? "`}` where a statement should end with `;`"
-                                              : "brackets do not match");
-        --depth;
+        if (!bracket(c, open)) return false;
         break;
       case '"':
         if (!cursor_.skip_string()) return fail(cursor_.position(), "string is not closed");

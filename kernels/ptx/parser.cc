@@ -223,65 +223,89 @@ bool Parser::module_item() {
 bool Parser::simple_directive(std::uint32_t begin, std::string_view name) {
   const std::uint32_t line = line_at(begin);
   std::uint32_t end = 0;
-  if (name == ".version") {
-    if (!trivia()) return false;
-    const std::uint32_t number = cursor_.position();
-    const std::string_view major = cursor_.take_run(kWord);
-    std::uint64_t a = 0, b = 0;
-    bool good = parse_integer(major, a) && cursor_.accept('.');
-    good = good && parse_integer(cursor_.take_run(kWord), b) && a < 1000 && b < 1000;
-    if (!good) return fail(number, "expected a version number such as 9.0");
-    module_.version_ = {static_cast<std::uint32_t>(a), static_cast<std::uint32_t>(b)};
-    end = cursor_.position();
-    module_.version_range_ = {number, end};
-  } else if (name == ".target") {
-    do {
-      if (!trivia()) return false;
-      const std::string_view word = cursor_.take_run(kWord);
-      if (word.empty()) return fail(cursor_.position(), "expected a target such as sm_90");
-      module_.targets_.push_back(word);
-      end = cursor_.position();
-      if (!trivia()) return false;
-    } while (cursor_.accept(','));
-  } else if (name == ".address_size") {
-    if (!trivia()) return false;
-    const std::uint32_t size = to_u32(cursor_.take_run(kWord));
-    end = cursor_.position();
-    if (size != 32 && size != 64) return fail(end, "address size must be 32 or 64");
-    module_.address_size_ = size;
-  } else if (name == ".file") {
-    // .file INDEX "NAME" [, TIMESTAMP, SIZE]
-    if (!trivia()) return false;
-    cursor_.take_run(kWord);
-    if (!trivia()) return false;
-    if (cursor_.peek() != '"' || !cursor_.skip_string())
-      return fail(cursor_.position(), "expected a file name in quotes");
-    end = cursor_.position();
-    if (!trivia()) return false;
-    while (cursor_.accept(',')) {
-      if (!trivia()) return false;
-      cursor_.take_run(kWord);
-      end = cursor_.position();
-      if (!trivia()) return false;
-    }
-  } else if (name == ".section") {
-    // Its name may have dots; then a block.
-    while (!cursor_.at_end() && cursor_.peek() != '{') {
-      if (!trivia()) return false;
-      if (cursor_.peek() != '{') cursor_.advance();
-    }
-    if (cursor_.at_end()) return fail(begin, "section has no block");
-    if (!skip_balanced()) return false;
-    end = cursor_.position();
-  } else {
-    if (!skip_unknown(begin, true)) return false;
-    end = begin + static_cast<std::uint32_t>(trimmed(slice(begin, cursor_.position())).size());
-    cursor_.seek(end);
-  }
+  const bool good = name == ".version"        ? version_directive(end)
+                    : name == ".target"       ? target_directive(end)
+                    : name == ".address_size" ? address_size_directive(end)
+                    : name == ".file"         ? file_directive(end)
+                    : name == ".section"      ? section_directive(begin, end)
+                                              : unknown_directive(begin, end);
+  if (!good) return false;
   const Range range{begin, end};
   module_.items_.push_back(
       {Item::Kind::kDirective, static_cast<std::uint32_t>(module_.directives_.size()), range});
   module_.directives_.push_back({name, line, range});
+  return true;
+}
+
+bool Parser::version_directive(std::uint32_t& end) {
+  if (!trivia()) return false;
+  const std::uint32_t number = cursor_.position();
+  const std::string_view major = cursor_.take_run(kWord);
+  std::uint64_t a = 0, b = 0;
+  bool good = parse_integer(major, a) && cursor_.accept('.');
+  good = good && parse_integer(cursor_.take_run(kWord), b) && a < 1000 && b < 1000;
+  if (!good) return fail(number, "expected a version number such as 9.0");
+  module_.version_ = {static_cast<std::uint32_t>(a), static_cast<std::uint32_t>(b)};
+  end = cursor_.position();
+  module_.version_range_ = {number, end};
+  return true;
+}
+
+bool Parser::target_directive(std::uint32_t& end) {
+  do {
+    if (!trivia()) return false;
+    const std::string_view word = cursor_.take_run(kWord);
+    if (word.empty()) return fail(cursor_.position(), "expected a target such as sm_90");
+    module_.targets_.push_back(word);
+    end = cursor_.position();
+    if (!trivia()) return false;
+  } while (cursor_.accept(','));
+  return true;
+}
+
+bool Parser::address_size_directive(std::uint32_t& end) {
+  if (!trivia()) return false;
+  const std::uint32_t size = to_u32(cursor_.take_run(kWord));
+  end = cursor_.position();
+  if (size != 32 && size != 64) return fail(end, "address size must be 32 or 64");
+  module_.address_size_ = size;
+  return true;
+}
+
+// .file INDEX "NAME" [, TIMESTAMP, SIZE]
+bool Parser::file_directive(std::uint32_t& end) {
+  if (!trivia()) return false;
+  cursor_.take_run(kWord);
+  if (!trivia()) return false;
+  if (cursor_.peek() != '"' || !cursor_.skip_string())
+    return fail(cursor_.position(), "expected a file name in quotes");
+  end = cursor_.position();
+  if (!trivia()) return false;
+  while (cursor_.accept(',')) {
+    if (!trivia()) return false;
+    cursor_.take_run(kWord);
+    end = cursor_.position();
+    if (!trivia()) return false;
+  }
+  return true;
+}
+
+// Its name may have dots; then a block.
+bool Parser::section_directive(std::uint32_t begin, std::uint32_t& end) {
+  while (!cursor_.at_end() && cursor_.peek() != '{') {
+    if (!trivia()) return false;
+    if (cursor_.peek() != '{') cursor_.advance();
+  }
+  if (cursor_.at_end()) return fail(begin, "section has no block");
+  if (!skip_balanced()) return false;
+  end = cursor_.position();
+  return true;
+}
+
+bool Parser::unknown_directive(std::uint32_t begin, std::uint32_t& end) {
+  if (!skip_unknown(begin, true)) return false;
+  end = begin + static_cast<std::uint32_t>(trimmed(slice(begin, cursor_.position())).size());
+  cursor_.seek(end);
   return true;
 }
 

@@ -36,6 +36,13 @@ class Parser {
   // All of these return false after fail(); the cursor is then anywhere.
   bool module_item();
   bool simple_directive(std::uint32_t begin, std::string_view name);
+  // Each sets `end` to behind its last word.
+  bool version_directive(std::uint32_t& end);
+  bool target_directive(std::uint32_t& end);
+  bool address_size_directive(std::uint32_t& end);
+  bool file_directive(std::uint32_t& end);
+  bool section_directive(std::uint32_t begin, std::uint32_t& end);
+  bool unknown_directive(std::uint32_t begin, std::uint32_t& end);
   bool module_variable(std::uint32_t begin);
   bool function(std::uint32_t begin, std::string_view linkage, bool is_entry);
   bool cut_function(Function& function, std::uint32_t begin);
@@ -60,6 +67,11 @@ class Parser {
   bool initializer(Variable& variable);
   // Operands up to and including the `;`; they go to the pool, their count to `count`.
   bool operands(std::uint32_t& count);
+  struct Brackets {
+    char closers[kMaxBracketDepth];
+    std::uint32_t depth = 0;
+  };
+  bool bracket(char c, Brackets& open);
   // Past everything up to and including a `;` or a balanced `{}` at depth 0; `before_functions`:
   // or up to a word that begins a function.
   bool skip_unknown(std::uint32_t begin, bool before_functions = false);

@@ -78,12 +78,25 @@ Result<void> Follower::follow(RunningDomains& domains, const std::vector<Vgpu>& 
            "the domain");
     return {};
   }
-  if (vgpu->paused != (*domain)->paused) {
-    auto set = vgpus_.set({{"name", vgpu->name}, {"paused", (*domain)->paused ? 1 : 0}});
-    if (!set && !refused(set.error())) return set;
-    if (!set) report(uuid, d.domain, set.error().message);
-    if (set) log::info("domain {}: {}", clean(d.domain), (*domain)->paused ? "paused" : "goes on");
-  }
+  if (auto done = follow_pause(d, *vgpu, (*domain)->paused, uuid); !done) return done;
+  return follow_settings(d, *vgpu, uuid);
+}
+
+Result<void> Follower::follow_pause(const DomainVgpu& d, const Vgpu& vgpu, bool paused,
+                                    const std::string& uuid) {
+  if (vgpu.paused == paused) return {};
+  auto set = vgpus_.set({{"name", vgpu.name}, {"paused", paused ? 1 : 0}});
+  if (!set && !refused(set.error())) return set;
+  if (set)
+    log::info("domain {}: {}", clean(d.domain), paused ? "paused" : "goes on");
+  else
+    report(uuid, d.domain, set.error().message);
+  return {};
+}
+
+// What has changed in the domain's settings since they were applied last.
+Result<void> Follower::follow_settings(const DomainVgpu& d, const Vgpu& vgpu,
+                                       const std::string& uuid) {
   auto wanted = settings(d);
   if (!wanted) return wanted.error();
   const auto before = applied_.find(uuid);
@@ -96,7 +109,7 @@ Result<void> Follower::follow(RunningDomains& domains, const std::vector<Vgpu>& 
   if (!change.empty()) {
     const std::string shown = json::serialize(change);
     const bool start = before == applied_.end();
-    change["name"] = vgpu->name;
+    change["name"] = vgpu.name;
     if (auto set = vgpus_.set(std::move(change)); !set) {
       if (!refused(set.error())) return set;
       report(uuid, d.domain, "nothing changed: " + set.error().message);

@@ -46,6 +46,9 @@ class Follower {
  private:
   Result<void> follow(RunningDomains& domains, const std::vector<Vgpu>& vgpus,
                       const std::string& uuid);
+  Result<void> follow_pause(const DomainVgpu& domain, const Vgpu& vgpu, bool paused,
+                            const std::string& uuid);
+  Result<void> follow_settings(const DomainVgpu& domain, const Vgpu& vgpu, const std::string& uuid);
   Result<boost::json::object> settings(const DomainVgpu& domain);
   // Once per domain and reason.
   void report(const std::string& uuid, const std::string& domain, const std::string& reason);

@@ -209,6 +209,28 @@ Vgpu vgpu(const json::value& v, const std::string& where, const Names& groups) {
   return g;
 }
 
+// When the program's runs begin.
+void arrivals(Reader& r, Program& p) {
+  p.arrival = r.choice<ArrivalKind>("arrival", ArrivalKind::kClosed,
+                                    {{"closed", ArrivalKind::kClosed},
+                                     {"periodic", ArrivalKind::kPeriodic},
+                                     {"poisson", ArrivalKind::kPoisson},
+                                     {"offsets", ArrivalKind::kOffsets},
+                                     {"backlog", ArrivalKind::kBacklog}});
+  p.first_ns = r.time("first_ms", 0, kMs);
+  p.period_ns = r.time("period_ms", 0, kMs);
+  p.think_ns = r.time("think_ms", 0, kMs);
+  p.think_exponential = r.flag("think_exponential", false);
+  r.each("offsets_ms", 10'000'000, [&](const json::value& x, const std::string& place) {
+    p.offsets_ns.push_back(static_cast<uint64_t>(
+        Reader::number_of(x, place, 0, static_cast<double>(kMaxTimeNs) / kMs) * kMs + 0.5));
+  });
+  if (p.arrival == ArrivalKind::kOffsets && p.offsets_ns.empty())
+    wrong(r.at("offsets_ms"), "is missing or empty: when the runs of the arrival 'offsets' begin");
+  if (p.arrival != ArrivalKind::kOffsets && !p.offsets_ns.empty())
+    wrong(r.at("offsets_ms"), "is for the arrival 'offsets'");
+}
+
 Program program(const json::value& v, const std::string& where, const Names& vgpus,
                 const Names& kernels) {
   Reader r(v, where);
@@ -230,24 +252,7 @@ Program program(const json::value& v, const std::string& where, const Names& vgp
     s.done();
     p.steps.push_back(step);
   });
-  p.arrival = r.choice<ArrivalKind>("arrival", ArrivalKind::kClosed,
-                                    {{"closed", ArrivalKind::kClosed},
-                                     {"periodic", ArrivalKind::kPeriodic},
-                                     {"poisson", ArrivalKind::kPoisson},
-                                     {"offsets", ArrivalKind::kOffsets},
-                                     {"backlog", ArrivalKind::kBacklog}});
-  p.first_ns = r.time("first_ms", 0, kMs);
-  p.period_ns = r.time("period_ms", 0, kMs);
-  p.think_ns = r.time("think_ms", 0, kMs);
-  p.think_exponential = r.flag("think_exponential", false);
-  r.each("offsets_ms", 10'000'000, [&](const json::value& x, const std::string& place) {
-    p.offsets_ns.push_back(static_cast<uint64_t>(
-        Reader::number_of(x, place, 0, static_cast<double>(kMaxTimeNs) / kMs) * kMs + 0.5));
-  });
-  if (p.arrival == ArrivalKind::kOffsets && p.offsets_ns.empty())
-    wrong(r.at("offsets_ms"), "is missing or empty: when the runs of the arrival 'offsets' begin");
-  if (p.arrival != ArrivalKind::kOffsets && !p.offsets_ns.empty())
-    wrong(r.at("offsets_ms"), "is for the arrival 'offsets'");
+  arrivals(r, p);
   p.runs = r.whole<uint64_t>("runs", 1, 0, 1e12);
   p.queue_depth = r.whole("queue_depth", 1u, 1, 1e6);
   p.stream_priority = r.whole("stream_priority", 0u, 0, 1000);

@@ -195,8 +195,16 @@ void LoopHead::write_setup() {
   write_claim();
 }
 
-// SPATIAL: is this worker wanted on its SM? RESUME: the rest that a worker of its number has left.
 void LoopHead::write_claim() {
+  write_place_on_sm();
+  if (chunked())
+    write_first_tickets();
+  else
+    out_.line("bra \t~LEAD;");
+}
+
+// SPATIAL: is this worker wanted on its SM?
+void LoopHead::write_place_on_sm() {
   test_flag(SLUICE_LAUNCH_SPATIAL);
   out_.line("@!%~p bra \t~PLACED;").line("mov.u32 \t%~r0, %smid;");
   share("%~r0");
@@ -229,11 +237,11 @@ void LoopHead::write_claim() {
   out_.line("mov.u64 \t%~word, 1;")
       .line("@%~lead red.global.add.u64 \t" + CONTROL("a", placed) + ", %~word;");
   out_.label("~PLACED");
-  if (!chunked()) {
-    out_.line("bra \t~LEAD;");
-    return;
-  }
-  // The first tickets are the workers' own numbers: thousands of them would draw at once.
+}
+
+// The first tickets are the workers' own numbers: thousands of them would draw at once. RESUME: the
+// rest that a worker of its number has left.
+void LoopHead::write_first_tickets() {
   write_slot_address();
   test_flag(SLUICE_LAUNCH_RESUME);
   out_.line("@%~p bra \t~CLAIM;")

@@ -118,6 +118,8 @@ class LoopHead {
   void write_body_begin();
   void write_setup();
   void write_claim();
+  void write_place_on_sm();
+  void write_first_tickets();
   void grid_address(const std::string& reg);
   void write_slot_address();
   void divide(const std::string& quotient, const std::string& dividend, const std::string& magic,

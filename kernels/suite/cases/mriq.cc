@@ -6,6 +6,28 @@
 
 namespace sluice::suite {
 
+namespace {
+
+// Each voxel's sum over all points of k-space, its real or its imaginary part.
+std::vector<float> q_of(const std::vector<float>& weight, const std::vector<float>& k_space,
+                        const std::vector<float>& place, std::size_t voxels, bool want_real) {
+  std::vector<float> result;
+  for (std::size_t i = 0; i < voxels; ++i) {
+    double sum = 0;
+    for (std::size_t k = 0; k < weight.size(); ++k) {
+      double phase = 0;
+      for (std::size_t a = 0; a < 3; ++a)
+        phase += double{k_space[3 * k + a]} * place[a * voxels + i];
+      const double angle = 2 * 3.14159265358979323846 * phase;
+      sum += weight[k] * (want_real ? std::cos(angle) : std::sin(angle));
+    }
+    result.push_back(static_cast<float>(sum));
+  }
+  return result;
+}
+
+}  // namespace
+
 Case case_mriq(const CaseOptions& options) {
   constexpr std::uint32_t piece = 256, threads = 128;
   constexpr std::uint32_t points = 300;  // more than one piece, the last one shorter
@@ -45,20 +67,7 @@ Case case_mriq(const CaseOptions& options) {
     return result;
   };
   const auto q = [=](bool want_real) {
-    const std::vector<float> weight = magnitude();
-    std::vector<float> result;
-    for (std::size_t i = 0; i < voxels; ++i) {
-      double sum = 0;
-      for (std::size_t k = 0; k < points; ++k) {
-        double phase = 0;
-        for (std::size_t a = 0; a < 3; ++a)
-          phase += double{k_space[3 * k + a]} * place[a * voxels + i];
-        const double angle = 2 * 3.14159265358979323846 * phase;
-        sum += weight[k] * (want_real ? std::cos(angle) : std::sin(angle));
-      }
-      result.push_back(static_cast<float>(sum));
-    }
-    return result;
+    return q_of(magnitude(), k_space, place, voxels, want_real);
   };
   build.expect<float>(d_magnitude, 1e-6, magnitude);
   // An angle of some hundred has an error of some 1e-5 in single precision.

@@ -106,66 +106,81 @@ CUresult look_through(const CUDA_RESOURCE_VIEW_DESC& view, exec::TextureDescript
 
 constexpr size_t kPitchAlign = 32, kAddressAlign = 512;
 
+// What a texel of a resource is.
+struct Texel {
+  CUarray_format format = CU_AD_FORMAT_FLOAT;
+  unsigned channels = 0;
+};
+
+CUresult describe_array(State& s, Context& context, const CUDA_RESOURCE_DESC& resource,
+                        exec::TextureDescriptor& d, Texel& texel) {
+  std::vector<std::shared_ptr<Array>> levels;
+  if (resource.resType == CU_RESOURCE_TYPE_ARRAY) {
+    const auto array = s.arrays.find(resource.res.array.hArray);
+    if (array) levels = {array};
+  } else if (const auto mipmap = s.mipmaps.find(resource.res.mipmap.hMipmappedArray)) {
+    levels = mipmap->levels;
+  }
+  if (levels.empty() || levels[0]->context.lock().get() != &context)
+    return CUDA_ERROR_INVALID_HANDLE;
+  const CUDA_ARRAY3D_DESCRIPTOR& array = levels[0]->descriptor;
+  if (d.surface && (array.Flags & CUDA_ARRAY3D_SURFACE_LDST) == 0) return CUDA_ERROR_INVALID_VALUE;
+  texel = {array.Format, array.NumChannels};
+  static_cast<exec::TextureLevel&>(d) = level_of(*levels[0]);
+  for (size_t k = 1; k < levels.size(); ++k) d.smaller.push_back(level_of(*levels[k]));
+  d.layered = is_layered(array);
+  d.cube = is_cube(array);
+  return CUDA_SUCCESS;
+}
+
+// Memory that is no array: in one dimension, or in rows.
+CUresult describe_memory(const CUDA_RESOURCE_DESC& resource, exec::TextureDescriptor& d,
+                         Texel& texel) {
+  if (d.surface) return CUDA_ERROR_INVALID_VALUE;
+  const bool linear = resource.resType == CU_RESOURCE_TYPE_LINEAR;
+  const auto& l = resource.res.linear;
+  const auto& p = resource.res.pitch2D;
+  texel = {linear ? l.format : p.format, linear ? l.numChannels : p.numChannels};
+  const size_t bytes = texel_bytes(texel.format, texel.channels);
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  d.base = linear ? l.devPtr : p.devPtr;
+  d.linear_memory = linear;
+  const size_t width = linear ? l.sizeInBytes / bytes : p.width;
+  const size_t height = linear ? 1 : p.height;
+  if (d.base % kAddressAlign != 0 || width == 0 || height == 0 ||
+      width > (linear ? kMaxLinearTexels : kMaxPitchWidth) || height > kMaxPitchHeight ||
+      (!linear && (p.pitchInBytes % kPitchAlign != 0 || p.pitchInBytes < width * bytes ||
+                   p.pitchInBytes > size_t{1} << 32)))
+    return CUDA_ERROR_INVALID_VALUE;
+  d.width = static_cast<uint32_t>(width);
+  d.height = static_cast<uint32_t>(height);
+  d.row_bytes = linear ? width * bytes : p.pitchInBytes;
+  d.slice_bytes = d.row_bytes * height;
+  return CUDA_SUCCESS;
+}
+
 // The resource's memory into the descriptor.
 CUresult describe(State& s, Context& context, const CUDA_RESOURCE_DESC& resource,
                   exec::TextureDescriptor& d) {
   if (resource.flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  unsigned channels = 0;
-  CUarray_format format = CU_AD_FORMAT_FLOAT;
+  Texel texel;
+  CUresult r = CUDA_ERROR_INVALID_VALUE;
   switch (resource.resType) {
     case CU_RESOURCE_TYPE_ARRAY:
-    case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY: {
-      std::vector<std::shared_ptr<Array>> levels;
-      if (resource.resType == CU_RESOURCE_TYPE_ARRAY) {
-        const auto array = s.arrays.find(resource.res.array.hArray);
-        if (array) levels = {array};
-      } else if (const auto mipmap = s.mipmaps.find(resource.res.mipmap.hMipmappedArray)) {
-        levels = mipmap->levels;
-      }
-      if (levels.empty() || levels[0]->context.lock().get() != &context)
-        return CUDA_ERROR_INVALID_HANDLE;
-      const CUDA_ARRAY3D_DESCRIPTOR& array = levels[0]->descriptor;
-      if (d.surface && (array.Flags & CUDA_ARRAY3D_SURFACE_LDST) == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-      format = array.Format;
-      channels = array.NumChannels;
-      static_cast<exec::TextureLevel&>(d) = level_of(*levels[0]);
-      for (size_t k = 1; k < levels.size(); ++k) d.smaller.push_back(level_of(*levels[k]));
-      d.layered = is_layered(array);
-      d.cube = is_cube(array);
+    case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
+      r = describe_array(s, context, resource, d, texel);
       break;
-    }
     case CU_RESOURCE_TYPE_LINEAR:
-    case CU_RESOURCE_TYPE_PITCH2D: {
-      if (d.surface) return CUDA_ERROR_INVALID_VALUE;
-      const bool linear = resource.resType == CU_RESOURCE_TYPE_LINEAR;
-      const auto& l = resource.res.linear;
-      const auto& p = resource.res.pitch2D;
-      format = linear ? l.format : p.format;
-      channels = linear ? l.numChannels : p.numChannels;
-      const size_t texel = texel_bytes(format, channels);
-      if (texel == 0) return CUDA_ERROR_INVALID_VALUE;
-      d.base = linear ? l.devPtr : p.devPtr;
-      d.linear_memory = linear;
-      const size_t width = linear ? l.sizeInBytes / texel : p.width;
-      const size_t height = linear ? 1 : p.height;
-      if (d.base % kAddressAlign != 0 || width == 0 || height == 0 ||
-          width > (linear ? kMaxLinearTexels : kMaxPitchWidth) || height > kMaxPitchHeight ||
-          (!linear && (p.pitchInBytes % kPitchAlign != 0 || p.pitchInBytes < width * texel ||
-                       p.pitchInBytes > size_t{1} << 32)))
-        return CUDA_ERROR_INVALID_VALUE;
-      d.width = static_cast<uint32_t>(width);
-      d.height = static_cast<uint32_t>(height);
-      d.row_bytes = linear ? width * texel : p.pitchInBytes;
-      d.slice_bytes = d.row_bytes * height;
+    case CU_RESOURCE_TYPE_PITCH2D:
+      r = describe_memory(resource, d, texel);
       break;
-    }
     default:
-      return CUDA_ERROR_INVALID_VALUE;
+      break;
   }
-  if (!texel_format(format, d.format)) return CUDA_ERROR_INVALID_VALUE;
-  d.channels = static_cast<uint8_t>(channels);
-  d.as_integer = !is_normalised_format(format);
+  if (r != CUDA_SUCCESS) return r;
+  if (!texel_format(texel.format, d.format)) return CUDA_ERROR_INVALID_VALUE;
+  d.channels = static_cast<uint8_t>(texel.channels);
+  d.as_integer = !is_normalised_format(texel.format);
   return context.map.find(d.base, d.bytes()).bytes != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

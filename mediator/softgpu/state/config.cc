@@ -69,10 +69,8 @@ std::string read_text(const char* name) {
   return text == nullptr ? "" : text;
 }
 
-}  // namespace
-
-Result<Config> config_from_environment() {
-  Config config;
+// Which GPU it is like, and what that says of its size.
+Result<void> read_model(Config& config) {
   if (const std::string name = read_text("SLUICE_SOFT_MODEL"); !name.empty()) {
     const int row = find_model(name);
     if (row < 0) {
@@ -86,10 +84,31 @@ Result<Config> config_from_environment() {
   const GpuModel& model = gpu_models()[config.model];
   config.sms = model.sms;
   config.blocks_per_sm = model.sm.blocks;
+  return {};
+}
+
+// The file that processes share, and this process in it.
+Result<void> read_shared_gpu(Config& config) {
+  config.gpu_file = read_text("SLUICE_SOFT_GPU");
+  uint32_t fd = 0;
+  for (const Result<void>& r : {read("SLUICE_SOFT_GPU_FD", 3, kMaxDescriptor, fd),
+                                read("SLUICE_SOFT_PID", 1, UINT32_MAX, config.pid)}) {
+    if (!r) return r.error();
+  }
+  if (fd != 0) config.gpu_fd = static_cast<int>(fd);
+  if (config.pid == 0) config.pid = static_cast<uint32_t>(::getpid());
+  return {};
+}
+
+}  // namespace
+
+Result<Config> config_from_environment() {
+  Config config;
+  if (auto read = read_model(config); !read) return read.error();
   uint32_t green = 0, smid = 0;
   uint64_t megabytes = config.switch_bytes_per_second / 1'000'000;
   // The model `sluice` has few blocks per SM by its own choice, not a GPU's.
-  const uint32_t most_blocks = config.model == 0 ? kMaxBlocksPerSm : model.sm.blocks;
+  const uint32_t most_blocks = config.model == 0 ? kMaxBlocksPerSm : config.blocks_per_sm;
   for (const Result<void>& r :
        {read("SLUICE_SOFT_SMS", 1, SLUICE_SOFT_MAX_SMS, config.sms),
         read("SLUICE_SOFT_BLOCKS_PER_SM", 1, most_blocks, config.blocks_per_sm),
@@ -116,14 +135,7 @@ Result<Config> config_from_environment() {
   config.virtual_smid = smid != 0;
   config.sm_group = std::min(config.sm_group, config.sms);
   if (config.threads == 0) config.threads = std::max(1u, std::thread::hardware_concurrency());
-  config.gpu_file = read_text("SLUICE_SOFT_GPU");
-  uint32_t fd = 0;
-  for (const Result<void>& r : {read("SLUICE_SOFT_GPU_FD", 3, kMaxDescriptor, fd),
-                                read("SLUICE_SOFT_PID", 1, UINT32_MAX, config.pid)}) {
-    if (!r) return r.error();
-  }
-  if (fd != 0) config.gpu_fd = static_cast<int>(fd);
-  if (config.pid == 0) config.pid = static_cast<uint32_t>(::getpid());
+  if (auto read = read_shared_gpu(config); !read) return read.error();
   config.log = read_text("SLUICE_SOFT_LOG");
   config.check = read_text("SLUICE_SOFT_CHECK");
   config.check_log = read_text("SLUICE_SOFT_CHECK_LOG");

@@ -109,44 +109,51 @@ sluice_preempt_params Launcher::params_of(const StreamObject& s, const LaunchWor
   return p;
 }
 
-LaunchEnd Launcher::end(LaunchWork& w) {
-  bool known = false, done = false;
-  uint32_t tasks_done = 0;
-  RecordPool::Snapshot record{};
+// How far the launch has come by its launch record. False: the record does not say.
+bool Launcher::read_record(const LaunchWork& w, Reached& at) {
   if (w.plan.form == FormKind::kWindows) {
     // The engine asks only when all before it are done, so what was queued has run.
-    known = true;
-    tasks_done = w.windows.rest.end();
-    done = !w.windows.rest.left();
-    record = all_.records.read(w.record);
-    all_.records.set_done(w.record, w.submission.generation, tasks_done);
-  } else if (w.record >= 0 && !w.submission.grown) {
-    // The stream has passed the launch, so what the last block out wrote is there.
-    record = all_.records.read(w.record);
-    known = record.generation == w.submission.generation && record.tasks_total == w.plan.tasks &&
-            ((record.state == SLUICE_LAUNCH_DONE && record.tasks_done == w.plan.tasks) ||
-             (record.state == SLUICE_LAUNCH_TOEVICT && record.tasks_done < w.plan.tasks));
-    done = record.state == SLUICE_LAUNCH_DONE;
-    tasks_done = record.tasks_done;
+    at.tasks = w.windows.rest.end();
+    at.done = !w.windows.rest.left();
+    at.record = all_.records.read(w.record);
+    all_.records.set_done(w.record, w.submission.generation, at.tasks);
+    return true;
   }
-  if (!known) {
-    ContextObject& c = *w.request.function->module->context;
-    sluice_launch_control control;
-    CUresult r = make_current(all_.api, c.cu);
-    if (r == CUDA_SUCCESS)
-      r = all_.api.cuMemcpyDtoHAsync(&control, w.control.address, sizeof control, c.transfers);
-    if (r == CUDA_SUCCESS) r = all_.api.cuStreamSynchronize(c.transfers);
-    if (r != CUDA_SUCCESS) return LaunchEnd::kFault;
-    tasks_done =
-        w.plan.one_task
-            ? std::min(sluice_admitted(&control, w.submission.generation, w.progress.tasks_before),
-                       w.plan.tasks)
-            : control.finished;
-    done = control.done == 1 && tasks_done == w.plan.tasks;
-  }
-  w.progress.done = done;
-  learn(w, w.record >= 0 ? &record : nullptr, tasks_done);
-  if (done) {
+  if (w.record < 0 || w.submission.grown) return false;
+  // The stream has passed the launch, so what the last block out wrote is there.
+  const RecordPool::Snapshot& record = at.record = all_.records.read(w.record);
+  at.done = record.state == SLUICE_LAUNCH_DONE;
+  at.tasks = record.tasks_done;
+  return record.generation == w.submission.generation && record.tasks_total == w.plan.tasks &&
+         ((at.done && at.tasks == w.plan.tasks) ||
+          (record.state == SLUICE_LAUNCH_TOEVICT && at.tasks < w.plan.tasks));
+}
+
+// The same by its control block on the GPU. False: a fault.
+bool Launcher::read_control(const LaunchWork& w, Reached& at) {
+  ContextObject& c = *w.request.function->module->context;
+  sluice_launch_control control;
+  CUresult r = make_current(all_.api, c.cu);
+  if (r == CUDA_SUCCESS)
+    r = all_.api.cuMemcpyDtoHAsync(&control, w.control.address, sizeof control, c.transfers);
+  if (r == CUDA_SUCCESS) r = all_.api.cuStreamSynchronize(c.transfers);
+  if (r != CUDA_SUCCESS) return false;
+  at.tasks =
+      w.plan.one_task
+          ? std::min(sluice_admitted(&control, w.submission.generation, w.progress.tasks_before),
+                     w.plan.tasks)
+          : control.finished;
+  at.done = control.done == 1 && at.tasks == w.plan.tasks;
+  return true;
+}
+
+LaunchEnd Launcher::end(LaunchWork& w) {
+  Reached at;
+  if (!read_record(w, at) && !read_control(w, at)) return LaunchEnd::kFault;
+  const uint32_t tasks_done = at.tasks;
+  w.progress.done = at.done;
+  learn(w, w.record >= 0 ? &at.record : nullptr, tasks_done);
+  if (at.done) {
     if (w.record >= 0) all_.records.set_state(w.record, SLUICE_LAUNCH_DONE);
     return LaunchEnd::kDone;
   }

@@ -48,6 +48,13 @@ class Launcher {
   LaunchEnd end(LaunchWork& w);
 
  private:
+  struct Reached {
+    uint32_t tasks = 0;
+    bool done = false;
+    RecordPool::Snapshot record{};
+  };
+  bool read_record(const LaunchWork& w, Reached& at);
+  bool read_control(const LaunchWork& w, Reached& at);
   CUresult launch_in_lane(StreamObject& s, LaunchWork& w, const Grant& grant, const Work* pred,
                           uint64_t now_ns);
   sluice_preempt_params params_of(const StreamObject& s, const LaunchWork& w,

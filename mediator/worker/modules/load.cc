@@ -229,6 +229,42 @@ void load_module(WorkerSession& s, const Call& call, std::string text, uint32_t 
   });
 }
 
+namespace {
+
+// The original's parameters, and what its kernel is called in the tables of what was learnt.
+CUresult describe_original(const gpu::DriverApi& api, FunctionObject& f) {
+  f.kernel = 2166136261u;  // FNV-1a: the same in every session
+  for (char ch : f.name) f.kernel = (f.kernel ^ static_cast<unsigned char>(ch)) * 16777619u;
+  CUresult r = api.cuModuleGetFunction(&f.original, f.module->cu, f.name.c_str());
+  if (r != CUDA_SUCCESS) return r;
+  for (size_t i = 0; i < kMaxParamCount; ++i) {
+    size_t offset = 0, bytes = 0;
+    r = api.cuFuncGetParamInfo(f.original, i, &offset, &bytes);
+    if (r != CUDA_SUCCESS) break;
+    f.params.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(bytes)});
+    f.param_bytes = std::max(f.param_bytes, static_cast<uint32_t>(offset + bytes));
+  }
+  if (r != CUDA_ERROR_INVALID_VALUE) return r == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : r;
+  return f.params.size() > SLUICE_MAX_PARAMS ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+}
+
+sluice_function_reply reply_of(const gpu::DriverApi& api, const FunctionObject& f) {
+  sluice_function_reply reply{};
+  reply.param_count = static_cast<uint32_t>(f.params.size());
+  reply.param_bytes = f.param_bytes;
+  for (int i = 0; i < 16; ++i) {
+    reply.attributes[i] = INT32_MIN;
+    int value = 0;
+    if (api.cuFuncGetAttribute(&value, static_cast<CUfunction_attribute>(i), f.original) ==
+        CUDA_SUCCESS) {
+      reply.attributes[i] = value;
+    }
+  }
+  return reply;
+}
+
+}  // namespace
+
 void get_function(WorkerSession& s, const Call& call, uint64_t guest_module,
                   const std::string& name, uint32_t guest_flags, uint32_t state_bytes) {
   std::shared_ptr<ModuleObject> module;
@@ -247,37 +283,12 @@ void get_function(WorkerSession& s, const Call& call, uint64_t guest_module,
   auto f = std::make_shared<FunctionObject>();
   f->module = module;
   f->name = name;
-  f->kernel = 2166136261u;  // FNV-1a: the same in every session
-  for (char ch : name) f->kernel = (f->kernel ^ static_cast<unsigned char>(ch)) * 16777619u;
-  CUresult r = s.api.cuModuleGetFunction(&f->original, module->cu, name.c_str());
-  if (r != CUDA_SUCCESS) return s.answer(call, r);
-
-  for (size_t i = 0; i < kMaxParamCount; ++i) {
-    size_t offset = 0, bytes = 0;
-    r = s.api.cuFuncGetParamInfo(f->original, i, &offset, &bytes);
-    if (r != CUDA_SUCCESS) break;
-    f->params.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(bytes)});
-    f->param_bytes = std::max(f->param_bytes, static_cast<uint32_t>(offset + bytes));
-  }
-  if (r != CUDA_ERROR_INVALID_VALUE)
-    return s.answer(call, r == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : r);
-  if (f->params.size() > SLUICE_MAX_PARAMS) return s.answer(call, CUDA_ERROR_NOT_SUPPORTED);
-
+  if (CUresult r = describe_original(s.api, *f); r != CUDA_SUCCESS) return s.answer(call, r);
   if ((guest_flags & SLUICE_FUNCTION_EVICTABLE) && !module->machine_code)
     find_forms(s.api, *module, guest_flags, state_bytes, f.get());
 
   f->local_bytes = most_local_bytes(s.api, *f);
-  sluice_function_reply reply{};
-  reply.param_count = static_cast<uint32_t>(f->params.size());
-  reply.param_bytes = f->param_bytes;
-  for (int i = 0; i < 16; ++i) {
-    reply.attributes[i] = INT32_MIN;
-    int value = 0;
-    if (s.api.cuFuncGetAttribute(&value, static_cast<CUfunction_attribute>(i), f->original) ==
-        CUDA_SUCCESS) {
-      reply.attributes[i] = value;
-    }
-  }
+  sluice_function_reply reply = reply_of(s.api, *f);
   std::lock_guard lock(s.mutex);
   reply.handle = s.handles.add(SLUICE_HANDLE_FUNCTION, f);
   if (reply.handle == 0) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);

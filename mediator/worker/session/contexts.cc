@@ -104,6 +104,22 @@ CUresult make_pools(WorkerSession& s, ContextObject* c, std::function<bool(uint6
 
 }  // namespace
 
+// With `mutex` held: gives the context its handle, or takes back what was made for it.
+CUresult WorkerSession::enter_context(const std::shared_ptr<ContextObject>& c, CUresult r) {
+  if (r == CUDA_SUCCESS) c->handle = handles.add(SLUICE_HANDLE_CONTEXT, c);
+  if (r == CUDA_SUCCESS && c->handle == 0) r = CUDA_ERROR_OUT_OF_MEMORY;
+  if (r == CUDA_SUCCESS) {
+    ++contexts.open;
+    return r;
+  }
+  if (c->legacy) engine.remove_stream(c->legacy->id);
+  if (c->per_thread) engine.remove_stream(c->per_thread->id);
+  c->legacy = c->per_thread = nullptr;
+  streams.forget(*c);
+  c->controls->abandon();
+  return r;
+}
+
 CUresult WorkerSession::open_context(CUcontext cu, CUdevice device, bool primary,
                                      std::shared_ptr<ContextObject>* out) {
   auto c = std::make_shared<ContextObject>();
@@ -142,17 +158,7 @@ CUresult WorkerSession::open_context(CUcontext cu, CUdevice device, bool primary
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   {
     std::lock_guard lock(mutex);
-    if (r == CUDA_SUCCESS) c->handle = handles.add(SLUICE_HANDLE_CONTEXT, c);
-    if (r == CUDA_SUCCESS && c->handle == 0) r = CUDA_ERROR_OUT_OF_MEMORY;
-    if (r != CUDA_SUCCESS) {
-      if (c->legacy) engine.remove_stream(c->legacy->id);
-      if (c->per_thread) engine.remove_stream(c->per_thread->id);
-      c->legacy = c->per_thread = nullptr;
-      streams.forget(*c);
-      c->controls->abandon();
-      return r;
-    }
-    ++contexts.open;
+    if ((r = enter_context(c, r)) != CUDA_SUCCESS) return r;
     forwarding.stays = true;
     ranges = memory.extents();
   }

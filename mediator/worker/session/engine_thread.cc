@@ -110,11 +110,21 @@ void WorkerSession::follow_hold() {
   if (!holds_program_) signal_eventfd(setup.fds[wp::kWakeFd].get());
 }
 
+// sluiced is gone: ends the session once the program has asked for nothing, and nothing of it has
+// run, for long.
+void WorkerSession::end_if_quiet(bool busy, Quiet& quiet) {
+  const uint64_t records = records_decoded_.load(std::memory_order_relaxed), now = monotonic_ns();
+  if (busy || records != quiet.records || quiet.since_ns == 0)
+    quiet = {records, now};
+  else if (now - quiet.since_ns > limits.orphan_ms * 1'000'000)
+    end(CUDA_ERROR_DEVICE_UNAVAILABLE, "sluiced is gone, and the program asks for nothing");
+}
+
 void WorkerSession::engine_loop() {
   ::prctl(PR_SET_NAME, "sluice-engine");
   ::prctl(PR_SET_TIMERSLACK, 1000);
   uint64_t last_sleep_ns = kPollFirstNs, seen = 0;
-  uint64_t quiet_records = 0, quiet_since_ns = 0;  // once sluiced is gone
+  Quiet quiet;
   bool gate_changed = false;
   for (;;) {
     uint64_t sleep_ns = kForeverNs;
@@ -140,16 +150,7 @@ void WorkerSession::engine_loop() {
       after_engine();
       if (!streams_full(1, 1) || engine.waits_for_program()) wake_decoder_if_stopped();
     }
-    if (control.lost()) {
-      const uint64_t records = records_decoded_.load(std::memory_order_relaxed),
-                     now = monotonic_ns();
-      if (busy || records != quiet_records || quiet_since_ns == 0) {
-        quiet_records = records;
-        quiet_since_ns = now;
-      } else if (now - quiet_since_ns > limits.orphan_ms * 1'000'000) {
-        end(CUDA_ERROR_DEVICE_UNAVAILABLE, "sluiced is gone, and the program asks for nothing");
-      }
-    }
+    if (control.lost()) end_if_quiet(busy, quiet);
     pollfd fds[] = {{setup.fds[wp::kGateFd].get(), POLLIN, 0},
                     {engine_thread_sleeper_.bell(), POLLIN, 0},
                     {control.lost() ? -1 : control.socket(),

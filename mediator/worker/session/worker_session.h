@@ -258,6 +258,10 @@ class WorkerSession {
 
   // --- engine and jobs (engine_thread.cc) ---
   void engine_loop();
+  struct Quiet {
+    uint64_t records = 0, since_ns = 0;  // so many records were taken, and no more since then
+  };
+  void end_if_quiet(bool busy, Quiet& quiet);
   void job_loop();
   // With `mutex` held: how long to sleep when the sleep before was `last_ns`. Polls back off while
   // nothing completes.
@@ -276,6 +280,7 @@ class WorkerSession {
   void send_printed(const Call& call);
   void send_text(const std::string& text, sluice_printed_to to);  // with `printed_mutex_` held
 
+  CUresult enter_context(const std::shared_ptr<ContextObject>& context, CUresult so_far);
   void make_green_context(const std::shared_ptr<ContextObject>& context);
   // With `mutex` held: charges a pool's growth to its context. False: not now; sluiced is asked for
   // later.

@@ -220,8 +220,6 @@ LowerIndex::Terms LowerIndex::of_statement(const Statement& s) {
   }
   if (base == "shfl" && s.operands.size() > 1) return of_operand(s.operands[1], s);
   if (ptx::effect_of(s) != ptx::Effect::kPure) return t;
-  bool negative = false;
-  std::uint64_t magnitude = 0;
   if (base == "sub" && s.operands.size() == 3) {
     t = of_operand(s.operands[1], s);
     t.merge(of_operand(s.operands[2], s).flipped());
@@ -237,6 +235,16 @@ LowerIndex::Terms LowerIndex::of_statement(const Statement& s) {
     return t;
   }
   if (base == "neg" || base == "not") return of_operand(s.operands.back(), s).flipped();
+  return of_computation(s);
+}
+
+// Of any other statement that only computes: what its operands say together, and what constants
+// beside them make of it.
+LowerIndex::Terms LowerIndex::of_computation(const Statement& s) {
+  const std::string_view base = base_opcode(s.opcode);
+  Terms t;
+  bool negative = false;
+  std::uint64_t magnitude = 0;
   bool flips = false, masked = false;
   for (std::size_t k = 1; k < s.operands.size(); ++k) {
     if (!is_constant(s.operands[k], negative, magnitude)) {

@@ -57,6 +57,7 @@ class LowerIndex {
   Terms of_register(std::uint32_t number);
   Terms of_register_once(std::uint32_t number);
   Terms of_statement(const ptx::Statement& s);
+  Terms of_computation(const ptx::Statement& s);
   bool is_other(std::string_view operand, const ptx::Statement& in);
   bool leads_up(std::string_view operand, const ptx::Statement& in);
 

@@ -12,9 +12,29 @@ using ptx::has_modifier;
 using ptx::Statement;
 using ptx::StatementKind;
 
-bool Swaps::waits_for_turn(
-    std::uint32_t load, const std::vector<std::uint32_t>& blocks,
-    const std::function<bool(std::string_view, const ptx::Statement&)>& is_index) const {
+bool Swaps::compares_with_turn(const Statement& s, std::size_t operand,
+                               const std::vector<const Statement*>& loop, const IsIndex& is_index,
+                               Sum& own) const {
+  if (base_opcode(s.opcode) != "setp" ||
+      (!has_modifier(s.opcode, "eq") && !has_modifier(s.opcode, "ne")))
+    return false;
+  const std::string_view other = s.operands[operand];
+  auto by = definitions_.find(number(s, other));
+  // Not optimised: copied out of its variable each turn.
+  for (int i = 0; i < kDeepest && by != definitions_.end() && by->second.size() == 1 &&
+                  base_opcode(by->second[0]->opcode) == "mov" &&
+                  definitions_.count(number(*by->second[0], by->second[0]->operands[1])) != 0;
+       ++i)
+    by = definitions_.find(number(*by->second[0], by->second[0]->operands[1]));
+  if (by == definitions_.end() || !is_index(other, s)) return false;
+  for (const Statement* d : by->second)
+    if (std::find(loop.begin(), loop.end(), d) != loop.end()) return false;
+  own = sums_.of(other, s);
+  return true;
+}
+
+bool Swaps::waits_for_turn(std::uint32_t load, const std::vector<std::uint32_t>& blocks,
+                           const IsIndex& is_index) const {
   const auto& statements = cfg_.function().statements;
   const Statement& read = statements[load];
   if (base_opcode(read.opcode) != "ld" || read.operands.size() != 2 || !is_short(blocks))
@@ -41,21 +61,9 @@ bool Swaps::waits_for_turn(
         ptx::for_each_register(registers_, s->operands[k], *s,
                                [&](std::uint32_t r) { uses += copies.count(r); });
       if (uses == 0) continue;
-      if (base != "setp" || s->operands.size() != 3 || uses != 1 ||
-          (!has_modifier(s->opcode, "eq") && !has_modifier(s->opcode, "ne")))
+      if (uses != 1 || s->operands.size() != 3 ||
+          !compares_with_turn(*s, is_copy(*s, 1) ? 2 : 1, loop, is_index, own))
         return false;
-      const std::string_view other = s->operands[is_copy(*s, 1) ? 2 : 1];
-      auto by = definitions_.find(number(*s, other));
-      // Not optimised: copied out of its variable each turn.
-      for (int i = 0; i < kDeepest && by != definitions_.end() && by->second.size() == 1 &&
-                      base_opcode(by->second[0]->opcode) == "mov" &&
-                      definitions_.count(number(*by->second[0], by->second[0]->operands[1])) != 0;
-           ++i)
-        by = definitions_.find(number(*by->second[0], by->second[0]->operands[1]));
-      if (by == definitions_.end() || !is_index(other, *s)) return false;
-      for (const Statement* d : by->second)
-        if (std::find(loop.begin(), loop.end(), d) != loop.end()) return false;
-      own = sums_.of(other, *s);
       asked = true;
     }
   }

@@ -43,9 +43,9 @@ class Swaps {
   // Whether the value that `load` reads is only ever asked whether it is the block's own number
   // (`is_index`), and the block passes the turn on to a higher one behind the loop: serial split-K
   // and the like. False where that is not known.
-  bool waits_for_turn(
-      std::uint32_t load, const std::vector<std::uint32_t>& blocks,
-      const std::function<bool(std::string_view, const ptx::Statement&)>& is_index) const;
+  using IsIndex = std::function<bool(std::string_view, const ptx::Statement&)>;
+  bool waits_for_turn(std::uint32_t load, const std::vector<std::uint32_t>& blocks,
+                      const IsIndex& is_index) const;
   // Whether the loop ends as soon as the count that `load` reads comes up to the block's number in
   // the grid less something, and each block counts itself behind the loop, one by one or, OpenMP's
   // reduction over teams, as many at once as the number may be ahead:
@@ -60,6 +60,11 @@ class Swaps {
   bool changed_beside(std::uint32_t atom, const std::vector<std::uint32_t>& blocks) const;
 
  private:
+  // Whether `setp` asks if something is this operand, the block's own number, which `loop` leaves
+  // as it is. Then *own is that number as a sum.
+  bool compares_with_turn(const ptx::Statement& setp, std::size_t operand,
+                          const std::vector<const ptx::Statement*>& loop, const IsIndex& is_index,
+                          Sum& own) const;
   // By how much the block's number may be ahead of the count that `load` reads for the loop
   // `blocks` to end, and whether the loop asks nothing else of the count. 0: it is not known.
   std::int64_t most_ahead(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const;
