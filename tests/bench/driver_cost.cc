@@ -10,6 +10,10 @@
 //   end_*         an empty kernel's launch until its end is found, by each way to wait
 //   copy_*        the same of a copy of 4 KiB within the device
 //   queued_*      200 empty launches and a wait, for each launch, with what a worker adds to them
+//   step_*        what the GPU takes for a short kernel and what stands behind it in its stream,
+//   all
+//                 queued before the first begins: kernels alone, or each with an event, a fill,
+//                 ...; "elsewhere": in another stream, with an event to it and one back
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -74,6 +78,7 @@ class DriverCost {
     CU(api_.cuModuleGetFunction(&empty_, module, "empty"));
     CU(api_.cuModuleGetFunction(&work_, module, "work"));
     CU(api_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+    CU(api_.cuStreamCreate(&other_, CU_STREAM_NON_BLOCKING));
     CU(api_.cuEventCreate(&event_, CU_EVENT_DISABLE_TIMING));
     void* host = nullptr;
     CU(api_.cuMemHostAlloc(&host, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
@@ -114,6 +119,7 @@ class DriverCost {
       CU(api_.cuCtxSetCurrent(current));
     });
     if (words_) queued("queued_write_value_each_8", 8, [this] { write_word(); });
+    steps(record);
   }
 
   void print(const char* library) const {
@@ -222,10 +228,55 @@ class DriverCost {
     keep(std::move(name), std::move(us));
   }
 
+  void steps(const std::function<void()>& record) {
+    const auto fill = [this](CUstream in) { CU(api_.cuMemsetD8Async(to_, 0, 4, in)); };
+    static char pageable[256];
+    step("step_plain", [] {});
+    step("step_event", record);
+    if (words_) step("step_write_value", [this] { write_word(); });
+    step("step_fill", [&] { fill(stream_); });
+    step("step_fill_elsewhere", [&] {
+      CU(api_.cuEventRecord(event_, stream_));
+      CU(api_.cuStreamWaitEvent(other_, event_, 0));
+      fill(other_);
+      CU(api_.cuEventRecord(event_, other_));
+      CU(api_.cuStreamWaitEvent(stream_, event_, 0));
+    });
+    step("step_upload_pinned",
+         [this] { CU(api_.cuMemcpyHtoDAsync(to_, word_ + 64, sizeof pageable, stream_)); });
+    step("step_upload_pageable",
+         [this] { CU(api_.cuMemcpyHtoDAsync(to_, pageable, sizeof pageable, stream_)); });
+    step("step_copy", [this] { CU(api_.cuMemcpyDtoDAsync(to_, from_, 256, stream_)); });
+  }
+  void step(std::string name, const std::function<void()>& add) {
+    constexpr int kEach = 60;
+    std::vector<double> us;
+    const auto queue = [&](int times) {
+      unsigned behind = 10 * kSteps, each = 100;
+      void *first[] = {&behind}, *later[] = {&each};
+      CU(api_.cuLaunchKernel(work_, 1, 1, 1, 32, 1, 1, 0, stream_, first, nullptr));
+      for (int i = 0; i < times; ++i) {
+        CU(api_.cuLaunchKernel(work_, 1, 1, 1, 32, 1, 1, 0, stream_, later, nullptr));
+        add();
+      }
+    };
+    for (int i = -2; i < std::max(5, samples_ / 100); ++i) {
+      double took[2];
+      for (const int times : {0, kEach}) {
+        const double begin = now_us();
+        queue(times);
+        wait();
+        took[times != 0] = now_us() - begin;
+      }
+      if (i >= 0) us.push_back((took[1] - took[0]) / kEach);
+    }
+    keep(std::move(name), std::move(us));
+  }
+
   const gpu::DriverApi& api_;
   const int samples_;
   CUfunction empty_ = nullptr, work_ = nullptr;
-  CUstream stream_ = nullptr;
+  CUstream stream_ = nullptr, other_ = nullptr;
   CUevent event_ = nullptr;
   CUdeviceptr word_at_ = 0, from_ = 0, to_ = 0;
   unsigned* word_ = nullptr;

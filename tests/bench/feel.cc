@@ -37,6 +37,7 @@ const char kPtx[] = R"(
 .version 7.0
 .target sm_70
 .address_size 64
+.visible .const .align 4 .b8 table[256];
 .visible .entry empty() { ret; }
 .visible .entry work(.param .u64 out, .param .u32 steps)
 {
@@ -65,6 +66,7 @@ DONE:
 constexpr std::size_t kSmall = 4 << 10, kMiddle = 1 << 20, kLarge = 64 << 20;
 constexpr double kWorkUs = 100;
 constexpr unsigned kThreads = 128;
+constexpr int kPooled = 50;  // launches in a row, each with memory of its own
 // What the busy launch is made of: a block's steps on a real GPU (35 us on an H100).
 constexpr unsigned kSteps = 2500;
 
@@ -113,6 +115,17 @@ class Driver {
     load(fill_, "cuMemsetD8_v2");
     load(fill32_, "cuMemsetD32_v2");
     load(error_name_, "cuGetErrorName");
+    load(get_global_, "cuModuleGetGlobal_v2");
+    load(to_device_async_, "cuMemcpyHtoDAsync_v2");
+    load(alloc_, "cuMemAlloc_v2");
+    load(free_, "cuMemFree_v2");
+    load(alloc_async_, "cuMemAllocAsync");
+    load(free_async_, "cuMemFreeAsync");
+    load(record_, "cuEventRecord");
+    load(elapsed_, "cuEventElapsedTime");
+    load(host_func_, "cuLaunchHostFunc");
+    const auto event_create = load<decltype(&::cuEventCreate)>("cuEventCreate");
+    load(event_wait_, "cuEventSynchronize");
     check(init(0), "cuInit");
     CUdevice on = 0;
     check(device_get(&on, 0), "cuDeviceGet");
@@ -122,10 +135,10 @@ class Driver {
     CUcontext context = nullptr;
     check(retain(&context, on), "cuDevicePrimaryCtxRetain");
     check(set_current(context), "cuCtxSetCurrent");
-    CUmodule module = nullptr;
-    check(load_data(&module, kPtx), "cuModuleLoadData");
-    check(get_function(&empty_, module, "empty"), "cuModuleGetFunction");
-    check(get_function(&busy_, module, "work"), "cuModuleGetFunction");
+    check(load_data(&module_, kPtx), "cuModuleLoadData");
+    check(get_function(&empty_, module_, "empty"), "cuModuleGetFunction");
+    check(get_function(&busy_, module_, "work"), "cuModuleGetFunction");
+    for (CUevent& event : events_) check(event_create(&event, 0), "cuEventCreate");
     check(stream_create(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     check(alloc(&from_, kLarge), "cuMemAlloc");
     check(alloc(&to_, kLarge), "cuMemAlloc");
@@ -165,6 +178,41 @@ class Driver {
   void download(void* to, std::size_t bytes) { check(to_host_(to, to_, bytes), "cuMemcpyDtoH"); }
   void between(std::size_t bytes) { check(between_(to_, from_, bytes, stream_), "cuMemcpyDtoD"); }
   void* pinned() const { return pinned_; }
+  // As cudaMemcpyToSymbolAsync() of a program on the driver API.
+  void set_symbol(const void* from, std::size_t bytes) {
+    CUdeviceptr at = 0;
+    std::size_t size = 0;
+    check(get_global_(&at, &size, module_, "table"), "cuModuleGetGlobal");
+    check(to_device_async_(at, from, bytes, stream_), "cuMemcpyHtoDAsync");
+  }
+  void upload_async(const void* from, std::size_t bytes) {
+    check(to_device_async_(to_, from, bytes, stream_), "cuMemcpyHtoDAsync");
+  }
+  void allocate_and_free(std::size_t bytes) {
+    CUdeviceptr at = 0;
+    check(alloc_(&at, bytes), "cuMemAlloc");
+    check(free_(at), "cuMemFree");
+  }
+  // A launch whose memory lives as long as it does.
+  void launch_with_memory(std::size_t bytes, const std::function<void()>& launch) {
+    CUdeviceptr at = 0;
+    check(alloc_async_(&at, bytes, stream_), "cuMemAllocAsync");
+    launch();
+    check(free_async_(at, stream_), "cuMemFreeAsync");
+  }
+  void timed_launch() {
+    float ms = 0;
+    check(record_(events_[0], stream_), "cuEventRecord");
+    launch();
+    check(record_(events_[1], stream_), "cuEventRecord");
+    check(event_wait_(events_[1]), "cuEventSynchronize");
+    check(elapsed_(&ms, events_[0], events_[1]), "cuEventElapsedTime");
+  }
+  void host_function() {
+    check(host_func_(
+              stream_, [](void*) {}, nullptr),
+          "cuLaunchHostFunc");
+  }
 
   // Every block of every busy launch has run once, and device to device copied what it should.
   void verify() {
@@ -215,6 +263,18 @@ class Driver {
   decltype(&::cuMemsetD8_v2) fill_;
   decltype(&::cuMemsetD32_v2) fill32_;
   decltype(&::cuGetErrorName) error_name_;
+  decltype(&::cuModuleGetGlobal_v2) get_global_;
+  decltype(&::cuMemcpyHtoDAsync_v2) to_device_async_;
+  decltype(&::cuMemAlloc_v2) alloc_;
+  decltype(&::cuMemFree_v2) free_;
+  decltype(&::cuMemAllocAsync) alloc_async_;
+  decltype(&::cuMemFreeAsync) free_async_;
+  decltype(&::cuEventRecord) record_;
+  decltype(&::cuEventSynchronize) event_wait_;
+  decltype(&::cuEventElapsedTime) elapsed_;
+  decltype(&::cuLaunchHostFunc) host_func_;
+  CUmodule module_ = nullptr;
+  CUevent events_[2] = {};
   CUfunction empty_ = nullptr, busy_ = nullptr;
   CUstream stream_ = nullptr;
   CUdeviceptr from_ = 0, to_ = 0, count_ = 0;
@@ -292,6 +352,30 @@ std::vector<Row> rows(const Settings& settings, const Work& work) {
       {"between_64m", 10, [](Driver& d) { d.between(kLarge), d.wait(); }},
       {"empty_call", 1, [](Driver& d) { d.ask(); }},
       {"mem_get_info", 1, [](Driver& d) { d.mem_info(); }},
+      {"symbol_launch", 1,
+       [small](Driver& d) { d.set_symbol(small->data(), 64), d.launch(), d.wait(); }},
+      {"uploads_16x1k", 4,
+       [small](Driver& d) {
+         for (int i = 0; i < 16; ++i) d.upload_async(small->data(), 1024);
+         d.launch(), d.wait();
+       }},
+      {"alloc_free_64k", 2, [](Driver& d) { d.allocate_and_free(64 << 10); }},
+      {"alloc_free_16m", 2, [](Driver& d) { d.allocate_and_free(16 << 20); }},
+      {"pool_launches", 20,
+       [](Driver& d) {
+         for (int i = 0; i < kPooled; ++i) d.launch_with_memory(kMiddle, [&] { d.launch(); });
+         d.wait();
+       },
+       false, kPooled},
+      {"pool_launches_100us", 20,
+       [work](Driver& d) {
+         for (int i = 0; i < kPooled; ++i)
+           d.launch_with_memory(kMiddle, [&] { d.launch_busy(work); });
+         d.wait();
+       },
+       false, kPooled},
+      {"timed_launch", 1, [](Driver& d) { d.timed_launch(); }},
+      {"host_function", 1, [](Driver& d) { d.launch(), d.host_function(), d.wait(); }},
   };
 }
 

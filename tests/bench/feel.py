@@ -64,6 +64,14 @@ GOALS = {
     "between_64m": ("ratio", 1.05),
     "empty_call": ("add", 1, None),
     "mem_get_info": ("add", 1, None),
+    "symbol_launch": ("add", 4, 10),
+    "uploads_16x1k": ("ratio", 1.1),
+    "alloc_free_64k": ("add", 10, None),
+    "alloc_free_16m": ("add", 10, None),
+    "pool_launches": ("add", 2, None),
+    "pool_launches_100us": ("ratio", 1.05),
+    "timed_launch": ("add", 4, 10),
+    "host_function": ("add", 10, None),
 }
 PROGRAMS_GOAL = 1.03
 

@@ -8,7 +8,7 @@ usage: module_load.py [--build DIR] [--device soft|nvidia] [--images DIR] [--ker
 
 Each image twice: machine code for sm_90 with PTX beside it, as nvcc makes it, and PTX alone. Side
 by side in each round: the driver alone (NVIDIA GPUs only), with its cache of compiled PTX and
-without, Sluice with `clones = "eager"` and "lazy", each without a cache, and "again": lazily, for
+without, Sluice with `clones = "eager"`, "lazy" and "none", each without a cache, and "again": lazily, for
 a program that is not its vGPU's first. Medians of the rounds.
 """
 import argparse
@@ -28,7 +28,7 @@ KINDS = {"sass": ["-fatbin", "-gencode", "arch=compute_90,code=[sm_90,compute_90
          "ptx": ["-ptx", "-gencode", "arch=compute_75,code=compute_75"]}
 
 
-WAYS = ("native", "native-uncached", "eager", "lazy", "again")
+WAYS = ("native", "native-uncached", "eager", "lazy", "again", "none")
 
 
 def source(kernels):
@@ -81,7 +81,7 @@ class Bench:
             s = Sluiced(self.args.build, tempfile.mkdtemp(prefix="sluice-load."),
                         device=self.args.device, soft_sms=4,
                         extra=("nvidia_sms = 132\n" if self.args.device == "nvidia" else "") +
-                        f'clones = "{"eager" if way == "eager" else "lazy"}"\n',
+                        f'clones = "{"lazy" if way == "again" else way}"\n',
                         workers="" if way == "again" else 'code_cache = "0M"\n')
             s.start()
             s.ctl("create", "a", "--weight", 1)

@@ -20,6 +20,10 @@
 namespace sluice::guest {
 
 struct Module {
+  struct Global {
+    CUdeviceptr base = 0;
+    std::size_t bytes = 0;
+  };
   uint64_t context = 0;
   std::unordered_map<std::string, KernelFlags> kernels;   // empty if the original was loaded
   std::shared_ptr<const ptx::SeparableModule> separable;  // of Text
@@ -27,7 +31,8 @@ struct Module {
   std::vector<std::string> entries;  // names of all its kernels
   RequiredBlocks required_blocks;
   uint64_t library = 0;                       // handle of the library it belongs to, 0: none
-  std::vector<uint64_t> globals;              // base addresses in the pointer map
+  // Those that were asked for. Where they are does not change; they are in the pointer map, too.
+  std::unordered_map<std::string, Global> globals;
   std::vector<ReferenceName> references;      // texture_references.h
   std::shared_ptr<ManagedVariables> managed;  // with a library, all its modules have the same
 };

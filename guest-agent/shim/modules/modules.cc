@@ -150,7 +150,7 @@ void forget_module(uint64_t handle) {
   const auto found = all_modules().modules.find(handle);
   if (found == all_modules().modules.end()) return;
   for (const auto& [name, function] : found->second.functions) state().functions.remove(function);
-  for (const uint64_t base : found->second.globals) state().pointers.remove(base);
+  for (const auto& [name, global] : found->second.globals) state().pointers.remove(global.base);
   if (!found->second.references.empty()) forget_references(handle);
   all_modules().modules.erase(found);
 }
@@ -211,6 +211,18 @@ CUresult find_function(const Entered& e, uint64_t module_handle, const std::stri
   return CUDA_SUCCESS;
 }
 
+namespace {
+void add_range(const Module::Global& global, uint64_t context) {
+  if (state().pointers.find(global.base)) return;
+  Range range;
+  range.base = global.base;
+  range.bytes = global.bytes;
+  range.context = context;
+  range.static_global = true;
+  state().pointers.add(range);
+}
+}  // namespace
+
 CUresult find_global(const Entered& e, uint64_t module_handle, const char* name, CUdeviceptr* dptr,
                      size_t* bytes) {
   const auto found = all_modules().modules.find(module_handle);
@@ -224,22 +236,19 @@ CUresult find_global(const Entered& e, uint64_t module_handle, const char* name,
       return CUDA_SUCCESS;
     }
   }
-  CUdeviceptr base = 0;
-  size_t size = 0;
-  const CUresult r = SLUICE_CALL(cuModuleGetGlobal_v2, *e.link, found->second.context, &base, &size,
-                                 reinterpret_cast<CUmodule>(module_handle), name);
-  if (r != CUDA_SUCCESS) return r;
-  if (!state().pointers.find(base)) {
-    Range range;
-    range.base = base;
-    range.bytes = size;
-    range.context = found->second.context;
-    range.static_global = true;
-    state().pointers.add(range);
-    found->second.globals.push_back(base);
+  auto& globals = found->second.globals;
+  auto place = globals.find(name);
+  if (place == globals.end()) {
+    Module::Global global;
+    const CUresult r =
+        SLUICE_CALL(cuModuleGetGlobal_v2, *e.link, found->second.context, &global.base,
+                    &global.bytes, reinterpret_cast<CUmodule>(module_handle), name);
+    if (r != CUDA_SUCCESS) return r;
+    add_range(global, found->second.context);
+    place = globals.emplace(name, global).first;
   }
-  if (dptr != nullptr) *dptr = base;
-  if (bytes != nullptr) *bytes = size;
+  if (dptr != nullptr) *dptr = place->second.base;
+  if (bytes != nullptr) *bytes = place->second.bytes;
   return CUDA_SUCCESS;
 }
 

@@ -74,7 +74,8 @@ class CudaStreams : public EngineDriver {
   void drained(StreamId stream) override;
 
  private:
-  CUresult issue_here(StreamObject& s, Work& work);
+  static Lane& lane_for(StreamObject& s, const Work& work);
+  CUresult issue_in(CUstream to, Work& work);
   CUresult submitted(StreamObject& s, const LaunchWork& w, CUresult status);
 
   LaunchServices services_;

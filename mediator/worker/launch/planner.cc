@@ -66,7 +66,7 @@ void LaunchPlanner::plan(LaunchWork& w, bool contended) {
   w.plan.geometry = Geometry{};
   if (!f.clone || w.plan.tasks == 0 || w.request.flags != 0 ||
       (f.one_row && (w.request.grid[1] != 1 || w.request.grid[2] != 1))) {
-    if (turns_ && w.plan.tasks != 0) expect_whole(w);
+    if (learns_originals() && w.plan.tasks != 0) expect_whole(w);
     return;
   }
   if (make_current(all_.api, f.module->context->cu) != CUDA_SUCCESS) return;
@@ -139,7 +139,7 @@ void LaunchPlanner::expect_whole(LaunchWork& w) {
   if (make_current(all_.api, f.module->context->cu) != CUDA_SUCCESS) return;
   w.plan.variant = variant_of(w);
   w.plan.expected_ns = f.variants[w.plan.variant].whole.expected_ns(w.plan.tasks);
-  take_opaque_record(w);
+  if (turns_) take_opaque_record(w);
 }
 
 // So that sluiced knows a visit when it comes.

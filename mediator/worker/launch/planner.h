@@ -12,7 +12,7 @@
 //
 // A launch whose plan is not evictable runs as the original. Where turns are priorities its length
 // is learnt, whatever its kernel is: by it others know how long they wait, and how many such
-// launches may be in flight.
+// launches may be in flight. On time slices, too: the ends of short ones are asked for together.
 //
 // Owned by CudaStreams, used under the session's lock. Times are ns of the GPU.
 #pragma once
@@ -31,6 +31,8 @@ class LaunchPlanner {
   void expect_parts() { parts_ = true; }
   // Turns are priorities (SLUICE_GRANT_LEVEL): windows are no slower to leave than other forms.
   void expect_turns() { turns_ = true; }
+  // Contexts share by time slices: launches run as originals.
+  void expect_slices() { slices_ = true; }
 
   // Fills plan, and what it holds from now on, of `w`, whose request is checked. Asks the driver
   // once per shape. `contended`: others wait for the GPU; it is then not launched in windows, which
@@ -46,7 +48,7 @@ class LaunchPlanner {
   void original_ended(LaunchWork& w, bool contended, uint64_t from_ns, uint64_t took_ns);
 
   // Whether original_ended() learns anything.
-  bool learns_originals() const { return turns_; }
+  bool learns_originals() const { return turns_ || slices_; }
   // Launches of kernels that have clones for which the original was planned, whole.
   uint64_t whole() const { return whole_; }
 
@@ -66,7 +68,7 @@ class LaunchPlanner {
   void plan_for_parts(LaunchWork& w);
 
   LaunchServices& all_;
-  bool parts_ = false, turns_ = false;
+  bool parts_ = false, turns_ = false, slices_ = false;
   uint64_t whole_ = 0;
 };
 

@@ -19,8 +19,9 @@ namespace wp = worker_protocol;
 
 void WorkerSession::job_loop() {
   ::prctl(PR_SET_NAME, "sluice-jobs");
+  Spinner spinner(Spinner::may_spin_for_long() ? setup.start.spin_us : 0);
   for (;;) {
-    jobs.take()();
+    jobs.take(spinner)();
     wake_decoder_if_stopped();
   }
 }

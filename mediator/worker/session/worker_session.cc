@@ -89,6 +89,7 @@ WorkerSession::WorkerSession(SessionSetup session_setup, SessionLimits session_l
   wp::Start& start = setup.start;
   if (start.spatial_sms != 0) streams.planner().expect_parts();
   if (start.turns_by_priority != 0) streams.planner().expect_turns();
+  if (start.time_slices != 0) streams.planner().expect_slices();
   streams.confinement().make_green = [this](std::shared_ptr<ContextObject> c) {
     jobs.post([this, c] { make_green_context(c); });
   };

@@ -336,6 +336,7 @@ bool StreamEngine::may_submit(const Stream& s, const Op& op, uint64_t now_ns) {
 }
 
 uint64_t StreamEngine::expected_end_ns() const {
+  if (limits_.slices) return 0;  // others' slices come between
   uint64_t first_ns = 0;
   for (const auto& s : streams_.all) {
     uint64_t end_ns = 0;

@@ -101,7 +101,8 @@ TEST(JobQueue, KeepsTheirOrderAndSaysWhenItIsFull) {
   EXPECT_FALSE(stopped);
   EXPECT_TRUE(q.full(3, [&] { stopped = true; }));
   EXPECT_TRUE(stopped);
-  for (int i = 0; i < 3; ++i) q.take()();
+  Spinner spinner(0);
+  for (int i = 0; i < 3; ++i) q.take(spinner)();
   EXPECT_EQ(ran, (std::vector<int>{0, 1, 2}));
 }
 
