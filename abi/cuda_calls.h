@@ -10,7 +10,8 @@
 //
 // `status`, of a generic call, says who waits for it and when the worker makes it:
 //   kReply      the caller waits; made by the job thread, in order
-//   kAtOnce     the caller waits; only reads, so the decoder makes it without waiting for a job
+//   kAtOnce     the caller waits; the decoder makes it without waiting for a job: it only reads, or
+//               becomes a job where the driver may take its time
 //   kAfterWork  the caller waits; made when all that the context has queued is complete, as CUDA's
 //               implicit synchronisation has it
 //   kQueued     nobody waits; an error surfaces at the next synchronising call
@@ -82,7 +83,7 @@
   X(0x061, cuMemAlloc_v2, kReply, Out, In) \
   X(0x062, cuMemAllocPitch_v2, kReply, Out, Out, In, In, In) \
   X(0x063, cuMemFree_v2, kAfterWork, Dev) \
-  X(0x065, cuMemAllocAsync, kReply, Out, In, HInOrNull<SLUICE_HANDLE_STREAM>) \
+  X(0x065, cuMemAllocAsync, kAtOnce, Out, In, HInOrNull<SLUICE_HANDLE_STREAM>) \
   X(0x066, cuMemFreeAsync, kAtOnce, Dev, HInOrNull<SLUICE_HANDLE_STREAM>) \
   /* virtual memory management; the session does all of it (mediator/worker/calls/virtual_memory.cc) */ \
   X(0x067, cuMemAddressReserve, kReply, Out, In, In, In, In) \

@@ -58,6 +58,7 @@ void decode_generic(WorkerSession& s, Call call, Bytes body) {
   }
   const calls::Status when = calls::call_status(call.opcode);
   if (when == calls::Status::kAtOnce) return run_generic(s, call, body);
+  call.is_job = true;
   auto job = [&s, call, kept = std::make_shared<KeptBody>(s.queued_bytes, body)] {
     run_generic(s, call, kept->bytes());
   };

@@ -50,6 +50,15 @@ bool GenericCalls::charge_or_park(uint64_t charge, ChargeKind kind) {
   return false;
 }
 
+CUresult GenericCalls::as_job() {
+  Call again = call;
+  again.is_job = true;
+  s.jobs.post([&session = s, again, kept = std::make_shared<KeptBody>(s.queued_bytes, body)] {
+    run_generic(session, again, kept->bytes());
+  });
+  return kParked;
+}
+
 void GenericCalls::park(worker_protocol::Resource resource, uint64_t lacking) {
   s.ask_lease(
       lacking,

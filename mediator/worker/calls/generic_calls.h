@@ -131,6 +131,8 @@ struct GenericCalls {
   bool open_or_park();
   CUresult close_after_sync(std::shared_ptr<ContextObject> c);
   void park(worker_protocol::Resource resource, uint64_t lacking);
+  // Makes the call once more on the job thread, where it may wait. kParked.
+  CUresult as_job();
   void drop_if_unused(const std::shared_ptr<MemoryObject>& memory);
   std::shared_ptr<MemoryObject> memory(CUmemGenericAllocationHandle guest_handle);
   CUresult granularity(int device, size_t* unit);

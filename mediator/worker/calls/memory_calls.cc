@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "mediator/base/check.h"
 #include "mediator/base/clock.h"
 
 namespace sluice::worker {
@@ -16,10 +17,11 @@ CUresult GenericCalls::cuMemGetInfo_v2(size_t* free, size_t* total) {
   if (r != CUDA_SUCCESS) return r;
   std::lock_guard lock(s.mutex);
   const size_t limit = std::min<size_t>(real_total, s.setup.start.memory_limit_bytes);
-  const size_t used = s.control.device().used_bytes();
+  const size_t kept = s.freed.charged_bytes();
+  const size_t used = s.control.device().used_bytes() - kept;
   if (total) *total = limit;
   // What other processes of this vGPU use is not known here: it shows when a lease is refused.
-  if (free) *free = std::min(real_free, limit > used ? limit - used : 0);
+  if (free) *free = std::min(real_free + kept, limit > used ? limit - used : 0);
   return CUDA_SUCCESS;
 }
 
@@ -36,6 +38,7 @@ CUresult GenericCalls::allocate(CUdeviceptr* address, size_t bytes,
   }
   CUdeviceptr at = 0;
   CUresult r = by_driver(&at);
+  if (r == CUDA_ERROR_OUT_OF_MEMORY && s.release_freed()) r = by_driver(&at);
   std::lock_guard lock(s.mutex);
   if (r == CUDA_SUCCESS && !s.memory.allocations.add({at, bytes, call.context->handle, charge})) {
     (void)s.api.cuMemFree(at);
@@ -91,10 +94,18 @@ CUresult GenericCalls::cuMemAllocAsync(CUdeviceptr* address, size_t bytes, Strea
   {
     std::lock_guard lock(s.mutex);
     CUresult error;
-    if (!s.find_stream(call, stream.value, &error)) return error;
+    const auto found = s.find_stream(call, stream.value, &error);
+    if (!found) return error;
+    if (address && call.context && !s.held_is_refused() &&
+        s.memory.allocations.size() < AllocationMap::kMost)
+      if (const auto kept = s.freed.take(call.context->handle, found->id, bytes)) {
+        SLUICE_CHECK(s.memory.allocations.add(*kept));
+        *address = kept->address;
+        return CUDA_SUCCESS;
+      }
   }
   // Earlier in the stream than asked for is allowed.
-  return cuMemAlloc_v2(address, bytes);
+  return call.is_job ? cuMemAlloc_v2(address, bytes) : as_job();
 }
 
 CUresult GenericCalls::cuMemFreeAsync(CUdeviceptr address, StreamHandle stream) {
@@ -105,6 +116,10 @@ CUresult GenericCalls::cuMemFreeAsync(CUdeviceptr address, StreamHandle stream) 
   // Not the program's any more from here on; freed when the stream gets there.
   auto a = s.memory.allocations.remove(address);
   if (!a) return CUDA_ERROR_INVALID_VALUE;
+  if (s.keep_freed(*a, *found)) {
+    s.after_engine();
+    return CUDA_SUCCESS;
+  }
   const auto free = [&session = s, a = *a, context = found->context](CUresult) {
     session.jobs.post([&session, a, context] {
       if (make_current(session.api, context->cu) == CUDA_SUCCESS)

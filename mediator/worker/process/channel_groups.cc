@@ -17,13 +17,13 @@ namespace {
 // that they take (nvos.h), as far as they are read here.
 constexpr unsigned kMagic = 'F', kFree = 0x29, kControl = 0x2a, kAlloc = 0x2b;
 
-struct Allocation {
+struct ObjectRequest {
   uint32_t client, parent, handle, object_class;
   uint64_t parameters;  // their address
   // In one of two forms: {size, status}, or {rights (8 bytes), size, flags, status, padding}.
 };
-constexpr size_t kAllocationBytes = sizeof(Allocation) + 8, kAllocationWithRights = 48;
-static_assert(sizeof(Allocation) == 24);
+constexpr size_t kObjectRequestBytes = sizeof(ObjectRequest) + 8, kObjectRequestWithRights = 48;
+static_assert(sizeof(ObjectRequest) == 24);
 
 struct GroupParameters {
   uint32_t error, ecc_error, address_space, engine;
@@ -77,10 +77,11 @@ void ChannelGroups::on_called(int fd, unsigned long request, const void* argumen
     });
     return;
   }
-  if (_IOC_NR(request) != kAlloc || (bytes != kAllocationBytes && bytes != kAllocationWithRights))
+  if (_IOC_NR(request) != kAlloc ||
+      (bytes != kObjectRequestBytes && bytes != kObjectRequestWithRights))
     return;
-  const auto made = read_as<Allocation>(argument);
-  const size_t status_at = bytes == kAllocationBytes ? 28 : 40;
+  const auto made = read_as<ObjectRequest>(argument);
+  const size_t status_at = bytes == kObjectRequestBytes ? 28 : 40;
   if (made.object_class != kChannelGroup || made.parameters == 0 ||
       read_as<uint32_t>(static_cast<const char*>(argument) + status_at) != 0)
     return;

@@ -71,12 +71,69 @@ void WorkerSession::with_leave_to_load(std::function<void(bool)> then) {
 
 void WorkerSession::ask_lease(uint64_t lacking, std::function<void(bool)> then,
                               wp::Resource resource) {
+  if (resource == wp::kDeviceMemory && freed.has_passed()) {
+    jobs.post([this, then = std::move(then)] {
+      release_freed();
+      then(true);
+    });
+    return;
+  }
   if (control.lost()) {
     jobs.post([then = std::move(then)] { then(false); });
     return;
   }
   if (control.leases_waiting() >= limits.parked_calls) violation("too many calls wait for memory");
   control.ask_lease(resource, lacking, std::move(then));
+}
+
+bool WorkerSession::keep_freed(const Allocation& a, const StreamObject& stream) {
+  constexpr uint64_t kPart = 4;  // of what the vGPU may have
+  if (a.charged_bytes == 0 ||
+      freed.charged_bytes() + a.charged_bytes > setup.start.memory_limit_bytes / kPart)
+    return false;
+  const uint64_t now_ns = monotonic_ns();
+  const bool first = freed.empty();
+  const uint64_t block = freed.add(a, stream.id, now_ns);
+  if (block == 0) return false;
+  engine.notify_stream(stream.id, waiting.add_own([this, block](CUresult) { freed.passed(block); }),
+                       now_ns);
+  if (first) jobs.post([] {});  // the job thread sees to it from now on
+  return true;
+}
+
+bool WorkerSession::release_freed() {
+  std::vector<Allocation> taken;
+  {
+    std::lock_guard lock(mutex);
+    taken = freed.take_passed(monotonic_ns());
+  }
+  give_back(taken);
+  return !taken.empty();
+}
+
+// While the GPU works the driver would wait for it, and the next allocations with it.
+void WorkerSession::release_old_memory(uint64_t now_ns) {
+  constexpr uint64_t kBusyAges = 10;
+  std::vector<Allocation> taken;
+  {
+    std::lock_guard lock(mutex);
+    const uint64_t ages = engine.queued() == 0 ? 1 : kBusyAges;
+    taken = freed.take_passed(now_ns, ages * FreedMemory::kKeptNs);
+  }
+  give_back(taken);
+}
+
+void WorkerSession::give_back(const std::vector<Allocation>& taken) {
+  for (const Allocation& a : taken) {
+    std::shared_ptr<ContextObject> owner;
+    {
+      std::lock_guard lock(mutex);
+      owner = handles.find<ContextObject>(SLUICE_HANDLE_CONTEXT, a.owner);
+    }
+    if (owner && make_current(api, owner->cu) == CUDA_SUCCESS) (void)api.cuMemFree(a.address);
+    std::lock_guard lock(mutex);
+    release_device(a.charged_bytes);
+  }
 }
 
 void WorkerSession::charge_held() {

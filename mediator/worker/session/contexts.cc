@@ -241,6 +241,7 @@ void WorkerSession::close_context(const std::shared_ptr<ContextObject>& c) {
     c->controls->abandon();
     for (const Allocation& a : memory.allocations.remove_owner(c->handle))
       remains.charged += a.charged_bytes;
+    for (const Allocation& a : freed.remove_owner(c->handle)) remains.charged += a.charged_bytes;
     handles.remove(SLUICE_HANDLE_CONTEXT, c->handle);
     --contexts.open;
     other = any_context();

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "mediator/base/clock.h"
 #include "mediator/base/log.h"
@@ -20,9 +21,21 @@ namespace wp = worker_protocol;
 void WorkerSession::job_loop() {
   ::prctl(PR_SET_NAME, "sluice-jobs");
   Spinner spinner(Spinner::may_spin_for_long() ? setup.start.spin_us : 0);
+  uint64_t looked_ns = monotonic_ns();
   for (;;) {
-    jobs.take(spinner)();
+    bool keeps = false;
+    {
+      std::lock_guard lock(mutex);
+      keeps = !freed.empty();
+    }
+    const auto patience = keeps ? std::chrono::nanoseconds(FreedMemory::kKeptNs)
+                                : std::chrono::nanoseconds(std::chrono::hours(1));
+    if (const auto job = jobs.take(spinner, patience)) (*job)();
     wake_decoder_if_stopped();
+    if (const uint64_t now_ns = monotonic_ns(); now_ns - looked_ns >= FreedMemory::kKeptNs) {
+      looked_ns = now_ns;
+      if (keeps) release_old_memory(now_ns);
+    }
   }
 }
 

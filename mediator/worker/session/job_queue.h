@@ -4,11 +4,13 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 
 #include "mediator/base/clock.h"
 #include "mediator/ring/wait.h"
@@ -28,18 +30,22 @@ class JobQueue {
     ready_.notify_one();
   }
 
-  // The oldest job; waits until there is one. A program that makes one such call after another
-  // waits for each: to be woken takes longer than most of them do.
-  Job take(Spinner& spinner) {
-    if (!spinner.spin([this] { return waiting_.load(std::memory_order_acquire) != 0; })) {
+  // The oldest job; waits until there is one, so long at most. A program that makes one such call
+  // after another waits for each: to be woken takes longer than most of them do.
+  std::optional<Job> take(Spinner& spinner, std::chrono::nanoseconds most) {
+    const bool there =
+        spinner.spin([this] { return waiting_.load(std::memory_order_acquire) != 0; });
+    std::unique_lock lock(mutex_);
+    if (!there) {
       const uint64_t from_ns = monotonic_ns();
-      std::unique_lock lock(mutex_);
-      ready_.wait(lock, [this] { return !jobs_.empty(); });
+      ready_.wait_for(lock, most, [this] { return !jobs_.empty(); });
       spinner.slept(monotonic_ns() - from_ns);
-      return pop();
     }
-    std::lock_guard lock(mutex_);
-    return pop();
+    if (jobs_.empty()) return std::nullopt;
+    Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    waiting_.store(jobs_.size(), std::memory_order_relaxed);
+    return job;
   }
 
   // `most` jobs or more are waiting. Then `then` is called before any can be taken.
@@ -52,13 +58,6 @@ class JobQueue {
   }
 
  private:
-  Job pop() {
-    Job job = std::move(jobs_.front());
-    jobs_.pop_front();
-    waiting_.store(jobs_.size(), std::memory_order_relaxed);
-    return job;
-  }
-
   std::atomic<size_t> waiting_{0};  // what is in jobs_
   std::mutex mutex_;
   std::condition_variable ready_;

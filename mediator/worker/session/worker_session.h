@@ -45,6 +45,7 @@
 #include "mediator/worker/process/printed.h"
 #include "mediator/worker/process/slice_setter.h"
 #include "mediator/worker/session/control_link.h"
+#include "mediator/worker/session/freed_memory.h"
 #include "mediator/worker/session/held_memory.h"
 #include "mediator/worker/session/job_queue.h"
 #include "mediator/worker/session/memory_table.h"
@@ -97,6 +98,7 @@ struct Call {
   uint64_t call_id = 0;
   uint16_t opcode = 0;
   uint16_t flags = 0;
+  bool is_job = false;                     // on the job thread, where the driver may take its time
   std::shared_ptr<ContextObject> context;  // null: none was current
   std::shared_ptr<GreenObject> green;      // of `context`; null: the context itself is current
 };
@@ -197,6 +199,12 @@ class WorkerSession {
   // sluiced has to be asked first, the stream waits for that; then *grant says how it went.
   void charge_local(StreamObject& stream, uint64_t bytes_per_thread,
                     std::shared_ptr<LocalGrant>* grant);
+  // With `mutex` held: memory that its program has freed in the order of this stream stays with the
+  // session for a while (FreedMemory). False: it does not.
+  bool keep_freed(const Allocation& allocation, const StreamObject& stream);
+  // Job thread: gives it back to the driver, as far as no work is queued that uses it. False: there
+  // was none.
+  bool release_freed();
   // With `mutex` held, now and then: charges what the session holds by now, or gives back.
   void charge_held();
   // With `mutex` held. True: nothing that is kept in the worker is to be made.
@@ -228,6 +236,7 @@ class WorkerSession {
   FreeBulk free_bulk;
   HandleTable handles;
   MemoryTable memory;
+  FreedMemory freed;
   ContextTable contexts;
   WaitingCalls waiting;
 
@@ -263,6 +272,8 @@ class WorkerSession {
   };
   void end_if_quiet(bool busy, Quiet& quiet);
   void job_loop();
+  void release_old_memory(uint64_t now_ns);  // of `freed`
+  void give_back(const std::vector<Allocation>& taken);
   // With `mutex` held: how long to sleep when the sleep before was `last_ns`. Polls back off while
   // nothing completes.
   uint64_t back_off(uint64_t last_ns, bool progress) const;

@@ -381,6 +381,70 @@ TEST_F(WorkerHolds, ThousandsOfFreesMayWait) {
   EXPECT_EQ(free_memory(), before);
 }
 
+// Memory that is freed in a stream's order (FreedMemory).
+class WorkerFreed : public WorkerHolds {
+ protected:
+  static constexpr uint64_t kLimit = 64 * kMiB;
+  void start_freeing() {
+    start_with(kLimit);
+    make_context();
+  }
+  uint64_t take(uint64_t bytes, uint64_t stream = 0) {
+    const Answer a =
+        generic(kOpcode_cuMemAllocAsync, {raw<uint8_t>(1), raw(bytes), raw(stream)}, context);
+    EXPECT_EQ(a.status, CUDA_SUCCESS);
+    return a.as<uint64_t>();
+  }
+  void give(uint64_t address, uint64_t stream = 0) {
+    EXPECT_EQ(generic(kOpcode_cuMemFreeAsync, {raw(address), raw(stream)}, context).status,
+              CUDA_SUCCESS);
+  }
+};
+
+TEST_F(WorkerFreed, IsTakenAgainBehindItsFreeInTheSameStreamAlone) {
+  start_freeing();
+  const uint64_t other = create_stream().as<uint64_t>();
+  const uint64_t before = free_memory();
+  const uint64_t host_function = stall();
+  const uint64_t first = take(kMiB);
+  give(first);
+  EXPECT_EQ(free_memory(), before);
+  const uint64_t elsewhere = take(kMiB, other);
+  EXPECT_NE(elsewhere, first) << "what uses it has not run";
+  EXPECT_EQ(take(kMiB), first);
+  EXPECT_NE(take(kMiB), first);
+  give(first);
+  b->post(SLUICE_CALL_HOST_FUNC_DONE, host_function, context, SLUICE_RECORD_NO_REPLY);
+  EXPECT_EQ(sync().status, CUDA_SUCCESS);
+  EXPECT_EQ(take(kMiB, other), first) << "what used it has run";
+  give(elsewhere);
+  EXPECT_EQ(sync().status, CUDA_SUCCESS);
+  EXPECT_NE(generic(kOpcode_cuMemFree_v2, {raw(elsewhere)}, context).status, CUDA_SUCCESS);
+}
+
+TEST_F(WorkerFreed, GoesBackWhereMemoryLacks) {
+  start_freeing();
+  for (int i = 0; i < 3; ++i) {
+    const uint64_t a = take(10 * kMiB), c = take(kLimit / 2);  // more than is kept
+    give(a), give(c);
+    EXPECT_EQ(sync().status, CUDA_SUCCESS);
+    const Answer all = alloc(kLimit - 2 * kMiB);
+    ASSERT_EQ(all.status, CUDA_SUCCESS);
+    EXPECT_EQ(generic(kOpcode_cuMemFree_v2, {all.body}, context).status, CUDA_SUCCESS);
+  }
+}
+
+TEST_F(WorkerFreed, GoesWithItsContext) {
+  start_freeing();
+  const uint64_t first = context, before = free_memory();
+  context = create_context().as<uint64_t>();
+  give(take(10 * kMiB));
+  EXPECT_EQ(generic(kOpcode_cuCtxDestroy_v2, {raw(context)}, context).status, CUDA_SUCCESS);
+  context = first;
+  EXPECT_EQ(free_memory(), before);
+  EXPECT_EQ(alloc(kLimit - 4 * kMiB).status, CUDA_SUCCESS);
+}
+
 // Whoever else uses the GPU sees what is gone, and by how much less it can have.
 TEST_F(WorkerCharges, ANeighbourSeesItOnTheSoftwareGpu) {
   const std::string file = testing::TempDir() + "/charges-gpu-" + std::to_string(::getpid());
@@ -406,6 +470,33 @@ TEST_F(WorkerCharges, ANeighbourSeesItOnTheSoftwareGpu) {
   EXPECT_LE(free_memory(), before - 4096 * kThreads - 16 * kMiB - 2 * kMiB);
   taker.reset();
   EXPECT_GT(free_memory(), before) << "all of it with the process";
+  ::unlink(file.c_str());
+}
+
+TEST_F(WorkerFreed, GoesBackByItselfAfterAWhile) {
+  const std::string file = testing::TempDir() + "/freed-gpu-" + std::to_string(::getpid());
+  ::unlink(file.c_str());
+  const auto with_file = [&](WorkerBench::Options& o) { o.soft_gpu_file = file; };
+  start_with(1024 * kMiB, with_file);
+  make_context();
+  auto taker = std::move(b);
+  uint64_t other = context;
+  start_with(1024 * kMiB, with_file);
+  make_context();
+  const uint64_t before = free_memory();
+  b.swap(taker);
+  std::swap(context, other);
+  const uint64_t kept = take(200 * kMiB);
+  b.swap(taker);
+  std::swap(context, other);
+  EXPECT_LT(free_memory(), before - 100 * kMiB);
+  b.swap(taker);
+  std::swap(context, other);
+  give(kept);
+  b.swap(taker);
+  std::swap(context, other);
+  for (int i = 0; i < 1000 && free_memory() < before; ++i) ::usleep(10'000);
+  EXPECT_EQ(free_memory(), before);
   ::unlink(file.c_str());
 }
 

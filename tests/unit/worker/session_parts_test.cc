@@ -7,6 +7,7 @@
 
 #include "abi/channel.h"
 #include "mediator/worker/session/control_link.h"
+#include "mediator/worker/session/freed_memory.h"
 #include "mediator/worker/session/job_queue.h"
 #include "mediator/worker/session/memory_table.h"
 #include "mediator/worker/session/waiting_calls.h"
@@ -102,8 +103,49 @@ TEST(JobQueue, KeepsTheirOrderAndSaysWhenItIsFull) {
   EXPECT_TRUE(q.full(3, [&] { stopped = true; }));
   EXPECT_TRUE(stopped);
   Spinner spinner(0);
-  for (int i = 0; i < 3; ++i) q.take(spinner)();
+  for (int i = 0; i < 3; ++i) q.take(spinner, std::chrono::hours(1)).value()();
   EXPECT_EQ(ran, (std::vector<int>{0, 1, 2}));
+  EXPECT_FALSE(q.take(spinner, std::chrono::nanoseconds(1)).has_value());
+}
+
+TEST(FreedMemory, IsForAllocationsOfItsSizeAndOwner) {
+  constexpr uint64_t kOwner = 1, kOther = 2;
+  FreedMemory freed;
+  const uint64_t block = freed.add({0x1000, 800, kOwner, 1024}, 1, 100);
+  EXPECT_EQ(freed.charged_bytes(), 1024u);
+  EXPECT_FALSE(freed.take(kOther, 1, 800).has_value());
+  EXPECT_FALSE(freed.take(kOwner, 2, 800).has_value()) << "its stream has not come there";
+  EXPECT_FALSE(freed.take(kOwner, 1, 801).has_value());
+  EXPECT_FALSE(freed.take(kOwner, 1, 699).has_value()) << "too large";
+  EXPECT_FALSE(freed.take(kOwner, 1, 0).has_value());
+  EXPECT_TRUE(freed.take_passed(1000).empty());
+  freed.passed(block);
+  EXPECT_TRUE(freed.take_passed(1000, 901).empty()) << "too young";
+  const auto taken = freed.take(kOwner, 2, 700);
+  ASSERT_TRUE(taken);
+  EXPECT_EQ(taken->address, 0x1000u);
+  EXPECT_EQ(taken->bytes, 700u);
+  EXPECT_EQ(taken->charged_bytes, 1024u);
+  EXPECT_TRUE(freed.empty());
+  EXPECT_EQ(freed.charged_bytes(), 0u);
+  freed.passed(block);  // it has been taken
+}
+
+TEST(FreedMemory, GoesBackOnceOrWithItsOwner) {
+  FreedMemory freed;
+  std::vector<uint64_t> blocks;
+  for (uint64_t i = 0; i < FreedMemory::kMost; ++i)
+    blocks.push_back(freed.add({0x1000 * (i + 1), 512, i % 2, 512}, 1, i));
+  EXPECT_EQ(freed.add({0x10, 512, 0, 512}, 1, 0), 0u) << "there are too many";
+  EXPECT_EQ(freed.remove_owner(1).size(), FreedMemory::kMost / 2);
+  EXPECT_FALSE(freed.has_passed());
+  for (const uint64_t block : blocks) freed.passed(block);
+  EXPECT_TRUE(freed.has_passed());
+  EXPECT_EQ(freed.take_passed(100, 90).size(), 6u) << "of 0, 2, .. 10";
+  EXPECT_EQ(freed.take_passed(0).size(), 0u) << "none is of then";
+  EXPECT_EQ(freed.take_passed(1u << 20).size(), FreedMemory::kMost / 2 - 6);
+  EXPECT_TRUE(freed.empty());
+  EXPECT_EQ(freed.charged_bytes(), 0u);
 }
 
 class ControlLinkTest : public testing::Test {
