@@ -8,8 +8,8 @@ usage: module_load.py [--build DIR] [--device soft|nvidia] [--images DIR] [--ker
 
 Each image twice: machine code for sm_90 with PTX beside it, as nvcc makes it, and PTX alone. Side
 by side in each round: the driver alone (NVIDIA GPUs only), with its cache of compiled PTX and
-without, Sluice with `clones = "eager"`, "lazy" and "none", each without a cache, and "again": lazily, for
-a program that is not its vGPU's first. Medians of the rounds.
+without, Sluice with `clones = "eager"`, "lazy" and "none", each without a cache, and "again":
+lazily, for a program that is not its vGPU's first. Medians of the rounds.
 """
 import argparse
 import json

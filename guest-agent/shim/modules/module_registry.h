@@ -30,7 +30,7 @@ struct Module {
   std::unordered_map<std::string, uint64_t> functions;
   std::vector<std::string> entries;  // names of all its kernels
   RequiredBlocks required_blocks;
-  uint64_t library = 0;                       // handle of the library it belongs to, 0: none
+  uint64_t library = 0;  // handle of the library it belongs to, 0: none
   // Those that were asked for. Where they are does not change; they are in the pointer map, too.
   std::unordered_map<std::string, Global> globals;
   std::vector<ReferenceName> references;      // texture_references.h
