@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "kernels/ptx/known_functions.h"
 #include "kernels/ptx/registers.h"
 
 namespace sluice::ptx {
@@ -82,7 +83,9 @@ Result<Module> Parser::run() {
 
 void Parser::find_calls_that_never_return() {
   // The device's runtime has them; a function of the module with such a name may return.
-  std::unordered_set<std::string_view> ends{"__assertfail", "__assert_fail"};
+  std::unordered_set<std::string_view> ends;
+  for (const KnownFunction& f : kKnownFunctions)
+    if (f.ends_thread) ends.insert(f.name);
   for (const Function& f : module_.functions_) {
     const bool says_so = std::any_of(f.directives.begin(), f.directives.end(),
                                      [](const auto& d) { return d.name == ".noreturn"; });

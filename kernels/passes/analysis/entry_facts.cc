@@ -12,6 +12,7 @@
 
 #include "kernels/passes/analysis/facts.h"
 #include "kernels/passes/analysis/waits/spin.h"
+#include "kernels/ptx/known_functions.h"
 
 namespace sluice::passes {
 
@@ -23,11 +24,6 @@ namespace {
 // Walking the calls of all entries of a module; real modules need some thousand steps.
 constexpr std::uint64_t kMaxCallSteps = 4'000'000;
 
-// Functions that other modules provide and that neither return early nor read the grid.
-bool is_harmless_external(std::string_view name) {
-  return name == "vprintf" || name == "malloc" || name == "free" || name == "__assertfail" ||
-         name == "__assert_fail";
-}
 // What a launch from the device needs (CUDA Programming Guide, "CUDA Dynamic Parallelism"): rule
 // device-launches.
 bool launches_kernels(std::string_view name) {
@@ -182,7 +178,7 @@ class EntryFacts {
       out_.opaque.add("device-launch", at_line(named.line, "launches kernels from the GPU"));
     else if (synchronises_grid(named.callee))
       out_.opaque.add("cooperative", at_line(named.line, "uses cooperative grid synchronisation"));
-    else if (!is_harmless_external(named.callee))
+    else if (ptx::known_function(named.callee) == nullptr)
       out_.opaque.add("call-unknown", at_line(named.line, "calls " + std::string(named.callee) +
                                                               ", which is in another module"));
   }

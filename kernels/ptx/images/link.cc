@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "abi/cuda_driver.h"
+#include "kernels/ptx/known_functions.h"
 #include "kernels/ptx/module.h"
 
 namespace sluice::ptx {
@@ -154,7 +155,8 @@ class Linker {
 
  private:
   static bool is_of_the_driver(std::string_view name) {
-    return name == "vprintf" || name == "malloc" || name == "free" || name == "__assertfail";
+    const KnownFunction* known = known_function(name);
+    return known != nullptr && known->of_driver;
   }
   // The header's version is the highest; its target that of the newest architecture.
   Result<void> parse(const std::vector<std::string>& texts) {
