@@ -85,6 +85,10 @@
   X(0x063, cuMemFree_v2, kAfterWork, Dev) \
   X(0x065, cuMemAllocAsync, kAtOnce, Out, In, HInOrNull<SLUICE_HANDLE_STREAM>) \
   X(0x066, cuMemFreeAsync, kAtOnce, Dev, HInOrNull<SLUICE_HANDLE_STREAM>) \
+  /* memory of several programs */ \
+  X(0x0d0, cuIpcGetMemHandle, kReply, Out, In) \
+  X(0x0d1, cuIpcOpenMemHandle_v2, kReply, Out, In, In) \
+  X(0x0d2, cuIpcCloseMemHandle, kAfterWork, In) \
   /* virtual memory management; the session does all of it (mediator/worker/calls/virtual_memory.cc) */ \
   X(0x067, cuMemAddressReserve, kReply, Out, In, In, In, In) \
   X(0x068, cuMemAddressFree, kReply, In, In) \

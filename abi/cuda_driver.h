@@ -7,8 +7,8 @@
  *
  * Users: the guest's libcuda.so.1 and the software GPU (both define these functions), sluice-worker
  * (calls them through mediator/gpu/driver_api.h) and the programs of kernels/suite. Declares only;
- * graphs are in cuda_graph.h, arrays and textures in cuda_texture.h; what is missing (graphics,
- * IPC) Sluice does not offer. C and C++.
+ * graphs are in cuda_graph.h, arrays and textures in cuda_texture.h; what is missing
+ * (graphics) Sluice does not offer. C and C++.
  *
  * With SLUICE_CUDA_DRIVER_COMPARE defined before inclusion, the header leaves out its macros and C
  * linkage: for the comparison with the toolkit only.
@@ -47,6 +47,15 @@ typedef struct CUarray_st* CUarray;
 typedef struct CUgraph_st* CUgraph;
 typedef struct CUgraphNode_st* CUgraphNode;
 typedef struct CUgraphDeviceUpdatableNode_st* CUgraphDeviceNode;
+
+/* What another program opens memory or an event by. */
+typedef struct CUipcMemHandle_st {
+  char reserved[64];
+} CUipcMemHandle;
+typedef struct CUipcEventHandle_st {
+  char reserved[64];
+} CUipcEventHandle;
+typedef enum CUipcMem_flags_enum { CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 0x1 } CUipcMem_flags;
 
 #define SLUICE_ENUMERATOR(name, value) name = value,
 #define SLUICE_ERROR_ENUMERATOR(name, value, text) name = value,
@@ -339,6 +348,7 @@ typedef size_t (*CUoccupancyB2DSize)(int blockSize);
 #define cuMemAllocHost cuMemAllocHost_v2
 #define cuMemHostGetDevicePointer cuMemHostGetDevicePointer_v2
 #define cuMemHostRegister cuMemHostRegister_v2
+#define cuIpcOpenMemHandle cuIpcOpenMemHandle_v2
 #define cuMemcpyHtoD cuMemcpyHtoD_v2
 #define cuMemcpyDtoH cuMemcpyDtoH_v2
 #define cuMemcpyDtoD cuMemcpyDtoD_v2

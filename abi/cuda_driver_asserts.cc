@@ -237,6 +237,8 @@ SAME_FIELD(CUmemPoolProps, usage);
 SAME_SIZE(CUmemAccessDesc);
 SAME_FIELD(CUmemAccessDesc, flags);
 SAME_SIZE(CUmemAllocationProp);
+SAME_SIZE(CUipcMemHandle);
+SAME_SIZE(CUipcEventHandle);
 SAME_FIELD(CUmemAllocationProp, requestedHandleTypes);
 SAME_FIELD(CUmemAllocationProp, location);
 SAME_FIELD(CUmemAllocationProp, win32HandleMetaData);

@@ -301,6 +301,13 @@
   X(cuEventDestroy_v2, cuEventDestroy, 4000, (CUevent event)) \
   X(cuEventElapsedTime_v2, cuEventElapsedTime, 12080, (float* milliseconds, CUevent start, \
       CUevent end)) \
+  /* between programs */ \
+  X(cuIpcGetMemHandle, cuIpcGetMemHandle, 4010, (CUipcMemHandle* handle, CUdeviceptr dptr)) \
+  X(cuIpcOpenMemHandle_v2, cuIpcOpenMemHandle, 11000, (CUdeviceptr* dptr, CUipcMemHandle handle, \
+      unsigned int flags)) \
+  X(cuIpcCloseMemHandle, cuIpcCloseMemHandle, 4010, (CUdeviceptr dptr)) \
+  X(cuIpcGetEventHandle, cuIpcGetEventHandle, 4010, (CUipcEventHandle* handle, CUevent event)) \
+  X(cuIpcOpenEventHandle, cuIpcOpenEventHandle, 4010, (CUevent* event, CUipcEventHandle handle)) \
   /* occupancy */ \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor, \
       6050, (int* num_blocks, CUfunction func, int block_size, size_t dynamic_smem_size)) \
@@ -356,7 +363,8 @@
   Y("cuStreamWaitValue32", cuStreamWaitValue32_v2, "cuStreamWaitValue32", 8000) \
   Y("cuStreamWriteValue64", cuStreamWriteValue64_v2, "cuStreamWriteValue64", 9000) \
   Y("cuStreamWaitValue64", cuStreamWaitValue64_v2, "cuStreamWaitValue64", 9000) \
-  Y("cuMemHostRegister", cuMemHostRegister_v2, "cuMemHostRegister", 4000)
+  Y("cuMemHostRegister", cuMemHostRegister_v2, "cuMemHostRegister", 4000) \
+  Y("cuIpcOpenMemHandle", cuIpcOpenMemHandle_v2, "cuIpcOpenMemHandle", 4010)
 /* clang-format on */
 
 #endif /* SLUICE_ABI_CUDA_DRIVER_FUNCTIONS_H */

@@ -155,8 +155,7 @@
   X(cuGraphicsMapResources_ptsz) X(cuGraphicsResourceGetMappedMipmappedArray) \
   X(cuGraphicsResourceGetMappedPointer_v2) X(cuGraphicsResourceSetMapFlags_v2) \
   X(cuGraphicsSubResourceGetMappedArray) X(cuGraphicsUnmapResources) X(cuGraphicsUnmapResources_ptsz) \
-  X(cuGraphicsUnregisterResource) X(cuImportExternalMemory) X(cuImportExternalSemaphore) X(cuIpcCloseMemHandle) \
-  X(cuIpcGetEventHandle) X(cuIpcGetMemHandle) X(cuIpcOpenEventHandle) X(cuIpcOpenMemHandle_v2) X(cuLogsCurrent) \
+  X(cuGraphicsUnregisterResource) X(cuImportExternalMemory) X(cuImportExternalSemaphore) X(cuLogsCurrent) \
   X(cuLogsDumpToFile) X(cuLogsDumpToMemory) X(cuLogsRegisterCallback) X(cuLogsUnregisterCallback) \
   X(cuMemBatchDecompressAsync) X(cuMemBatchDecompressAsync_ptsz) X(cuMemGetHandleForAddressRange) \
   X(cuMemMapArrayAsync) X(cuMemMapArrayAsync_ptsz) X(cuMemPoolExportPointer) X(cuMemPoolExportToShareableHandle) \
@@ -167,7 +166,7 @@
 
 /* The same of older versions, which CUDA 13.0's header does not declare any more. */
 #define SLUICE_CUDA_ABSENT_OLD_FUNCTIONS(X) \
-  X(cuGraphicsResourceGetMappedPointer) X(cuGraphicsResourceSetMapFlags) X(cuIpcOpenMemHandle) \
+  X(cuGraphicsResourceGetMappedPointer) X(cuGraphicsResourceSetMapFlags) \
   X(cuTexRefSetAddress2D_v2)
 
 /* Forms for programs that are compiled with a default stream per thread: Y(symbol as a string,

@@ -279,6 +279,20 @@ struct sluice_synchronize {
   uint32_t end_word; /* abi/end_word.h; 0: none */
   uint64_t handle;   /* stream or event; context: that of the record */
 };
+/* What a guest's CUipcMemHandle and CUipcEventHandle hold. Only the token counts for the host: it
+ * finds nothing but memory of the same vGPU. */
+#define SLUICE_IPC_MAGIC 0x4350494543554c53ull
+struct sluice_ipc_handle {
+  uint64_t magic;
+  uint8_t token[16];
+  uint64_t offset; /* where the allocation begins in what is shared ... */
+  uint64_t bytes;  /* ... and its size, which only the guest's library looks at */
+  /* of an event: the file of its counter, /proc/PID/fd/DESCRIPTOR in the guest */
+  uint32_t pid, descriptor;
+  uint64_t file;
+  uint64_t reserved;
+};
+
 struct sluice_stream_event {
   uint64_t stream, event;
   uint64_t flags;

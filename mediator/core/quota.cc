@@ -75,6 +75,17 @@ Result<void> QuotaLedger::give_back(Session session, uint64_t guest_bytes) {
   return {};
 }
 
+Result<void> QuotaLedger::move(Session from, Session to, uint64_t guest_bytes) {
+  SessionAccount* receiver = find(to);
+  if (!receiver) return Error{EINVAL, "bytes moved to a session that is not there"};
+  if (auto given = give_back(from, guest_bytes); !given) return given;
+  SLUICE_CHECK(receiver->vgpu == sessions_[from].vgpu);
+  receiver->held_bytes += guest_bytes;
+  vgpus_[receiver->vgpu].held_bytes += guest_bytes;
+  held_bytes_ += guest_bytes;
+  return {};
+}
+
 uint64_t QuotaLedger::held_by_vgpu(Vgpu vgpu) const {
   return vgpu < vgpus_.size() ? vgpus_[vgpu].held_bytes : 0;
 }

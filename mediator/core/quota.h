@@ -39,6 +39,8 @@ class QuotaLedger {
   Result<void> lease(Session session, uint64_t guest_bytes);
   // EINVAL if the session does not hold so much: the worker's books are wrong, which should end it.
   Result<void> give_back(Session session, uint64_t guest_bytes);
+  // What the one holds is the other's from now on; both are of one vGPU. EINVAL as give_back().
+  Result<void> move(Session from, Session to, uint64_t guest_bytes);
 
   uint64_t held_by_vgpu(Vgpu vgpu) const;
   uint64_t held_by_session(Session session) const;

@@ -79,6 +79,16 @@ class QuotaLease {
     return back;
   }
 
+  // Gives `bytes` up, and their lease with them: somebody else is charged for them now.
+  void hand_over(uint64_t bytes) {
+    uint64_t& of_kind = of_kind_[static_cast<uint32_t>(ChargeKind::kAllocations)];
+    SLUICE_CHECK(bytes <= used_ && bytes <= of_kind);
+    used_ -= bytes;
+    of_kind -= bytes;
+    leased_ -= bytes;
+    show(ChargeKind::kAllocations);
+  }
+
   uint64_t used_bytes() const { return used_; }
   uint64_t used_bytes(ChargeKind kind) const { return of_kind_[static_cast<uint32_t>(kind)]; }
   uint64_t leased_bytes() const { return leased_; }

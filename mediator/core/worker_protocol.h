@@ -3,8 +3,11 @@
 // when it starts the worker (descriptor 3 of the worker). Both are ours, but sluiced believes a
 // worker no more than its guest: every message is checked, and a bad one ends that worker only.
 //
-// sluiced -> worker: Start (once, with descriptors), LeaseReply, ExtentReply, TimeSlice, End.
-// worker -> sluiced: Ready (once), LeaseRequest, LeaseReturn, ExtentRequest, ExtentReturn, Ended.
+// sluiced -> worker: Start (once, with descriptors), LeaseReply, ExtentReply, ShareReply,
+// OpenReply,
+//   TimeSlice, End.
+// worker -> sluiced: Ready (once), LeaseRequest, LeaseReturn, ExtentRequest, ExtentReturn,
+//   ShareRequest, ShareEnd, OpenRequest, OpenEnd, Ended.
 //
 // The same program is the witness (mediator/worker/witness/witness.h), which has no guest:
 // sluiced -> witness: Witness (once), Try.
@@ -19,7 +22,7 @@ namespace sluice::worker_protocol {
 inline constexpr int kControlFd = 3;
 // Grows with every change below: while a package is upgraded, an earlier sluiced may start a worker
 // of the later release.
-inline constexpr uint32_t kVersion = 7;
+inline constexpr uint32_t kVersion = 8;
 
 enum class Type : uint32_t {
   kStart = 1,
@@ -38,6 +41,14 @@ enum class Type : uint32_t {
   kTry = 13,        // sluiced: launch an empty kernel. `request` is its number
   kTried = 14,   // witness: `request` has been submitted and was not seen to end; again and again
   kServed = 15,  // witness: `request` has run
+  // Memory that several programs of a vGPU have (core/shares.h). `text` is a SharedMemory. On the
+  // software GPU a reply comes with a descriptor: the file of `bytes` in which the memory lies.
+  kShareRequest = 16,  // worker: others of the vGPU may open `bytes` of the session's memory
+  kShareReply = 17,    // sluiced: code 0 and the token; or ENOMEM
+  kShareEnd = 18,      // worker: it is freed; the session's lease is `bytes` less; no answer
+  kOpenRequest = 19,   // worker: what has this token?
+  kOpenReply = 20,     // sluiced: code 0, `bytes` and the driver's handle; or ENOENT
+  kOpenEnd = 21,       // worker: it has unmapped that; no answer
 };
 
 // What is leased: memory of the device, or of the host for what the worker keeps for its guest; and
@@ -62,6 +73,12 @@ struct Message {
   char text[224] = {};  // NUL-terminated
 };
 static_assert(sizeof(Message) == 256);
+
+struct SharedMemory {
+  uint8_t token[16] = {};
+  char handle[64] = {};  // CUipcMemHandle; zeros on the software GPU
+};
+static_assert(sizeof(SharedMemory) < sizeof Message::text);
 
 // Descriptors sent with Start, in this order.
 enum StartFd {

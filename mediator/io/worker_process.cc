@@ -33,6 +33,10 @@ bool may_say(WorkerType is, WorkerType type) {
     case WorkerType::kLeaseReturn:
     case WorkerType::kExtentRequest:
     case WorkerType::kExtentReturn:
+    case WorkerType::kShareRequest:
+    case WorkerType::kShareEnd:
+    case WorkerType::kOpenRequest:
+    case WorkerType::kOpenEnd:
     case WorkerType::kEnded:
       return is == WorkerType::kStart;
     case WorkerType::kTried:
@@ -142,9 +146,9 @@ void WorkerProcess::on_spawner_lost() {
   late_.after_ms(0, over);
 }
 
-Result<void> WorkerProcess::send(const Message& message) {
+Result<void> WorkerProcess::send(const Message& message, std::span<const int> fds) {
   if (!socket_) return Error{EPIPE, "the worker's socket is closed"};
-  return send_with_fds(socket_.get(), &message, sizeof message, {}, MSG_DONTWAIT);
+  return send_with_fds(socket_.get(), &message, sizeof message, fds, MSG_DONTWAIT);
 }
 
 void WorkerProcess::kill() {

@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -76,7 +77,7 @@ class WorkerProcess final : private Spawner::Client {
   ~WorkerProcess();
 
   // An error if the worker does not read (its socket is full) or is gone.
-  Result<void> send(const worker_protocol::Message& message);
+  Result<void> send(const worker_protocol::Message& message, std::span<const int> fds = {});
   void kill();
   pid_t pid() const { return pid_; }  // -1: not yet
 

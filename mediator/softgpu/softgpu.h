@@ -32,6 +32,14 @@ __attribute__((visibility("default"))) CUresult sluice_softgpu_set_sms(CUcontext
                                                                        const uint64_t* words,
                                                                        unsigned int count);
 
+/* Memory that several processes have; files are what others hand them, closed here.
+ * share: the pages of the current context's allocation that begins at `base` lie in `file` from now
+ * on, which is as long as they are. open: all of a file as memory of the current context, until
+ * close. Kernels of both see the same bytes; nobody but the owner of the allocation is charged. */
+__attribute__((visibility("default"))) CUresult sluice_softgpu_share(CUdeviceptr base, int file);
+__attribute__((visibility("default"))) CUresult sluice_softgpu_open(CUdeviceptr* base, int file);
+__attribute__((visibility("default"))) CUresult sluice_softgpu_close(CUdeviceptr base);
+
 /* Writes why the context failed, one line for people ("" if it has not): the fault, kernel, PTX
  * line, block and thread. Returns the sticky error. */
 __attribute__((visibility("default"))) CUresult sluice_softgpu_fault(CUcontext context, char* text,

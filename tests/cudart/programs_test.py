@@ -11,9 +11,10 @@ import subprocess
 import sys
 
 TIMEOUT_S = 300
-# The software GPU alone has no graphs, pools, advice or peer copies: they are the guest's. The
+# The software GPU alone has no graphs, pools, advice, peer copies or events
+# of several processes: they are the guest's. The
 # cases have a test of their own.
-NOT_ALONE = {"graphs", "graph_update", "graph_parts", "host_side", "mapped_ranges",
+NOT_ALONE = {"graphs", "graph_update", "graph_parts", "host_side", "ipc", "mapped_ranges",
              "cudart_cases_test"}
 
 

@@ -8,6 +8,7 @@
 #include "guest-agent/graphs/in_context.h"
 #include "guest-agent/graphs/works.h"
 #include "guest-agent/shim/calls/green_contexts.h"
+#include "guest-agent/shim/calls/shared_events.h"
 #include "guest-agent/shim/calls/stream_attributes.h"
 #include "guest-agent/shim/memory/pools.h"
 #include "guest-agent/shim/modules/clones.h"
@@ -264,6 +265,7 @@ CUresult cuStreamQuery(CUstream stream) {
 }
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) {
+  if (const auto r = wait_for_shared(stream, event)) return *r;
   return stream_event(SLUICE_CALL_STREAM_WAIT, stream, event, flags);
 }
 
@@ -306,9 +308,9 @@ CUresult cuEventCreate(CUevent* event, unsigned int flags) {
   if (event == nullptr || (flags & ~kKnown) != 0 ||
       (shared && (flags & CU_EVENT_DISABLE_TIMING) == 0))
     return CUDA_ERROR_INVALID_VALUE;
-  if (shared)
-    return static_cast<CUresult>(not_supported("cuEventCreate", "events between processes"));
-  const CUresult r = SLUICE_CALL(cuEventCreate, *e.link, e.context, event, flags);
+  // For the host it is an ordinary one.
+  const CUresult r = SLUICE_CALL(cuEventCreate, *e.link, e.context, event,
+                                 flags & ~unsigned{CU_EVENT_INTERPROCESS});
   if (r != CUDA_SUCCESS) return r;
   const bool kept = state().events.add(wire(*event), [&](EventInfo& info) {
     info.context = e.context;
@@ -325,20 +327,27 @@ CUresult cuEventDestroy_v2(CUevent event) {
   if (info == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const uint64_t context = info->context;
   if (!state().events.remove(wire(event))) return CUDA_ERROR_INVALID_HANDLE;
+  forget_shared(event);
   return SLUICE_CALL(cuEventDestroy_v2, *e.link, context, event);
 }
 
 CUresult cuEventRecord(CUevent event, CUstream stream) {
+  if (const auto r = record_shared(event, stream)) return *r;
   return stream_event(SLUICE_CALL_EVENT_RECORD, stream, event, 0);
 }
 
 CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags) {
+  if (const auto r = record_shared(event, stream)) return *r;
   return stream_event(SLUICE_CALL_EVENT_RECORD, stream, event, flags);
 }
 
-CUresult cuEventQuery(CUevent event) { return event_call(SLUICE_CALL_QUERY, event); }
+CUresult cuEventQuery(CUevent event) {
+  if (const auto r = query_shared(event)) return *r;
+  return event_call(SLUICE_CALL_QUERY, event);
+}
 
 CUresult cuEventSynchronize(CUevent event) {
+  if (const auto r = synchronize_shared(event)) return *r;
   return synchronised(event_call(SLUICE_CALL_SYNCHRONIZE, event));
 }
 

@@ -232,9 +232,10 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Rang
       return give<unsigned long long>(data, range.id);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       return give<unsigned>(data, managed ? 1 : 0);
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return give<unsigned>(data, may_be_exported(range));
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return give<unsigned>(data, 0);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: {

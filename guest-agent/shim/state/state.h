@@ -177,9 +177,16 @@ struct Range {
   CUmemoryPool pool = nullptr;  // that it was allocated from; a name, never followed
   bool static_global = false;   // a module's variable: known, but nothing to free
   bool mapped = false;          // of cuMemMap: of no context, and as one with those side by side
+  unsigned imports = 0;         // of another program: how often it was opened
   int access = 0;               // of mapped ones: CUmemAccess_flags, 0 until cuMemSetAccess
   uint64_t id = 0;              // CU_POINTER_ATTRIBUTE_BUFFER_ID
 };
+// Whether other programs may have it (cuIpcGetMemHandle).
+inline bool may_be_exported(const Range& range) {
+  return range.kind == MemoryKind::kDevice && range.pool == nullptr && !range.static_global &&
+         !range.mapped;
+}
+
 class PointerMap {
  public:
   void add(Range range);

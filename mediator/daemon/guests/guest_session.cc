@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mediator/daemon/guests/guest_session.h"
 
+#include <sys/random.h>
+
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -357,6 +360,11 @@ void GuestSession::on_worker_message(const Message& m) {
       if (auto given = request_.channel->give_back(slot_, m.offset, m.bytes); !given)
         return on_worker_bad("it " + given.error().message);
       return;
+    case Type::kShareRequest:
+    case Type::kShareEnd:
+    case Type::kOpenRequest:
+    case Type::kOpenEnd:
+      return on_sharing(m);
     case Type::kEnded: {
       std::string text = clean_text(m.text, sizeof m.text);
       if (!end_error_) {
@@ -373,6 +381,65 @@ void GuestSession::on_worker_message(const Message& m) {
     default:
       return;  // WorkerProcess lets nothing else through
   }
+}
+
+// Its memory, or another session's, in several programs.
+void GuestSession::on_sharing(const Message& m) {
+  worker_protocol::SharedMemory of;
+  std::memcpy(static_cast<void*>(&of), m.text, sizeof of);
+  core::Shares::Token token;
+  std::copy(std::begin(of.token), std::end(of.token), token.begin());
+  switch (m.type) {
+    case Type::kShareRequest:
+      return share(m);
+    case Type::kShareEnd:
+      if (auto given = request_.shares->give_up(token, ledger_id_, m.bytes); !given)
+        on_worker_bad(given.error().message);
+      return;
+    case Type::kOpenRequest:
+      return answer_share(m, Type::kOpenReply, token, request_.shares->open(token, ledger_id_));
+    default:
+      return request_.shares->close(token, ledger_id_);
+  }
+}
+
+void GuestSession::share(const Message& m) {
+  core::Shares::Share share;
+  share.exporter = ledger_id_;
+  share.bytes = m.bytes;
+  worker_protocol::SharedMemory of;
+  std::memcpy(static_cast<void*>(&of), m.text, sizeof of);
+  std::copy(std::begin(of.handle), std::end(of.handle), share.handle.begin());
+  core::Shares::Token token{};
+  bool made = m.bytes != 0 && m.bytes <= leased_bytes() &&
+              ::getrandom(token.data(), token.size(), 0) == static_cast<ssize_t>(token.size());
+  if (made && !settings_.nvidia) {
+    auto file = make_memfd("sluice-shared", m.bytes);
+    made = file.ok();
+    if (made) share.file = std::move(*file);
+  }
+  answer_share(m, Type::kShareReply, token,
+               made ? request_.shares->add(token, std::move(share)) : nullptr);
+}
+
+void GuestSession::answer_share(const Message& question, Type type,
+                                const core::Shares::Token& token,
+                                const core::Shares::Share* share) {
+  Message reply{};
+  reply.type = type;
+  reply.request = question.request;
+  reply.code = share ? 0 : type == Type::kShareReply ? ENOMEM : ENOENT;
+  worker_protocol::SharedMemory of;
+  std::copy(token.begin(), token.end(), of.token);
+  std::vector<int> fds;
+  if (share) {
+    reply.bytes = share->bytes;
+    std::copy(share->handle.begin(), share->handle.end(), of.handle);
+    if (share->file) fds.push_back(share->file.get());
+  }
+  std::memcpy(reply.text, &of, sizeof of);
+  if (auto sent = worker_->send(reply, fds); !sent)
+    end(kCudaErrorUnknown, "its worker does not read its answers: " + sent.error().message, true);
 }
 
 // In order.
@@ -498,6 +565,7 @@ void GuestSession::release() {
   scheduler_id_.reset();
   for (WakePair* pair : {&gate_, &ring_}) request_.peers->close(std::move(pair->ours));
   if (has_ledger_id_) {
+    request_.shares->session_ends(ledger_id_);
     services_.memory.remove_session(ledger_id_);
     services_.host_memory.remove_session(ledger_id_);
     services_.ids.give_back(ledger_id_);

@@ -22,6 +22,7 @@
 #include "mediator/core/penalty.h"
 #include "mediator/core/quota.h"
 #include "mediator/core/quota_lease.h"
+#include "mediator/core/shares.h"
 #include "mediator/daemon/guests/channel.h"
 #include "mediator/daemon/scheduling/grant_executor.h"
 #include "mediator/daemon/setup/config.h"
@@ -141,6 +142,7 @@ class GuestSession final : private io::WorkerProcess::Owner {
     std::shared_ptr<Channel> channel;
     std::shared_ptr<io::PeerThread> peers;      // the vGPU's
     std::shared_ptr<io::LoopBudget> loop_time;  // the vGPU's
+    std::shared_ptr<core::Shares> shares;       // the vGPU's
     uint64_t machine_code = 0;                  // io::Spawner::Vgpu's number
     Origin origin;
     std::string program;
@@ -198,6 +200,10 @@ class GuestSession final : private io::WorkerProcess::Owner {
   void on_worker_exit(const io::WorkerExit& exit) override;
   void on_ready(const worker_protocol::Message& message);
   void give_leave();
+  void on_sharing(const worker_protocol::Message& message);
+  void share(const worker_protocol::Message& question);
+  void answer_share(const worker_protocol::Message& question, worker_protocol::Type type,
+                    const core::Shares::Token& token, const core::Shares::Share* share);
   void on_error(uint64_t guest_error);
   bool sees_xids() const;
   void settle_offences(bool died_of_signal);

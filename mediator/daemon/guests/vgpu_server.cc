@@ -28,6 +28,7 @@ VgpuServer::VgpuServer(SessionServices& services, VgpuSpec spec)
       spec_(std::move(spec)),
       peers_(std::make_shared<io::PeerThread>(services.io)),
       machine_code_(*services.spawner),
+      shares_(std::make_shared<core::Shares>(services.memory)),
       host_epoch_(monotonic_ns()),
       penalty_(services.settings.stalls.worst_ns()),
       rest_timer_(services.io),
@@ -355,8 +356,8 @@ bool VgpuServer::start_session(GuestSession::Origin origin, const std::string& p
     if (!channel) return channel.error();
     auto started = GuestSession::start(
         services_,
-        {spec_.name, id_, *channel, peers_, executor_.loop_time(id_), machine_code_.number(),
-         origin, program.empty() ? "?" : program, guest_pid},
+        {spec_.name, id_, *channel, peers_, executor_.loop_time(id_), shares_,
+         machine_code_.number(), origin, program.empty() ? "?" : program, guest_pid},
         *this);
     if (started && origin.local) local_channels_[origin.id] = *channel;
     return started;

@@ -141,6 +141,7 @@ class VgpuServer final : private io::IvshmemServer::Owner,
   bool has_id_ = false;
   std::shared_ptr<io::PeerThread> peers_;  // does what its peers can make block
   io::Spawner::Vgpu machine_code_;         // what its workers share of it
+  std::shared_ptr<core::Shares> shares_;   // memory that several of its programs have
   std::shared_ptr<RegionPool> pool_;
   std::shared_ptr<Channel> channel_;  // with the virtual machine
   // Of local programs, by connection, as long as that lasts: also after the session's end.

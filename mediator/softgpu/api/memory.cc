@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 #include "mediator/softgpu/state/state.h"
 
@@ -102,12 +103,16 @@ bool find_host_range(State& s, uint64_t address, uint64_t& base, HostRange& rang
 bool find_allocation(Context& context, uint64_t address, uint64_t& base, uint64_t& bytes) {
   std::lock_guard lock(context.mutex);
   auto it = context.allocations.upper_bound(address);
-  if (it == context.allocations.begin()) return false;
-  --it;
-  if (address - it->first >= it->second) return false;
-  base = it->first;
-  bytes = it->second;
-  return true;
+  if (it != context.allocations.begin() && address - std::prev(it)->first < std::prev(it)->second) {
+    std::tie(base, bytes) = *std::prev(it);
+    return true;
+  }
+  auto import = context.imports.upper_bound(address);
+  if (import == context.imports.begin()) return false;
+  --import;
+  base = import->first;
+  bytes = import->second.bytes;
+  return address - base < bytes;
 }
 
 // What one pointer is; `known` false: pageable host memory or nothing.
@@ -186,8 +191,9 @@ CUresult get_attribute(State&, void* data, CUpointer_attribute attribute, uint64
       return put(data, 1u);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       return put(data, static_cast<unsigned>(info.managed));
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return put(data, static_cast<unsigned>(info.device && !info.managed && info.context));
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return put(data, 0u);
     default:
@@ -261,7 +267,7 @@ bool may_free(Context& context, CUdeviceptr address) {
   uint64_t base, bytes;
   if (!find_allocation(context, address, base, bytes) || base != address) return false;
   std::lock_guard lock(context.mutex);
-  return context.variables.count(base) == 0;
+  return context.variables.count(base) == 0 && context.imports.count(base) == 0;
 }
 
 }  // namespace

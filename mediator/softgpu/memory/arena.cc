@@ -7,10 +7,12 @@
 #include <algorithm>
 
 #include "mediator/base/check.h"
+#include "mediator/softgpu/memory/moving_pages.h"
 
 namespace sluice::softgpu {
 namespace {
 constexpr uint64_t kAddressFactor = 4;
+constexpr uint64_t kPage = 4096;
 
 uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 }  // namespace
@@ -32,30 +34,40 @@ Arena::~Arena() {
   if (bytes_ != 0) ::munmap(reinterpret_cast<void*>(base_), bytes_);
 }
 
+std::pair<uint64_t, uint64_t> Arena::pages_of(uint64_t base, uint64_t bytes) {
+  const uint64_t first = base / kPage * kPage;
+  return {first, round_up(base + bytes, kPage) - first};
+}
+
+// Where `need` bytes, of which `bytes` are used, lie in a free piece; 0: nowhere.
+uint64_t Arena::place(uint64_t need, uint64_t bytes, uint64_t begin, uint64_t end) const {
+  const bool crosses = begin / kPage != (begin + bytes - 1) / kPage;
+  const uint64_t base = crosses ? round_up(begin, kPage) : begin;
+  return base < end && need <= end - base ? base : 0;
+}
+
 uint64_t Arena::allocate(uint64_t bytes) {
   if (bytes == 0 || bytes > bytes_) return 0;
-  const uint64_t need = round_up(bytes, kGranule) + kGranule;
+  uint64_t need = round_up(bytes, kGranule) + kGranule;
+  if (bytes >= kPage) need = round_up(need, kPage);
   std::lock_guard guard(mutex_);
   // From where the last search ended: first in the middle of the piece there, then piece by piece.
   auto it = free_.upper_bound(next_);
   uint64_t base = 0;
   if (it != free_.begin()) {
     const auto here = std::prev(it);
-    if (next_ + need <= here->first + here->second) {
-      base = next_;
-      it = here;
-    }
+    const uint64_t end = here->first + here->second;
+    if (next_ < end) base = place(need, bytes, next_, end);
+    if (base != 0) it = here;
   }
-  if (base == 0) {
-    const auto start = it;
-    const auto large_enough = [&](const auto& piece) { return piece.second >= need; };
-    it = std::find_if(start, free_.end(), large_enough);
-    if (it == free_.end()) {
-      it = std::find_if(free_.begin(), start, large_enough);
-      if (it == start) return 0;
-    }
-    base = it->first;
-  }
+  const auto start = it;
+  const auto fits = [&](const auto& piece) {
+    base = place(need, bytes, piece.first, piece.first + piece.second);
+    return base != 0;
+  };
+  if (base == 0) it = std::find_if(start, free_.end(), fits);
+  if (base == 0) it = std::find_if(free_.begin(), start, fits);
+  if (base == 0) return 0;
   const uint64_t front = base - it->first, back = it->first + it->second - (base + need);
   if (front == 0) {
     free_.erase(it);
@@ -86,10 +98,37 @@ void Arena::free(uint64_t base) {
     const auto previous = std::prev(next);
     if (previous->first + previous->second == base) {
       previous->second += bytes;
-      return;
+      return unshare(previous->first, base + bytes);
     }
   }
   free_.emplace(base, bytes);
+  unshare(base, base + bytes);
+}
+
+Result<void> Arena::share(uint64_t base, uint64_t bytes, Fd file) {
+  const auto [first, length] = pages_of(base, bytes);
+  std::lock_guard guard(mutex_);
+  auto moved = move_pages(reinterpret_cast<void*>(first), length, file.get(),
+                          {reinterpret_cast<char*>(base_), bytes_});
+  if (moved) shared_[first] = {length, std::move(file)};
+  return moved;
+}
+
+int Arena::file_of(uint64_t page) const {
+  std::lock_guard guard(mutex_);
+  const auto it = shared_.find(page);
+  return it == shared_.end() ? -1 : it->second.file.get();
+}
+
+// Pages that are free and lie in files: others may still have those.
+void Arena::unshare(uint64_t begin, uint64_t end) {
+  for (auto it = shared_.lower_bound(begin); it != shared_.end() && it->first < end;) {
+    if (it->first + it->second.bytes > end) break;
+    SLUICE_CHECK(
+        ::mmap(reinterpret_cast<void*>(it->first), it->second.bytes, PROT_READ | PROT_WRITE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED);
+    it = shared_.erase(it);
+  }
 }
 
 }  // namespace sluice::softgpu

@@ -9,7 +9,9 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <utility>
 
+#include "mediator/base/fd.h"
 #include "mediator/base/result.h"
 
 namespace sluice::softgpu {
@@ -31,13 +33,29 @@ class Arena {
   void free(uint64_t base);
   bool contains(uint64_t address) const { return address - base_ < bytes_; }
 
+  // The pages of an allocation: where they begin, and how many bytes they are.
+  static std::pair<uint64_t, uint64_t> pages_of(uint64_t base, uint64_t bytes);
+  // Moves the pages of an allocation to `file`, which is as long as they are, with what is in them.
+  // Whoever writes there meanwhile waits. They stay there until all of their memory is free.
+  Result<void> share(uint64_t base, uint64_t bytes, Fd file);
+  // The file in which the pages lie that begin at `page`; -1: in none.
+  int file_of(uint64_t page) const;
+
  private:
+  struct Shared {
+    uint64_t bytes = 0;
+    Fd file;
+  };
+  uint64_t place(uint64_t need, uint64_t bytes, uint64_t begin, uint64_t end) const;
+  void unshare(uint64_t begin, uint64_t end);
+
   mutable std::mutex mutex_;
   uint64_t base_ = 0;
   uint64_t bytes_ = 0;
   uint64_t next_ = 0;                  // where the next search begins: addresses go round
   std::map<uint64_t, uint64_t> free_;  // base -> bytes, never adjacent
   std::map<uint64_t, uint64_t> used_;  // base -> bytes with granule and gap
+  std::map<uint64_t, Shared> shared_;  // by their first page
 };
 
 }  // namespace sluice::softgpu

@@ -50,6 +50,13 @@ struct Event {
   OperationRef recorded;  // under mutex; null: never recorded
 };
 
+// Another process' memory, mapped.
+struct Import {
+  uint64_t bytes = 0;
+  uint64_t file = 0;  // its number
+  unsigned uses = 1;
+};
+
 struct Context {
   unsigned flags = 0;
   bool primary = false;
@@ -67,6 +74,7 @@ struct Context {
   std::map<uint64_t, uint64_t> allocations;  // under mutex: device memory, base -> bytes
   std::set<uint64_t> managed;                // under mutex: bases of those that the host may touch
   std::set<uint64_t> variables;              // under mutex: bases of modules' variables
+  std::map<uint64_t, Import> imports;        // under mutex, by address
   std::unordered_map<CUmodule, std::shared_ptr<struct Module>> modules;  // under mutex
   std::map<CUlimit, size_t> limits;                                      // under mutex
   // Local memory for each thread that fits on the GPU, as much as the kernel with most of it has

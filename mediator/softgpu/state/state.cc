@@ -267,6 +267,7 @@ void destroy_context(State& s, const std::shared_ptr<Context>& context) {
     }
     free_device(s, *context, base);
   }
+  while (!context->imports.empty()) close_import(*context, context->imports.begin()->first);
   {
     std::lock_guard lock(s.mutex);
     std::erase_if(s.textures, [&](const auto& t) { return t.second.context.lock() == context; });

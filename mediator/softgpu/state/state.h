@@ -190,6 +190,8 @@ inline CUresult outcome(const Context& context) {
 // allocations. The caller has made sure that nothing uses it.
 uint64_t allocate_device(State& s, Context& context, uint64_t bytes);
 bool free_device(State& s, Context& context, uint64_t base);
+// Takes memory of other processes, which begins there, out of the context. False: there is none.
+bool close_import(Context& context, uint64_t base);
 
 // reservations.cc: device memory that contexts take besides allocations. False: there is no more.
 // reserve_local: before a kernel with so much local memory is launched. reserve_limit: before a

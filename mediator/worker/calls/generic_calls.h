@@ -75,6 +75,10 @@ struct GenericCalls {
   CUresult cuMemFree_v2(CUdeviceptr address);
   CUresult cuMemAllocAsync(CUdeviceptr* address, size_t bytes, StreamHandle stream);
   CUresult cuMemFreeAsync(CUdeviceptr address, StreamHandle stream);
+  // memory of several programs (calls/ipc_calls.cc)
+  CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address);
+  CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle, unsigned flags);
+  CUresult cuIpcCloseMemHandle(CUdeviceptr address);
   // virtual memory management (calls/virtual_memory.cc)
   CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
                                unsigned long long flags);
@@ -133,6 +137,8 @@ struct GenericCalls {
   void park(worker_protocol::Resource resource, uint64_t lacking);
   // Makes the call once more on the job thread, where it may wait. kParked.
   CUresult as_job();
+  CUresult park_for_sluiced(worker_protocol::Message question);
+  CUresult end_import(const SharedMemory::Import& import);
   void drop_if_unused(const std::shared_ptr<MemoryObject>& memory);
   std::shared_ptr<MemoryObject> memory(CUmemGenericAllocationHandle guest_handle);
   CUresult granularity(int device, size_t* unit);

@@ -86,7 +86,7 @@ CUresult GenericCalls::cuMemFree_v2(CUdeviceptr address) {
   CUresult r = owner ? make_current(s.api, owner->cu) : CUDA_ERROR_INVALID_CONTEXT;
   if (r == CUDA_SUCCESS) r = s.api.cuMemFree(address);
   std::lock_guard lock(s.mutex);
-  s.release_device(a->charged_bytes);
+  s.release_allocation(*a);
   return r;
 }
 
@@ -116,7 +116,8 @@ CUresult GenericCalls::cuMemFreeAsync(CUdeviceptr address, StreamHandle stream) 
   // Not the program's any more from here on; freed when the stream gets there.
   auto a = s.memory.allocations.remove(address);
   if (!a) return CUDA_ERROR_INVALID_VALUE;
-  if (s.keep_freed(*a, *found)) {
+  // What other programs have is not given out anew.
+  if (!s.shared.is_exported(a->address) && s.keep_freed(*a, *found)) {
     s.after_engine();
     return CUDA_SUCCESS;
   }
@@ -125,7 +126,7 @@ CUresult GenericCalls::cuMemFreeAsync(CUdeviceptr address, StreamHandle stream) 
       if (make_current(session.api, context->cu) == CUDA_SUCCESS)
         (void)session.api.cuMemFree(a.address);
       std::lock_guard relock(session.mutex);
-      session.release_device(a.charged_bytes);
+      session.release_allocation(a);
     });
   };
   const uint64_t token = s.waiting.add_own(free);

@@ -167,6 +167,13 @@ void WorkerSession::charge_held() {
   handles.set_closed(held_.refused());
 }
 
+void WorkerSession::release_allocation(const Allocation& a) {
+  if (const auto wire = shared.forget(a.address))
+    control.end_share(*wire, a.charged_bytes);
+  else
+    release_device(a.charged_bytes);
+}
+
 void WorkerSession::release_module(ModuleObject& m) {
   if (m.charged != 0) release_device(m.charged, ChargeKind::kModules);
   if (m.charged_host != 0) control.release_host(m.charged_host);

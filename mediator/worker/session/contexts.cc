@@ -172,6 +172,8 @@ namespace {
 // What goes with a context. The objects end outside of the session's lock: they call the driver.
 struct ContextRemains {
   uint64_t charged = 0;
+  std::vector<Allocation> allocations;
+  std::vector<SharedMemory::Wire> imports;
   std::vector<std::shared_ptr<HandleObject>> dead;
   std::vector<std::shared_ptr<ModuleObject>> modules;
 };
@@ -239,9 +241,12 @@ void WorkerSession::close_context(const std::shared_ptr<ContextObject>& c) {
     engine.context_ends(c->id);
     streams.forget(*c);
     c->controls->abandon();
-    for (const Allocation& a : memory.allocations.remove_owner(c->handle))
-      remains.charged += a.charged_bytes;
     for (const Allocation& a : freed.remove_owner(c->handle)) remains.charged += a.charged_bytes;
+    remains.allocations = memory.allocations.remove_owner(c->handle);
+    for (const SharedMemory::Import& import : shared.take_imports(c.get())) {
+      memory.allocations.remove_owner(import.base);
+      remains.imports.push_back(import.wire);
+    }
     handles.remove(SLUICE_HANDLE_CONTEXT, c->handle);
     --contexts.open;
     other = any_context();
@@ -267,6 +272,8 @@ void WorkerSession::close_context(const std::shared_ptr<ContextObject>& c) {
   }
   std::lock_guard lock(mutex);
   release_device(remains.charged);
+  for (const Allocation& a : remains.allocations) release_allocation(a);
+  for (const auto& wire : remains.imports) control.end_import(wire);
   for (const auto& m : remains.modules) release_module(*m);
   release_context(*c);
 }

@@ -56,15 +56,16 @@ void ControlLink::flush() {
   full_ = !outbox_.empty();
 }
 
-ControlLink::Received ControlLink::receive(wp::Message* message) {
+ControlLink::Received ControlLink::receive(wp::Message* message, Fd* file) {
   *message = {};
-  const auto got = receive_with_fds(socket_.get(), message, sizeof *message, MSG_DONTWAIT);
+  auto got = receive_with_fds(socket_.get(), message, sizeof *message, MSG_DONTWAIT);
   if (!got && got.error().code == EAGAIN) return Received::kNothing;
   if (!got || got->bytes == 0) {
     lost_ = true;
     return Received::kLost;
   }
   if (got->bytes != sizeof *message) return Received::kMalformed;
+  if (file && !got->fds.empty()) *file = std::move(got->fds[0]);
   message->text[sizeof message->text - 1] = 0;
   return Received::kMessage;
 }
@@ -84,6 +85,22 @@ void ControlLink::release_device(uint64_t charged, ChargeKind kind) {
 
 void ControlLink::release_host(uint64_t charged) {
   give_back(wp::kHostMemory, host_.release(charged, ChargeKind::kModules));
+}
+
+void ControlLink::end_share(const wp::SharedMemory& shared, uint64_t charged) {
+  device_.hand_over(charged);
+  wp::Message m{};
+  m.type = wp::Type::kShareEnd;
+  m.bytes = charged;
+  std::memcpy(m.text, &shared, sizeof shared);
+  send(m);
+}
+
+void ControlLink::end_import(const wp::SharedMemory& shared) {
+  wp::Message m{};
+  m.type = wp::Type::kOpenEnd;
+  std::memcpy(m.text, &shared, sizeof shared);
+  send(m);
 }
 
 void ControlLink::send_request(Lease lease) {
@@ -137,14 +154,33 @@ ControlLink::Ready ControlLink::on_extent_reply(const wp::Message& reply) {
   return [then = std::move(then), range] { then(range); };
 }
 
+void ControlLink::ask_shared(wp::Message question, SharedThen then) {
+  question.request = next_request_++;
+  shared_[question.request] = std::move(then);
+  send(question);
+}
+
+ControlLink::Ready ControlLink::on_shared_reply(const wp::Message& reply, Fd file) {
+  const auto it = shared_.find(reply.request);
+  if (it == shared_.end()) return {};
+  SharedThen then = std::move(it->second);
+  shared_.erase(it);
+  return [then = std::move(then), reply, file = std::make_shared<Fd>(std::move(file))] {
+    then(&reply, file);
+  };
+}
+
 std::vector<ControlLink::Ready> ControlLink::refuse_all() {
   std::vector<Ready> refusals;
   for (auto& [id, lease] : leases_)
     refusals.push_back([then = std::move(lease.then)] { then(false); });
   for (auto& [id, then] : extents_)
     refusals.push_back([refuse = std::move(then)] { refuse(std::nullopt); });
+  for (auto& [id, then] : shared_)
+    refusals.push_back([refuse = std::move(then)] { refuse(nullptr, nullptr); });
   leases_.clear();
   extents_.clear();
+  shared_.clear();
   return refusals;
 }
 

@@ -4,6 +4,7 @@
 //
 //   ask_lease()   -> kLeaseRequest;   the reply calls `then` with whether it was granted
 //   ask_extent()  -> kExtentRequest;  likewise, with the range
+//   ask_shared()  -> kShareRequest, kOpenRequest; likewise, with the reply and its file
 //   release_*()   -> kLeaseReturn, when more is unused than the session keeps
 //
 // A whole chunk is asked for first; if sluiced refuses, just what is lacking. Once the link is lost
@@ -19,6 +20,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -35,6 +37,9 @@ class ControlLink {
  public:
   using LeaseThen = std::function<void(bool granted)>;
   using ExtentThen = std::function<void(std::optional<sluice_bulk>)>;
+  // The reply, or null: none came. The file that came with it, or -1; the callee's from then on.
+  using SharedThen =
+      std::function<void(const worker_protocol::Message* reply, std::shared_ptr<Fd> file)>;
   using Ready = std::function<void()>;  // to be called without the session's lock
 
   // `on_full`: something waits that the socket has not taken, so flush() when it is writable. Any
@@ -48,7 +53,8 @@ class ControlLink {
   void flush();
   // One message, if there is one. Not lost() and no message: nothing is there now.
   enum class Received { kMessage, kMalformed, kNothing, kLost };
-  Received receive(worker_protocol::Message* message);
+  // A file that came with it goes to `file`, or is closed.
+  Received receive(worker_protocol::Message* message, Fd* file = nullptr);
 
   QuotaLease& quota(worker_protocol::Resource resource) {
     switch (resource) {
@@ -66,16 +72,22 @@ class ControlLink {
   QuotaLease& host() { return host_; }
   void release_device(uint64_t charged, ChargeKind kind);
   void release_host(uint64_t charged);
+  // Memory that other programs may have: it is freed here, and charged to others if they do.
+  void end_share(const worker_protocol::SharedMemory& shared, uint64_t charged);
+  void end_import(const worker_protocol::SharedMemory& shared);
 
   // Requests that wait for a reply. Their number is the guest's doing: the owner bounds it.
   size_t leases_waiting() const { return leases_.size(); }
   size_t extents_waiting() const { return extents_.size(); }
+  size_t shared_waiting() const { return shared_.size(); }
   // Not once the link is lost().
   void ask_lease(worker_protocol::Resource resource, uint64_t lacking, LeaseThen then);
   void ask_extent(uint64_t bytes, ExtentThen then);
+  void ask_shared(worker_protocol::Message question, SharedThen then);
   // The callback to run now; empty: none.
   Ready on_lease_reply(const worker_protocol::Message& reply);
   Ready on_extent_reply(const worker_protocol::Message& reply);
+  Ready on_shared_reply(const worker_protocol::Message& reply, Fd file);
   // The link is lost: refusals for all that wait.
   std::vector<Ready> refuse_all();
 
@@ -100,6 +112,7 @@ class ControlLink {
   QuotaLease openings_{1}, loads_{1};  // leave, one at a time
   std::unordered_map<uint64_t, Lease> leases_;
   std::unordered_map<uint64_t, ExtentThen> extents_;
+  std::unordered_map<uint64_t, SharedThen> shared_;
   uint64_t next_request_ = 1;
 };
 

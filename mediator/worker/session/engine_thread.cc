@@ -188,7 +188,8 @@ void WorkerSession::on_control() {
   constexpr int kMessagesPerPoll = 16;
   for (int i = 0; i < kMessagesPerPoll; ++i) {
     wp::Message m;
-    switch (control.receive(&m)) {
+    Fd file;
+    switch (control.receive(&m, &file)) {
       case ControlLink::Received::kNothing:
         return;
       case ControlLink::Received::kMalformed:
@@ -217,6 +218,12 @@ void WorkerSession::on_control() {
       case wp::Type::kExtentReply: {
         std::lock_guard lock(mutex);
         ready = control.on_extent_reply(m);
+        break;
+      }
+      case wp::Type::kShareReply:
+      case wp::Type::kOpenReply: {
+        std::lock_guard lock(mutex);
+        ready = control.on_shared_reply(m, std::move(file));
         break;
       }
       case wp::Type::kTimeSlice:

@@ -25,6 +25,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -51,6 +52,7 @@
 #include "mediator/worker/session/memory_table.h"
 #include "mediator/worker/session/pinned_memory.h"
 #include "mediator/worker/session/replies.h"
+#include "mediator/worker/session/shared_memory.h"
 #include "mediator/worker/session/sleeper.h"
 #include "mediator/worker/session/waiting_calls.h"
 #include "mediator/worker/streams/engine.h"
@@ -193,6 +195,8 @@ class WorkerSession {
   void release_device(uint64_t charged, ChargeKind kind = ChargeKind::kAllocations) {
     control.release_device(charged, kind);
   }
+  // The same of an allocation, which others may have opened.
+  void release_allocation(const Allocation& a);
   void release_module(ModuleObject& m);
   void release_context(ContextObject& c);
   // With `mutex` held: before a launch in `stream` that wants so much local memory a thread. Where
@@ -220,7 +224,13 @@ class WorkerSession {
   Replies replies;
   Printed printed;
   JobQueue jobs;
-  PinnedMemory pinned;         // job thread
+  PinnedMemory pinned;  // job thread
+  // sluiced's answer to the call that the job thread makes again (calls/ipc_calls.cc); job thread.
+  struct SharedReply {
+    worker_protocol::Message message;
+    std::shared_ptr<Fd> file;
+  };
+  std::optional<SharedReply> shared_reply;
   std::atomic<int> sticky{0};  // CUresult that every later call returns
   // Parameters of launches that are not done, bodies of calls that wait.
   std::atomic<uint64_t> queued_bytes{0};
@@ -237,6 +247,7 @@ class WorkerSession {
   HandleTable handles;
   MemoryTable memory;
   FreedMemory freed;
+  SharedMemory shared;
   ContextTable contexts;
   WaitingCalls waiting;
 

@@ -2,6 +2,7 @@
 // Copies between all kinds of memory, as lines, rectangles and boxes; fills; arrays of all formats
 // and shapes.
 #include <algorithm>
+#include <cstring>
 #include <tuple>
 
 #include "tests/conformance/driver/driver_case.h"
@@ -290,6 +291,29 @@ TEST_F(GuestCallsOfArrays, NeitherSparseNorInPlanes) {
   REFUSED(cuArrayGetPlane(&plane, array, 0));
   OK(cuMipmappedArrayDestroy(mipmap));
   OK(cuArrayDestroy(array));
+}
+
+class OtherProcesses : public DriverCase {};
+// What passes between processes is in tests/system/cases_ipc.py and tests/cudart/programs/ipc.cu.
+TEST_F(OtherProcesses, HandlesForThem) {
+  CUdeviceptr memory = 0, opened = 0;
+  OK(cuMemAlloc(&memory, 1 << 16));
+  CUipcMemHandle handle, again;
+  OK(cuIpcGetMemHandle(&handle, memory));
+  OK(cuIpcGetMemHandle(&again, memory));
+  EXPECT_EQ(std::memcmp(&handle, &again, sizeof handle), 0);
+  REFUSED(cuIpcGetMemHandle(&handle, 0x1000));
+  REFUSED(cuIpcOpenMemHandle(&opened, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));  // its own
+  REFUSED(cuIpcOpenMemHandle(&opened, CUipcMemHandle{}, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+  REFUSED(cuIpcCloseMemHandle(memory));
+  OK(cuMemFree(memory));
+  CUevent event = nullptr, timed = nullptr;
+  CUipcEventHandle event_handle;
+  REFUSED(cuEventCreate(&timed, CU_EVENT_INTERPROCESS));
+  OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  REFUSED(cuIpcGetEventHandle(&event_handle, event));
+  REFUSED(cuIpcOpenEventHandle(&timed, CUipcEventHandle{}));
+  OK(cuEventDestroy(event));
 }
 
 }  // namespace

@@ -289,7 +289,7 @@ TEST(Shim, AllOfThePublicApiIsExported) {
   SLUICE_CUDA_ABSENT_OLD_FUNCTIONS(IS_ABSENT)
   void* p = nullptr;
   CUdriverProcAddressQueryResult found;
-  OK(cuGetProcAddress("cuIpcGetMemHandle", &p, 13000, 0, &found));
+  OK(cuGetProcAddress("cuImportExternalMemory", &p, 13000, 0, &found));
   EXPECT_EQ(found, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND) << "who asks takes another way";
   in_process({}, [](FakeWorker&) {
     set_up();

@@ -12,8 +12,10 @@
 
 #include <cstring>
 #include <fstream>
+#include <numeric>
 #include <random>
 
+#include "mediator/base/unix_socket.h"
 #include "mediator/gpu/soft_gpu.h"
 #include "mediator/softgpu/memory/arena.h"
 
@@ -488,6 +490,59 @@ TEST(Arena, FreedAddressesRest) {
   const uint64_t first = arena.allocate(4096);
   arena.free(first);
   EXPECT_NE(arena.allocate(4096), first);
+}
+
+// Of whatever sizes: what is shared with one are its own pages, or one page of small ones.
+TEST(Arena, LargePiecesHavePagesOfTheirOwn) {
+  Arena arena;
+  ASSERT_TRUE(Arena::make(16 << 20, arena).ok());
+  std::set<uint64_t> pages;
+  for (uint64_t bytes : {64, 4096, 3000, 3000, 5000, 1, 4095, 8192, 512, 100'000, 700}) {
+    const uint64_t base = arena.allocate(bytes);
+    const auto [first, length] = Arena::pages_of(base, bytes);
+    if (bytes < 4096) {
+      EXPECT_EQ(length, 4096u) << bytes;
+      pages.insert(first);
+      continue;
+    }
+    EXPECT_EQ(base, first);
+    for (uint64_t page = first; page < first + length; page += 4096)
+      EXPECT_TRUE(pages.insert(page).second) << bytes;
+  }
+}
+
+// Others see what is written from then on, and nobody who writes meanwhile is lost.
+TEST(Arena, MovesToAFileBelowWhoWritesThere) {
+  constexpr uint64_t kBytes = 4 << 20, kWords = kBytes / 8, kRounds = 4;
+  Arena arena;
+  ASSERT_TRUE(Arena::make(64 << 20, arena).ok());
+  for (uint64_t round = 0; round < kRounds; ++round) {
+    const uint64_t base = arena.allocate(kBytes);
+    auto* const words = reinterpret_cast<uint64_t*>(base);
+    std::atomic<bool> stop{false};
+    std::atomic<uint64_t> written{0};
+    std::thread writer([&] {
+      for (uint64_t i = 0; !stop; i = (i + 511) % kWords, ++written)
+        std::atomic_ref(words[i]).fetch_add(1, std::memory_order_relaxed);
+    });
+    auto file = make_memfd("test", kBytes);
+    ASSERT_TRUE(file.ok());
+    auto* const theirs = static_cast<uint64_t*>(
+        ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file->get(), 0));
+    while (written < kWords) std::this_thread::yield();
+    ASSERT_TRUE(arena.share(base, kBytes, std::move(*file)).ok());
+    EXPECT_GE(arena.file_of(base), 0);
+    stop = true;
+    writer.join();
+    EXPECT_EQ(std::accumulate(theirs, theirs + kWords, uint64_t{0}), written.load());
+    theirs[5] = 55;
+    EXPECT_EQ(words[5], 55u);
+    arena.free(base);
+    EXPECT_EQ(arena.file_of(base), -1);
+    *words = UINT64_MAX;  // nobody's any more
+    EXPECT_NE(*theirs, UINT64_MAX);
+    ::munmap(theirs, kBytes);
+  }
 }
 
 }  // namespace

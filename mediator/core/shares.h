@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shares: device memory that several programs of one vGPU have (cuIpcGetMemHandle and kin). sluiced
+// has one for each vGPU. What a guest gets for a handle holds a Token, and a token finds nothing in
+// the Shares of another vGPU.
+//
+//   added --the exporter frees it, or ends--> given up --its last importer closes it--> gone
+//     |                                                                                  ^
+//     +-------------------------- the same, while nobody has opened it ------------------+
+//
+// It is charged once: to its exporter, and when that has given it up to one of the importers.
+//
+// Owned by a VgpuServer and its sessions, used from sluiced's one thread. No I/O; files are only
+// kept here.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <set>
+
+#include "mediator/base/fd.h"
+#include "mediator/core/quota.h"
+
+namespace sluice::core {
+
+class Shares {
+ public:
+  using Session = QuotaLedger::Session;
+  using Token = std::array<uint8_t, 16>;
+  // Each is a descriptor of sluiced on the software GPU. Fewer: programs that give each buffer to
+  // each other by itself run out of them.
+  static constexpr size_t kMost = 256;
+
+  struct Share {
+    Session exporter = 0;
+    bool given_up = false;
+    uint64_t bytes = 0;             // of the driver's memory
+    std::array<char, 64> handle{};  // the driver's, which only workers read
+    Fd file;                        // the software GPU's: where the memory lies
+    std::set<Session> importers;
+    Session payer = 0;     // if given up: the importer who is charged ...
+    uint64_t charged = 0;  // ... so much
+  };
+
+  explicit Shares(QuotaLedger& ledger) : ledger_(ledger) {}
+
+  // Null: there are too many.
+  const Share* add(const Token& token, Share share);
+  // The session has it mapped from now on. Null: there is none, or it is the session's own.
+  const Share* open(const Token& token, Session session);
+  // The exporter has freed it and is charged for `bytes` of it until now. EINVAL as
+  // QuotaLedger::give_back().
+  Result<void> give_up(const Token& token, Session session, uint64_t bytes);
+  void close(const Token& token, Session session);
+  // To be called before the session leaves the ledger.
+  void session_ends(Session session);
+
+  size_t size() const { return shares_.size(); }
+
+ private:
+  using Entry = std::map<Token, Share>::iterator;
+  Result<void> give_up(Entry entry, uint64_t bytes);
+  bool close(Entry entry, Session session);
+
+  QuotaLedger& ledger_;
+  std::map<Token, Share> shares_;
+};
+
+}  // namespace sluice::core

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory that several programs of one vGPU have: GenericCalls' part of the table.
+//
+//   exporter  cuIpcGetMemHandle  -> ShareRequest; sluiced makes a token, which is the guest's
+//   handle importer  cuIpcOpenMemHandle -> OpenRequest; sluiced finds the token among its vGPU's
+//
+// On NVIDIA's driver sluiced passes on what the driver's cuIpcGetMemHandle gave. On the software
+// GPU it makes a file: the exporter moves the memory there, the importer maps it.
+//
+// All of it runs on the job thread. A call that needs sluiced is parked and made again with the
+// answer in WorkerSession::shared_reply.
+#include <dlfcn.h>
+
+#include <cstring>
+#include <utility>
+
+#include "mediator/worker/calls/decode.h"
+#include "mediator/worker/calls/generic_calls.h"
+
+namespace sluice::worker {
+
+namespace wp = worker_protocol;
+
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;  // of the software GPU's files
+
+// What the software GPU has besides the driver API (mediator/softgpu/softgpu.h).
+template <class... A>
+CUresult call_soft_gpu(const gpu::DriverApi& api, const char* name, A... arguments) {
+  using Function = CUresult (*)(A...);
+  const auto function = reinterpret_cast<Function>(::dlsym(api.library, name));
+  return function ? function(arguments...) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+// What is shared with an allocation: itself, or its pages.
+struct Extent {
+  uint64_t base, bytes;
+};
+Extent shared_with(const Allocation& a, bool nvidia) {
+  if (nvidia) return {a.address, a.bytes};
+  const uint64_t first = a.address / kPageBytes * kPageBytes;
+  return {first, (a.address + a.bytes - first + kPageBytes - 1) / kPageBytes * kPageBytes};
+}
+
+CUipcMemHandle handle_of(const SharedMemory::Wire& wire, const Allocation& a,
+                         const Extent& extent) {
+  sluice_ipc_handle inside{};
+  inside.magic = SLUICE_IPC_MAGIC;
+  std::memcpy(inside.token, wire.token, sizeof inside.token);
+  inside.offset = a.address - extent.base;
+  inside.bytes = a.bytes;
+  CUipcMemHandle handle{};
+  static_assert(sizeof inside == sizeof handle);
+  std::memcpy(&handle, &inside, sizeof inside);
+  return handle;
+}
+
+SharedMemory::Wire wire_in(const wp::Message& message) {
+  SharedMemory::Wire wire;
+  std::memcpy(static_cast<void*>(&wire), message.text, sizeof wire);
+  return wire;
+}
+
+}  // namespace
+
+CUresult GenericCalls::park_for_sluiced(wp::Message question) {
+  std::lock_guard lock(s.mutex);
+  if (s.control.lost()) return CUDA_ERROR_SYSTEM_NOT_READY;
+  if (s.control.shared_waiting() >= s.limits.parked_calls)
+    s.violation("too many calls wait for memory of other programs");
+  s.control.ask_shared(question, [&session = s, again = call,
+                                  kept = std::make_shared<KeptBody>(s.queued_bytes, body)](
+                                     const wp::Message* reply, const std::shared_ptr<Fd>& file) {
+    if (!reply) return session.answer(again, CUDA_ERROR_SYSTEM_NOT_READY);
+    session.jobs.post([&session, again, kept, message = *reply, file] {
+      session.shared_reply = {message, file};
+      run_generic(session, again, kept->bytes());
+      session.shared_reply.reset();
+    });
+  });
+  return kParked;
+}
+
+CUresult GenericCalls::cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
+  const auto reply = std::exchange(s.shared_reply, std::nullopt);
+  const bool nvidia = s.setup.start.nvidia != 0;
+  Allocation a;
+  std::shared_ptr<ContextObject> owner;
+  {
+    std::lock_guard lock(s.mutex);
+    const Allocation* found = s.memory.allocations.find(address);
+    if (found && found->charged_bytes != 0) {
+      a = *found;
+      owner = s.handles.find<ContextObject>(SLUICE_HANDLE_CONTEXT, a.owner);
+    }
+    const Extent extent = shared_with(a, nvidia);
+    const SharedMemory::Wire* known = owner ? s.shared.exported(extent.base) : nullptr;
+    // It was freed, or exported by another thread, while sluiced was asked.
+    if (reply && reply->message.code == 0 && (!owner || known))
+      s.control.end_share(wire_in(reply->message), 0);
+    if (!handle || !owner) return CUDA_ERROR_INVALID_VALUE;
+    if (known) {
+      const SharedMemory::Wire wire = *known;
+      s.shared.add_export(extent.base, a.address, wire);
+      *handle = handle_of(wire, a, extent);
+      return CUDA_SUCCESS;
+    }
+  }
+  const Extent extent = shared_with(a, nvidia);
+  CUresult r = make_current(s.api, owner->cu);
+  if (r != CUDA_SUCCESS) return r;
+  if (!reply) {
+    wp::Message question{};
+    question.type = wp::Type::kShareRequest;
+    question.bytes = extent.bytes;
+    SharedMemory::Wire wire;
+    if (nvidia) {
+      CUipcMemHandle of_driver{};
+      r = s.api.cuIpcGetMemHandle(&of_driver, a.address);
+      if (r != CUDA_SUCCESS) return r;
+      std::memcpy(wire.handle, &of_driver, sizeof wire.handle);
+    }
+    std::memcpy(question.text, &wire, sizeof wire);
+    return park_for_sluiced(question);
+  }
+  if (reply->message.code != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  const SharedMemory::Wire wire = wire_in(reply->message);
+  if (!nvidia)
+    r = call_soft_gpu(s.api, "sluice_softgpu_share", CUdeviceptr{a.address},
+                      reply->file->release());
+  std::lock_guard lock(s.mutex);
+  if (r != CUDA_SUCCESS) {
+    s.control.end_share(wire, 0);
+    return r;
+  }
+  s.shared.add_export(extent.base, a.address, wire);
+  *handle = handle_of(wire, a, extent);
+  return CUDA_SUCCESS;
+}
+
+CUresult GenericCalls::cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle,
+                                             unsigned flags) {
+  const auto reply = std::exchange(s.shared_reply, std::nullopt);
+  sluice_ipc_handle guest{};
+  std::memcpy(&guest, &handle, sizeof guest);
+  if (!call.context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!address || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || guest.magic != SLUICE_IPC_MAGIC)
+    return CUDA_ERROR_INVALID_VALUE;
+  SharedMemory::Wire wire;
+  std::memcpy(wire.token, guest.token, sizeof wire.token);
+  {
+    std::lock_guard lock(s.mutex);
+    if (s.shared.is_own(wire)) return CUDA_ERROR_INVALID_CONTEXT;
+    if (auto* import = s.shared.find_import(wire)) {
+      if (import->context != call.context) return CUDA_ERROR_INVALID_CONTEXT;
+      if (guest.offset >= import->bytes) return CUDA_ERROR_INVALID_VALUE;
+      ++import->uses;
+      *address = import->base + guest.offset;
+      return CUDA_SUCCESS;
+    }
+    if (s.held_is_refused()) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (!reply) {
+    wp::Message question{};
+    question.type = wp::Type::kOpenRequest;
+    std::memcpy(question.text, &wire, sizeof wire);
+    return park_for_sluiced(question);
+  }
+  if (reply->message.code != 0) return CUDA_ERROR_INVALID_VALUE;
+  SharedMemory::Import import;
+  import.wire = wire;
+  import.bytes = reply->message.bytes;
+  import.uses = 1;
+  import.context = call.context;
+  const SharedMemory::Wire from = wire_in(reply->message);
+  CUdeviceptr base = 0;
+  CUresult r;
+  if (s.setup.start.nvidia) {
+    CUipcMemHandle of_driver{};
+    std::memcpy(&of_driver, from.handle, sizeof of_driver);
+    r = s.api.cuIpcOpenMemHandle_v2(&base, of_driver, flags);
+  } else {
+    r = call_soft_gpu(s.api, "sluice_softgpu_open", &base, reply->file->release());
+  }
+  import.base = base;
+  std::lock_guard lock(s.mutex);
+  if (r == CUDA_SUCCESS &&
+      (guest.offset >= import.bytes || !s.memory.allocations.add({base, import.bytes, base, 0}))) {
+    (void)end_import(import);
+    r = CUDA_ERROR_INVALID_VALUE;
+  }
+  if (r != CUDA_SUCCESS) {
+    s.control.end_import(wire);
+    return r;
+  }
+  s.shared.add_import(import);
+  *address = base + guest.offset;
+  return CUDA_SUCCESS;
+}
+
+// The mapping goes; its context is current.
+CUresult GenericCalls::end_import(const SharedMemory::Import& import) {
+  if (s.setup.start.nvidia) return s.api.cuIpcCloseMemHandle(import.base);
+  return call_soft_gpu(s.api, "sluice_softgpu_close", CUdeviceptr{import.base});
+}
+
+CUresult GenericCalls::cuIpcCloseMemHandle(CUdeviceptr address) {
+  SharedMemory::Import import;
+  {
+    std::lock_guard lock(s.mutex);
+    auto* found = s.shared.find_import(address);
+    if (!found) return CUDA_ERROR_INVALID_VALUE;
+    if (--found->uses != 0) return CUDA_SUCCESS;
+    import = *found;
+    s.shared.remove_import(import.base);
+    s.memory.allocations.remove_owner(import.base);  // first: no copy to it is let through any more
+  }
+  CUresult r = make_current(s.api, import.context->cu);
+  if (r == CUDA_SUCCESS) r = end_import(import);
+  std::lock_guard lock(s.mutex);
+  s.control.end_import(import.wire);
+  return r;
+}
+
+}  // namespace sluice::worker

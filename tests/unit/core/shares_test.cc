@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// core/shares.h: who finds what, and who is charged for it when.
+#include "mediator/core/shares.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice::core {
+namespace {
+
+constexpr Shares::Token kToken{1, 2, 3};
+
+class SharesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ledger_.add_vgpu(0, 1000);
+    for (uint32_t session : {1, 2, 3}) ledger_.add_session(0, session);
+    ASSERT_TRUE(ledger_.lease(1, 800).ok());
+    Shares::Share share;
+    share.exporter = 1;
+    share.bytes = 600;
+    ASSERT_NE(shares_.add(kToken, std::move(share)), nullptr);
+  }
+  void end(uint32_t session) {
+    shares_.session_ends(session);
+    ledger_.remove_session(session);
+  }
+  void holds(uint64_t first, uint64_t second, uint64_t third) {
+    EXPECT_EQ(ledger_.held_by_session(1), first);
+    EXPECT_EQ(ledger_.held_by_session(2), second);
+    EXPECT_EQ(ledger_.held_by_session(3), third);
+    EXPECT_EQ(ledger_.held_by_vgpu(0), first + second + third);
+  }
+
+  QuotaLedger ledger_{UINT64_MAX};
+  Shares shares_{ledger_};
+};
+
+TEST_F(SharesTest, OnlyOthersOpenIt) {
+  EXPECT_EQ(shares_.open(kToken, 1), nullptr);
+  EXPECT_EQ(shares_.open(Shares::Token{9}, 2), nullptr);
+  ASSERT_NE(shares_.open(kToken, 2), nullptr);
+  EXPECT_EQ(shares_.open(kToken, 2)->bytes, 600u);
+  Shares::Share again;
+  EXPECT_EQ(shares_.add(kToken, std::move(again)), nullptr);
+}
+
+TEST_F(SharesTest, WhatNobodyHasGoesWithItsExporter) {
+  EXPECT_TRUE(shares_.give_up(kToken, 1, 600).ok());
+  holds(200, 0, 0);
+  EXPECT_EQ(shares_.size(), 0u);
+  EXPECT_FALSE(shares_.give_up(kToken, 1, 600).ok()) << "more than is held";
+}
+
+TEST_F(SharesTest, TheChargeGoesFromOneToTheOther) {
+  shares_.open(kToken, 2);
+  shares_.open(kToken, 3);
+  holds(800, 0, 0);
+  EXPECT_TRUE(shares_.give_up(kToken, 1, 600).ok());
+  holds(200, 600, 0);
+  EXPECT_NE(shares_.open(kToken, 3), nullptr) << "who has it may open it again";
+  ledger_.add_session(0, 4);
+  EXPECT_EQ(shares_.open(kToken, 4), nullptr) << "others not";
+  shares_.close(kToken, 2);
+  holds(200, 0, 600);
+  shares_.close(kToken, 2);
+  shares_.close(kToken, 3);
+  holds(200, 0, 0);
+  EXPECT_EQ(shares_.size(), 0u);
+}
+
+TEST_F(SharesTest, EndsOfSessions) {
+  shares_.open(kToken, 2);
+  shares_.open(kToken, 3);
+  end(1);
+  holds(0, 600, 0);
+  end(2);
+  holds(0, 0, 600);
+  end(3);
+  holds(0, 0, 0);
+  EXPECT_EQ(shares_.size(), 0u);
+}
+
+// A worker that was taken over gives back what is charged for others' memory.
+TEST_F(SharesTest, APayerThatHoldsTooLittleOnlyGivesWhatItHas) {
+  shares_.open(kToken, 2);
+  EXPECT_TRUE(shares_.give_up(kToken, 1, 600).ok());
+  EXPECT_TRUE(ledger_.give_back(2, 500).ok());
+  shares_.close(kToken, 2);
+  holds(200, 0, 0);
+}
+
+TEST_F(SharesTest, ThereIsRoomForSoMany) {
+  for (size_t i = 1; i < Shares::kMost; ++i) {
+    Shares::Share share;
+    share.exporter = 1;
+    EXPECT_NE(shares_.add(Shares::Token{7, static_cast<uint8_t>(i)}, std::move(share)), nullptr);
+  }
+  EXPECT_EQ(shares_.add(Shares::Token{8}, {}), nullptr);
+}
+
+}  // namespace
+}  // namespace sluice::core
