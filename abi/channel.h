@@ -144,6 +144,8 @@ enum sluice_slot_state {
   SLUICE_SLOT_ENDED = 2 /* the session is over: error and reason say why */
 };
 
+#define SLUICE_WANTED_CLONES 7u
+
 struct sluice_slot_header {    /* at the slot's offset; 4 KiB */
   uint32_t state;              /* [H] release; enum sluice_slot_state */
   int32_t error;               /* [H] CUresult that ended the session, 0: closed normally */
@@ -157,7 +159,10 @@ struct sluice_slot_header {    /* at the slot's offset; 4 KiB */
    * queues work is to be submitted until it is 0 again; then the wake-up rings. Who submits more
    * loses the session in the end. HOST_FUNC_DONE comes by the same ring, so the ring stays open. */
   uint32_t hold;
-  uint32_t pad[15];
+  uint32_t pad;
+  /* [H] With SLUICE_JOINED_CLONES_ON_REQUEST: functions whose clones the worker wants, 0: none.
+   * Each stands at its handle modulo SLUICE_WANTED_CLONES; another one may take its place. */
+  uint64_t wanted_clones[SLUICE_WANTED_CLONES];
 };
 #define SLUICE_SUBMIT_DATA (64u << 10) /* from the slot's offset */
 #define SLUICE_SUBMIT_RING_BYTES (512u << 10)
@@ -185,6 +190,9 @@ struct sluice_join {
 /* Modules are loaded as the program gives them, and a kernel's clones when it is first launched
  * (SLUICE_CALL_FUNCTION_CLONES). Without it every clone is in the text of its module. */
 #define SLUICE_JOINED_LAZY_CLONES 0x1u
+/* Beside it: not at the first launch, but once the worker has asked for them (sluice_slot_header.
+ * wanted_clones), which it does for kernels that take long. */
+#define SLUICE_JOINED_CLONES_ON_REQUEST 0x4u
 /* Modules are loaded as the program gives them, and nothing is evicted: kernels have no clones. */
 #define SLUICE_JOINED_ORIGINALS 0x2u
 enum sluice_doorbell_kind {

@@ -103,6 +103,7 @@ Result<void> Channel::map(const sluice_joined& joined, std::vector<Fd>& fds) {
   epoch_ = joined.epoch;
   can_wait_ = joined.can_wait != 0;
   lazy_clones_ = joined.flags & SLUICE_JOINED_LAZY_CLONES;
+  clones_on_request_ = joined.flags & SLUICE_JOINED_CLONES_ON_REQUEST;
   originals_ = joined.flags & SLUICE_JOINED_ORIGINALS;
   header_ = reinterpret_cast<const sluice_slot_header*>(region_ + SLUICE_SLOT_OFFSET +
                                                         uint64_t{slot_} * SLUICE_SLOT_STRIDE);

@@ -56,6 +56,11 @@ class Channel {
   Bell bell() const { return bell_; }
   // The host wants a kernel's clones when it is first launched, not with its module.
   bool lazy_clones() const { return lazy_clones_; }
+  // ... and it wants those of this function now.
+  bool wants_clones(uint64_t function) const {
+    return !clones_on_request_ ||
+           load_shared(header_->wanted_clones[function % SLUICE_WANTED_CLONES]) == function;
+  }
   bool originals() const { return originals_; }
 
   // Cheap enough for every call: two loads from one cache line. True: no worker serves it any more.
@@ -109,7 +114,7 @@ class Channel {
   uint64_t epoch_ = 0;
   const sluice_slot_header* header_ = nullptr;
   bool can_wait_ = false;
-  bool lazy_clones_ = false, originals_ = false;
+  bool lazy_clones_ = false, clones_on_request_ = false, originals_ = false;
   std::atomic<bool> hung_up_{false};
 };
 

@@ -45,3 +45,25 @@ class LazyClones(WithVictim):
                            stderr=subprocess.STDOUT, text=True, timeout=support.TIMEOUT_S)
         self.assertEqual(p.returncode, 0, f"{p.stdout[-3000:]}\n{self.sluiced.log()[-3000:]}")
         self.assert_all_free("a")
+
+
+class ClonesOnRequest(WithVictim):
+    """With turns by priority only kernels that take long have clones: here each, or none."""
+    WHOLE_US = 1_000_000
+    EXTRA = f'{LAZY}[scheduler]\nturns = "priority"\nturn_whole_us = {WHOLE_US}\n'
+    CLONES = False
+
+    def test_they_come_for_kernels_that_take_long(self):
+        env = self.sluiced.client_env("a")
+        env["SLUICE_TRACE"] = "calls"
+        p = subprocess.run([support.BUILD / "kernels/suite/sluice-suite-md5", "--launches", "40",
+                            "--verify", "every"], env=env, stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT, text=True, timeout=support.TIMEOUT_S)
+        self.assertEqual(p.returncode, 0, f"{p.stdout[-3000:]}\n{self.sluiced.log()[-3000:]}")
+        self.assertEqual("function_clones" in p.stdout, self.CLONES)
+        self.assert_all_free("a")
+
+
+class ClonesOfAllOnRequest(ClonesOnRequest):
+    EXTRA = f'{LAZY}[scheduler]\nturns = "priority"\nturn_whole_us = 0\n'
+    CLONES = True

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A kernel's clones, where the host wants them when it is first launched
-// (SLUICE_JOINED_LAZY_CLONES): the kernel is taken out of its module, rewritten and sent as a
-// module of its own. Its variables stay those of the program's module (kernels/ptx/separate.h).
+// (SLUICE_JOINED_LAZY_CLONES) or has turned out to take long: the kernel is taken out of its
+// module, rewritten and sent as a module of its own. Its variables stay those of the program's
+// module (kernels/ptx/separate.h).
 //
 //   ClonesState  a launch                                  leaves for
-//   kAbsent      asks for them, goes on as in kAsked       kAsked
+//   kAbsent      asks for them, goes on as in kAsked;      kAsked
+//                with SLUICE_JOINED_CLONES_ON_REQUEST it
+//                is the original until the worker wants
+//                them
 //   kAsked       waits for them, for kPatience at most,    kSettled, kLate
 //                or not at all: streams_wait_for_the_program()
 //   kLate        is the original, which cannot be evicted  kSettled
@@ -25,7 +29,8 @@ void wait_for_clones(const Entered& entered, FunctionInfo& function);
 void streams_wait_for_the_program();
 
 inline void settle_clones(const Entered& entered, FunctionInfo& function) {
-  if (function.clones.load(std::memory_order_acquire) < ClonesState::kLate)
+  if (function.clones.load(std::memory_order_acquire) < ClonesState::kLate &&
+      entered.link->channel().wants_clones(function.handle))
     wait_for_clones(entered, function);
 }
 

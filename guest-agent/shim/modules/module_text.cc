@@ -44,6 +44,16 @@ std::vector<std::string> entries_of(const std::string& ptx) {
   return names;
 }
 
+// Parsing PTX takes as long as everything else that a load does, so the names come from the machine
+// code beside it, where there is some: the same, in its order.
+std::vector<std::string> entries_of(const std::string& ptx, const std::string& machine) {
+  const Result<cubin::Cubin> read = cubin::read(machine);
+  if (!read) return entries_of(ptx);
+  std::vector<std::string> names;
+  for (const cubin::Kernel& kernel : read->kernels) names.emplace_back(kernel.name);
+  return names;
+}
+
 RequiredBlocks required_blocks_of(const std::string& ptx) {
   RequiredBlocks blocks;
   if (ptx.find(".reqntid") == std::string::npos) return blocks;
@@ -192,8 +202,8 @@ std::shared_ptr<const Text> make_text(ModuleCode code) {
   // Machine code has these in the driver's own way.
   if (sets_conditionals || !text->references.empty()) code.machine.clear();
   if (!rewriting() || code.originals) {
-    text->entries = entries_of(text->original);
     text->machine = std::move(code.machine);
+    text->entries = entries_of(text->original, text->machine);
     return text;
   }
   if (code.lazy) {

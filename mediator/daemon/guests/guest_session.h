@@ -63,9 +63,10 @@ struct SessionSettings {
   uint32_t window_us = 32;
   Clones clones = Clones::kEager;
   uint32_t joined_flags() const {
-    return clones == Clones::kNone   ? SLUICE_JOINED_ORIGINALS
-           : clones == Clones::kLazy ? SLUICE_JOINED_LAZY_CLONES
-                                     : 0;
+    if (clones == Clones::kNone) return SLUICE_JOINED_ORIGINALS;
+    if (clones == Clones::kEager) return 0;
+    // Where turns are priorities, short kernels are never evicted.
+    return SLUICE_JOINED_LAZY_CLONES | (turns_by_priority ? SLUICE_JOINED_CLONES_ON_REQUEST : 0);
   }
   uint64_t context_bytes = 0;
   uint64_t host_memory_bytes = UINT64_MAX;

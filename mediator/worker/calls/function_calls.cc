@@ -18,7 +18,7 @@ CUresult GenericCalls::cuModuleUnload(ModuleHandle module) {
     std::lock_guard lock(s.mutex);
     m = s.handles.find<ModuleObject>(SLUICE_HANDLE_MODULE, module.value);
     if (!m) return CUDA_ERROR_INVALID_HANDLE;
-    for (uint64_t h : m->functions) s.handles.remove(SLUICE_HANDLE_FUNCTION, h);
+    for (const auto& [name, h] : m->functions) s.handles.remove(SLUICE_HANDLE_FUNCTION, h);
     s.handles.remove(SLUICE_HANDLE_MODULE, module.value);
     s.memory.allocations.remove_owner(module.value);
   }

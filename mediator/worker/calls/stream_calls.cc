@@ -116,6 +116,7 @@ void handle_launch(WorkerSession& s, const Call& call, const sluice_launch& l,
   s.queued_bytes += work->request.params.size();
   s.charge_local(*stream, work->request.function->local_bytes, &work->local);
   s.streams.planner().plan(*work, s.gate.contended());
+  if (s.streams.planner().wants_clones(*work)) s.want_clones(l.function);
   const OpKind kind = work->plan.geometry.evictable ? OpKind::kLaunch : OpKind::kOpaque;
   const uint64_t now = work->request.ready_ns;
   s.engine.submit(stream->id, kind, std::move(work), 0, now);

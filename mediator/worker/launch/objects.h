@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "abi/stub.h"
@@ -104,7 +105,7 @@ struct ModuleObject : HandleObject {
   bool machine_code = false;         // fixed; its kernels are opaque, whatever the guest says
   std::vector<std::string> clamped;  // of FittedModule
   std::shared_ptr<ContextObject> context;
-  std::vector<uint64_t> functions;  // handles; session lock
+  std::unordered_map<std::string, uint64_t> functions;  // handles by name; session lock
   // Of its kernels' clones, where those came later; session lock. They go with it.
   std::vector<std::shared_ptr<ModuleObject>> of_clones;
   uint64_t charged = 0, charged_host = 0;  // session lock

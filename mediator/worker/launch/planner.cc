@@ -142,6 +142,11 @@ void LaunchPlanner::expect_whole(LaunchWork& w) {
   if (turns_) take_opaque_record(w);
 }
 
+bool LaunchPlanner::wants_clones(const LaunchWork& w) const {
+  return turns_ && w.request.function->clone == nullptr && w.request.flags == 0 &&
+         w.plan.expected_ns > uint64_t{all_.settings.whole_us} * 1000;
+}
+
 // So that sluiced knows a visit when it comes.
 void LaunchPlanner::take_opaque_record(LaunchWork& w) {
   all_.take_record(w, true);

@@ -52,6 +52,9 @@ class LaunchPlanner {
   // Launches of kernels that have clones for which the original was planned, whole.
   uint64_t whole() const { return whole_; }
 
+  // The launch is planned as the original, because its kernel has no clones, and takes so long that
+  // turns should be able to interrupt it.
+  bool wants_clones(const LaunchWork& w) const;
   // Its blocks stay on their SMs until they are evicted, where turns are priorities.
   bool stays_on_sms(const LaunchWork& w) const { return turns_ && w.plan.form == FormKind::kLoop; }
 

@@ -273,10 +273,9 @@ void get_function(WorkerSession& s, const Call& call, uint64_t guest_module,
     module = s.handles.find<ModuleObject>(SLUICE_HANDLE_MODULE, guest_module);
     if (!module) return s.answer(call, CUDA_ERROR_INVALID_HANDLE);
     // The same name gives the same function.
-    for (uint64_t h : module->functions) {
-      auto f = s.handles.find<FunctionObject>(SLUICE_HANDLE_FUNCTION, h);
-      if (f && f->name == name) return s.answer(call, CUDA_SUCCESS, f->reply);
-    }
+    if (const auto there = module->functions.find(name); there != module->functions.end())
+      if (auto f = s.handles.find<FunctionObject>(SLUICE_HANDLE_FUNCTION, there->second))
+        return s.answer(call, CUDA_SUCCESS, f->reply);
   }
   if (CUresult r = make_current(s.api, module->context->cu); r != CUDA_SUCCESS)
     return s.answer(call, r);
@@ -292,7 +291,7 @@ void get_function(WorkerSession& s, const Call& call, uint64_t guest_module,
   std::lock_guard lock(s.mutex);
   reply.handle = s.handles.add(SLUICE_HANDLE_FUNCTION, f);
   if (reply.handle == 0) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
-  module->functions.push_back(reply.handle);
+  module->functions[name] = reply.handle;
   const std::span layout = std::as_bytes(std::span(f->params));
   f->reply.resize(sizeof reply);
   std::memcpy(f->reply.data(), &reply, sizeof reply);

@@ -180,6 +180,14 @@ void WorkerSession::submit_work(const Call& call, const StreamObject& stream,
   if (!wait) answer(call, CUDA_SUCCESS);
 }
 
+// Of two that share a place one may have no clones for ever: then the other has its turn.
+void WorkerSession::want_clones(uint64_t function) {
+  constexpr uint32_t kTurn = 8;
+  uint64_t& place = slot_->wanted_clones[function % SLUICE_WANTED_CLONES];
+  const uint64_t there = load_shared(place);
+  if (there != function && (there == 0 || ++wants_ % kTurn == 0)) store_shared(place, function);
+}
+
 // A program that prints has its text before its wait ends. Each wait may put a word into the
 // driver's queue, which must not fill up.
 uint64_t WorkerSession::end_word() const {

@@ -158,6 +158,8 @@ class WorkerSession {
   // Queues what is no launch, and answers the call: with `wait` when it is complete.
   void submit_work(const Call& call, const StreamObject& stream, std::shared_ptr<Work> work,
                    bool wait);
+  // With `mutex` held: asks the program for the clones of this function, as far as it knows them.
+  void want_clones(uint64_t function);
   // With `mutex` held: the device's address of the slot's end word, if the GPU is to write it for
   // one more wait (abi/end_word.h), or 0.
   uint64_t end_word() const;
@@ -324,6 +326,7 @@ class WorkerSession {
   bool pool_lease_asked_ = false;  // a lease for pools is asked for; under `mutex`
   HeldMemory held_;                // under `mutex`
   uint32_t records_to_held_look_ = kRecordsPerHeldLook;  // decoder
+  uint32_t wants_ = 0;                                   // calls of want_clones(); under `mutex`
   bool holds_program_ = false;                           // slot_->hold; under `mutex`
   std::atomic<uint64_t> records_decoded_{0};
   std::atomic<bool> decoder_stopped_{false};  // queues_full()
