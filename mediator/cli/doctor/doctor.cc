@@ -22,7 +22,8 @@ struct Check {
 constexpr Check kChecks[] = {
     {"sluiced", checks::sluiced, "systemctl start sluiced; journalctl -u sluiced says why not"},
     {"version", checks::version,
-     "shut off the domains with a vGPU, then: systemctl restart sluiced"},
+     "systemctl reload sluiced starts the other one as soon as no program uses the GPU, systemctl "
+     "restart sluiced at once"},
     {"admin-socket", checks::admin_socket, ""},
     {"vgpu-sockets", checks::vgpu_sockets,
      "set vgpu.socket_group to a group of that user in /etc/sluice/sluice.toml, and restart "

@@ -68,6 +68,11 @@ bool cpu_flag(const HostFiles& files, const std::string& flag) {
 
 Verdict device(const HostFacts& facts) {
   const std::string gpu = nvidia_gpu(facts.files), kind = device_kind(facts);
+  if (!gpu.empty() && facts.files.exists("/etc/ld.so.conf.d/00-sluice-guest.conf"))
+    return wrong(
+        "the guest's package is installed here: workers and MPS load its libcuda.so.1 instead of "
+        "NVIDIA's",
+        "apt remove sluice-guest-agent; systemctl restart sluiced");
   const std::string module = first_line(facts.files.read("/sys/module/nvidia/version"));
   const std::string library = library_version(facts.files);
   if (!gpu.empty() && module.empty())

@@ -177,6 +177,13 @@ TEST_F(HostDoctor, TheGpuHasNoDriver) {
   expect_wrong("device", "0000:01:00.0, but NVIDIA's kernel module", "modprobe nvidia");
 }
 
+TEST_F(HostDoctor, TheGuestsPackageHidesTheDriver) {
+  driver("550.54", "550.54");
+  answer("device", {{"kind", "nvidia"}});
+  file("/etc/ld.so.conf.d/00-sluice-guest.conf", "/usr/lib/x86_64-linux-gnu/sluice-guest\n");
+  expect_wrong("device", "guest's package is installed here", "apt remove sluice-guest-agent");
+}
+
 TEST_F(HostDoctor, TheDriverIsWrong) {
   driver("550.54", "560.10");
   answer("device", {{"kind", "nvidia"}});
