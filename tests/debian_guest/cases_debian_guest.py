@@ -298,19 +298,19 @@ class DebianGuest(unittest.TestCase):
         agent = self.right("pidof sluice-agent")
         self.install(NEW)
         # The new agent has taken over in the old one's process.
-        self.eventually(lambda: "--successor" in self.guest.run(f"cat /proc/{agent}/cmdline")[1],
+        self.eventually(lambda: self.guest.run(f"grep successor /proc/{agent}/cmdline")[0] == 0,
                         "the agent is the new one")
         self.goes_on(job)
         self.results_are_right()
         self.ends_right(job)
         self.right("systemctl is-active sluice-guest-agent")
 
-    def test_06_an_agent_that_knows_no_reload_is_started_anew(self):
+    def test_06b_an_agent_that_knows_no_reload_is_started_anew(self):
         """One of a package before agents could take over; a program that ends of SIGHUP plays
         it."""
         self.programs_run()
         self.right("mkdir /run/systemd/system/sluice-guest-agent.service.d && printf "
-                   "'[Service]\nType=simple\nExecStart=\nExecStart=sleep infinity\n' "
+                   "'[Service]\\nType=simple\\nExecStart=\\nExecStart=sleep infinity\\n' "
                    "> /run/systemd/system/sluice-guest-agent.service.d/old.conf && "
                    "systemctl daemon-reload && systemctl restart sluice-guest-agent && "
                    "rm -r /run/systemd/system/sluice-guest-agent.service.d")

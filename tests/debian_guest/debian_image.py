@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Debian guest as users have it: debootstrapped packages, Debian's kernel and initramfs,
 systemd and apt, on an ext4 disk. It is made once and kept in the build folder's guest-cache; a test
-starts from a copy. DEBIAN_RELEASE says which: bookworm (12, the default) or trixie (13).
+starts from a copy. DEBIAN_RELEASE says which: bookworm (12, the default), trixie (13), or noble,
+which is Ubuntu 24.04 and needs its keyring (ubuntu-archive-keyring, of Debian 13).
 
 Two things differ from an installation by Debian's installer: there is no boot loader (libvirt gives
 QEMU the kernel, unpacked, which saves its decompressor under TCG), and a unit runs the job server
@@ -16,11 +17,15 @@ import tempfile
 
 import guest_image
 
-PACKAGES = "linux-image-amd64,systemd-sysv,udev,dbus,kmod,initramfs-tools,pciutils"
+RELEASE = os.environ.get("DEBIAN_RELEASE", "bookworm")
+UBUNTU = RELEASE == "noble"
+UBUNTU_KEYS = "/usr/share/keyrings/ubuntu-archive-keyring.gpg"
+# With what has priority `required` and is not essential (passwd).
+PACKAGES = ("linux-image-virtual" if UBUNTU else "linux-image-amd64") + (
+    ",systemd-sysv,udev,dbus,kmod,passwd,initramfs-tools,pciutils")
 # What our host packages want, and AppArmor as Debian's installer has it.
 HOST_PACKAGES = (PACKAGES + ",apparmor,libvirt-daemon-system,libvirt-clients,qemu-system-x86,"
                  "procps,libseccomp2,libstdc++6,binutils")
-RELEASE = os.environ.get("DEBIAN_RELEASE", "bookworm")
 DISK_BYTES = 2 << 30
 INITRAMFS_MODULES = "virtio_pci\nvirtio_blk\next4\n"
 JOBS_UNIT = """[Unit]
@@ -42,6 +47,7 @@ def _run(*args):
 
 def _fill(root, work, packages):
     """Debian's packages into the folder `root`, and the job server."""
+    source = ["--components=main,universe", f"--keyring={UBUNTU_KEYS}"] if UBUNTU else []
     conf = work / "initramfs"
     conf.mkdir()
     (conf / "modules").write_text(INITRAMFS_MODULES)
@@ -50,7 +56,8 @@ def _fill(root, work, packages):
          '--setup-hook=mkdir -p "$1/etc/initramfs-tools/conf.d"',
          f'--setup-hook=cp {conf}/modules "$1/etc/initramfs-tools/modules"',
          f'--setup-hook=cp {conf}/list "$1/etc/initramfs-tools/conf.d/list"',
-         "--dpkgopt=force-confold", RELEASE, root)
+         "--dpkgopt=force-confold", *source, RELEASE, root,
+         *(["http://archive.ubuntu.com/ubuntu"] if UBUNTU else []))
     (root / "etc/hostname").write_text("guest\n")
     (root / "etc/fstab").write_text("/dev/vda / ext4 defaults 0 1\n")
     jobs = root / "usr/local/sbin/guest-jobs"

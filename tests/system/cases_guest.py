@@ -65,10 +65,17 @@ class Guests(WithSluiced):
         self.assertRegex(checks["host"]["fact"], r"^release \d[^;]*$", "equal to the guest's")
         self.assertTrue(checks["transport"]["fact"].startswith("sysfs: no interrupts"), text)
         self.assertEqual(checks["launch"]["state"], "right", text)
-        # The agent ends while a program runs: the next one has the device when the program is gone.
         q.guest.start("sluice-suite-md5 --seconds 600")
-        done = self.vgpu("b")["launches_done"]
-        self.eventually(lambda: self.vgpu("b")["launches_done"] > done, "the guest launches")
+        def launches():
+            done = self.vgpu("b")["launches_done"]
+            self.eventually(lambda: self.vgpu("b")["launches_done"] > done, "the guest launches")
+        launches()
+        # As at an upgrade: another agent in its place, and the program goes on.
+        q.guest.run("kill -HUP $(pidof sluice-agent)")
+        self.eventually(lambda: "goes on with vGPU" in q.console(), "an agent has taken over")
+        launches()
+        self.run_right(q, "sluice-suite-triad --launches 2 --json")
+        # The agent ends while a program runs: the next one has the device when the program is gone.
         q.guest.run("kill -9 $(pidof sluice-agent)")
         wait_for_gpu(self, q)
         self.run_right(q, "sluice-suite-triad --launches 2 --json")
