@@ -316,7 +316,9 @@ class DebianGuest(unittest.TestCase):
                    "rm -r /run/systemd/system/sluice-guest-agent.service.d")
         self.right("apt-get install --reinstall -y -q "
                    f"/media/programs/sluice-guest-agent_{NEW}_amd64.deb")
-        self.results_are_right()
+        # systemd waits 2 s (RestartSec) before it starts the one that is installed.
+        self.eventually(lambda: self.guest.run(f"/media/programs/{CASES}", TIMEOUT_S)[0] == 0,
+                        "an agent of this package is there")
 
     def test_07_the_hosts_packages_are_upgraded_during_a_program(self):
         self.programs_run()
