@@ -195,11 +195,11 @@ cudaError_t cudaCreateTextureObject(cudaTextureObject_t* object, const cudaResou
   const DriverTexture t = to_driver(*texture);
   DriverView v = {};
   if (view != nullptr) v = to_driver(*view);
+  if (view == nullptr && filters_integers(*resource, *texture))
+    return cudaErrorInvalidFilterSetting;
   const CUresult made = call_driver<cudaTextureObject_t*, const DriverResource*,
                                     const DriverTexture*, const DriverView*>(
       "cuTexObjectCreate", object, &r, &t, view == nullptr ? nullptr : &v);
-  if (made == CUDA_ERROR_INVALID_VALUE && view == nullptr && filters_integers(*resource, *texture))
-    return cudaErrorInvalidFilterSetting;
   return to_runtime(made);
 }
 cudaError_t cudaGetTextureObjectResourceDesc(cudaResourceDesc* resource,
@@ -221,11 +221,10 @@ cudaError_t cudaGetTextureObjectTextureDesc(cudaTextureDesc* texture, cudaTextur
 }
 cudaError_t cudaGetTextureObjectResourceViewDesc(cudaResourceViewDesc* view,
                                                  cudaTextureObject_t object) {
-  if (view == nullptr) return cudaErrorInvalidValue;
   DriverView v = {};
   const CUresult r =
       call_driver<DriverView*, cudaTextureObject_t>("cuTexObjectGetResourceViewDesc", &v, object);
-  if (r != CUDA_SUCCESS) return to_runtime(r);
+  if (r != CUDA_SUCCESS || view == nullptr) return to_runtime(r);
   *view = {};
   view->format = v.format;
   view->width = v.width;

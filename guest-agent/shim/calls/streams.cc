@@ -135,7 +135,9 @@ CUresult cuStreamCreate(CUstream* stream, unsigned int flags) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (stream == nullptr || (flags & ~CU_STREAM_NON_BLOCKING) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (current_green() != 0) return make_green_stream(e, stream, current_green(), flags, 0);
+  // Where a green context is current, the driver's are non-blocking, whatever is asked for.
+  if (current_green() != 0)
+    return make_green_stream(e, stream, current_green(), CU_STREAM_NON_BLOCKING, 0);
   const CUresult r = SLUICE_CALL(cuStreamCreate, *e.link, e.context, stream, flags);
   return add_stream(e, r, r == CUDA_SUCCESS ? *stream : nullptr, flags);
 }
@@ -144,7 +146,8 @@ CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned int flags, int pr
   const Entered e = enter_context();
   if (!e) return e.status;
   if (stream == nullptr || (flags & ~CU_STREAM_NON_BLOCKING) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (current_green() != 0) return make_green_stream(e, stream, current_green(), flags, priority);
+  if (current_green() != 0)
+    return make_green_stream(e, stream, current_green(), CU_STREAM_NON_BLOCKING, priority);
   if (const CUresult bad = clamp_priority(priority); bad != CUDA_SUCCESS) return bad;
   const CUresult r =
       SLUICE_CALL(cuStreamCreateWithPriority, *e.link, e.context, stream, flags, priority);
@@ -216,11 +219,11 @@ CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx* green) {
   return CUDA_SUCCESS;
 }
 CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext* ctx, CUgreenCtx* green) {
-  if (green == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUresult r = cuStreamGetCtx(stream, ctx);
   if (r != CUDA_SUCCESS) return r;
-  *green = reinterpret_cast<CUgreenCtx>(green_of(stream));
-  if (const GreenInfo* info = state().greens.find(wire(*green)))
+  const auto of = reinterpret_cast<CUgreenCtx>(green_of(stream));
+  if (green != nullptr) *green = of;
+  if (const GreenInfo* info = state().greens.find(wire(of)))
     *ctx = reinterpret_cast<CUcontext>(info->context);
   return CUDA_SUCCESS;
 }

@@ -286,7 +286,9 @@ CUresult cuMemAdvise_v2(CUdeviceptr address, size_t count, CUmem_advise advice,
   const Entered e = enter_context();
   if (!e) return e.status;
   if (!is_managed(address, count)) return CUDA_ERROR_INVALID_VALUE;
-  if (needs_place(advice) && !is_place(e, location)) return CUDA_ERROR_INVALID_DEVICE;
+  if (needs_place(advice) && !is_place(e, location))
+    return advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION ? CUDA_ERROR_INVALID_VALUE
+                                                          : CUDA_ERROR_INVALID_DEVICE;
   bool known = true;
   std::lock_guard lock(advices().mutex);
   advices().each(address, count,

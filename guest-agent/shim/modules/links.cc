@@ -157,7 +157,7 @@ CUresult cuLinkComplete(CUlinkState state, void** image, size_t* bytes) {
   std::lock_guard lock(links().mutex);
   Link* link = find(state);
   if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  auto joined = sluice::ptx::join_ptx(link->texts);
+  auto joined = sluice::ptx::link_ptx(link->texts);
   if (!joined) return refuse(*link, joined.error());
   if (link->texts.size() != 1 || link->compiled != 1) {
     if (const CUresult r = compile(e, *link, *joined); r != CUDA_SUCCESS) return r;

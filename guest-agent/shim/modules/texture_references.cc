@@ -490,8 +490,9 @@ CUresult cuTexRefSetBorderColor(CUtexref reference, float* color) {
 }
 
 CUresult cuTexRefGetFormat(CUarray_format* format, int* channels, CUtexref reference) {
-  return read(reference, format != nullptr && channels != nullptr, [&](const Reference& r) {
-    *format = r.format, *channels = static_cast<int>(r.channels);
+  return read(reference, true, [&](const Reference& r) {
+    if (format != nullptr) *format = r.format;
+    if (channels != nullptr) *channels = static_cast<int>(r.channels);
     return CUDA_SUCCESS;
   });
 }

@@ -163,7 +163,10 @@ class Linker {
     uint32_t newest = 0;
     for (const std::string& text : texts) {
       auto module = Module::parse(text);
-      if (!module) return refuse(module.error().message);
+      if (!module)
+        return Error{text.find(".version") == std::string::npos ? CUDA_ERROR_INVALID_IMAGE
+                                                                : CUDA_ERROR_INVALID_PTX,
+                     module.error().message};
       version_ = std::max(version_, module->version());
       if (module->sm() >= newest) {
         newest = module->sm();
@@ -294,6 +297,14 @@ class Linker {
 }  // namespace
 
 Result<std::string> join_ptx(const std::vector<std::string>& texts) { return Linker().link(texts); }
+Result<std::string> link_ptx(const std::vector<std::string>& texts) {
+  auto joined = join_ptx(texts);
+  if (!joined) return joined;
+  const auto whole = stands_alone(*joined);
+  if (!whole) return whole.error();
+  if (!*whole) return Error{CUDA_ERROR_INVALID_SOURCE, "what is .extern is defined nowhere"};
+  return joined;
+}
 Result<bool> stands_alone(const std::string& text) { return Linker().stands_alone(text); }
 
 }  // namespace sluice::ptx

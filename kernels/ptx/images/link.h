@@ -16,6 +16,8 @@ namespace sluice::ptx {
 // an error, of weak ones the first counts), names local to a module are renamed where they meet
 // others. Errors have a CUresult as code.
 Result<std::string> join_ptx(const std::vector<std::string>& texts);
+// The same at the end of a link: it is an error, too, if something is defined in none of them.
+Result<std::string> link_ptx(const std::vector<std::string>& texts);
 
 // Whether a module needs nothing of another module, so that it loads without the rest of a link. An
 // error: it is no PTX.

@@ -117,7 +117,7 @@ CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char* n
 CUresult cuLinkComplete(CUlinkState handle, void** image, size_t* bytes) {
   return with_link(handle, [&](State& s, Link& link) -> CUresult {
     if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    auto joined = ptx::join_ptx(link.texts);
+    auto joined = ptx::link_ptx(link.texts);
     if (!joined) {
       s.log("link refused: " + joined.error().message);
       return link.refuse(joined.error());

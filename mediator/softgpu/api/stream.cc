@@ -80,6 +80,7 @@ CUresult cuStreamCreateWithPriority(CUstream* out, unsigned int flags, int prior
   return with_context([&](State& s, Context&) {
     if (out == nullptr || flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
     const Current top = current();
+    if (top.green) flags = CU_STREAM_NON_BLOCKING;  // as the driver's are, whatever is asked for
     *out = s.streams.add(make_stream(s, top.context, top.green, flags, priority));
     return CUDA_SUCCESS;
   });

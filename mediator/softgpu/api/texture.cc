@@ -248,11 +248,11 @@ CUresult cuTexObjectCreate(CUtexObject* object, const CUDA_RESOURCE_DESC* resour
     d.normalised = (texture->flags & CU_TRSF_NORMALIZED_COORDINATES) != 0;
     d.as_integer = d.as_integer && (texture->flags & CU_TRSF_READ_AS_INTEGER) != 0;
     // Linear memory has no filter, whatever is asked for (CUDA Driver API, CUDA_TEXTURE_DESC).
-    d.filter = texture->filterMode == CU_TR_FILTER_MODE_LINEAR && !d.linear_memory;
     const bool numbers = d.format == exec::TexelFormat::kF32 || d.format == exec::TexelFormat::kF16;
     const bool wide = d.format == exec::TexelFormat::kU32 || d.format == exec::TexelFormat::kS32;
-    // Integers have no mean.
-    if (d.filter && !numbers && (d.as_integer || wide)) return CUDA_ERROR_INVALID_VALUE;
+    // Integers have no mean. NVIDIA's driver takes such a filter; what it reads is not documented.
+    const bool has_mean = numbers || (!d.as_integer && !wide);
+    d.filter = texture->filterMode == CU_TR_FILTER_MODE_LINEAR && !d.linear_memory && has_mean;
     for (size_t k = 0; k < 3; ++k) {
       const int mode = static_cast<int>(texture->addressMode[k]);
       if (mode < 0 || mode > 3) return CUDA_ERROR_INVALID_VALUE;

@@ -206,6 +206,7 @@ TEST_F(Calls, WordsOfStreams) {
 TEST_F(Calls, WideWordsOfStreams) {
   constexpr uint64_t kWord = 0x1'2345'6789;
   OK(cuMemsetD8(memory_ + 8, 0, 8));
+  OK(cuCtxSynchronize());  // stream_ is not in order with it
   OK(cuStreamWriteValue64(stream_, memory_ + 8, kWord, 0));
   OK(cuStreamWaitValue64(stream_, memory_ + 8, kWord, CU_STREAM_WAIT_VALUE_EQ));
   add_one(stream_);
@@ -494,7 +495,10 @@ TEST_F(GuestCalls, ContextsOfStreams) {
   EXPECT_EQ(green, nullptr);
   OK(cuStreamGetGreenCtx(stream_, &green));
   EXPECT_EQ(green, nullptr);
-  REFUSED(cuStreamGetCtx_v2(stream_, &of, nullptr));
+  of = nullptr;
+  OK(cuStreamGetCtx_v2(stream_, &of, nullptr));
+  EXPECT_EQ(of, context_);
+  REFUSED(cuStreamGetCtx(stream_, nullptr));
   REFUSED(cuStreamGetGreenCtx(stream_, nullptr));
 }
 TEST_F(GuestCalls, NoFunctionForBothProcessors) {

@@ -228,7 +228,7 @@ TEST_F(Green, MadeCurrentItIsAContext) {
   OK(cuStreamCreate(&made, CU_STREAM_DEFAULT));
   unsigned flags = 1;
   OK(cuStreamGetFlags(made, &flags));
-  EXPECT_EQ(flags, unsigned{CU_STREAM_DEFAULT});
+  EXPECT_EQ(flags, unsigned{CU_STREAM_NON_BLOCKING});
   OK(cuCtxPopCurrent(&now));
   EXPECT_EQ(now, view);
   OK(cuCtxGetCurrent(&now));

@@ -296,6 +296,8 @@ TEST_F(GuestCallsOfReferences, OfTheProgramsOwn) {
 
 TEST_F(GuestCallsOfReferences, WrongValues) {
   CUaddress_mode mode{};
+  CUarray_format format{};
+  int channels = 0;
   ANSWERS(CUDA_ERROR_INVALID_HANDLE,
           cuTexRefSetArray(reference_, nullptr, CU_TRSA_OVERRIDE_FORMAT));
   ANSWERS(CUDA_ERROR_INVALID_HANDLE, cuTexRefSetArray(nullptr, array_, CU_TRSA_OVERRIDE_FORMAT));
@@ -306,7 +308,8 @@ TEST_F(GuestCallsOfReferences, WrongValues) {
   REFUSED(cuTexRefGetAddressMode(&mode, nullptr, 0));
   REFUSED(cuTexRefGetFilterMode(nullptr, reference_));
   REFUSED(cuTexRefGetFlags(nullptr, reference_));
-  REFUSED(cuTexRefGetFormat(nullptr, nullptr, reference_));
+  OK(cuTexRefGetFormat(nullptr, nullptr, reference_));
+  REFUSED(cuTexRefGetFormat(&format, &channels, nullptr));
   REFUSED(cuTexRefGetMipmapFilterMode(nullptr, reference_));
   REFUSED(cuTexRefGetMipmapLevelBias(nullptr, reference_));
   REFUSED(cuTexRefGetMipmapLevelClamp(nullptr, nullptr, reference_));

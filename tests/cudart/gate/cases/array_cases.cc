@@ -198,7 +198,8 @@ TEST_F(ArrayCases, TexturesReportTheirDescriptions) {
   EXPECT_EQ(how.addressMode[0], 1);
   cudaResourceViewDesc view = {};
   OK(cudaGetTextureObjectResourceViewDesc(&view, texture));  // of no view
-  REFUSED(cudaGetTextureObjectResourceViewDesc(nullptr, texture));
+  OK(cudaGetTextureObjectResourceViewDesc(nullptr, texture));
+  REFUSED(cudaGetTextureObjectResourceViewDesc(&view, 0));
   REFUSED(cudaGetTextureObjectResourceDesc(nullptr, texture));
   REFUSED(cudaGetTextureObjectTextureDesc(nullptr, texture));
   OK(cudaDestroyTextureObject(texture));
