@@ -118,8 +118,8 @@ struct Machine {
   // (policies/parts/in_units.h).
   uint32_t sm_unit = 1;
   // How long *all* SMs of a vGPU stand still when some are added to its set or taken from it;
-  // on_change() corrects it. 0: only those that change hands. If there is such a cost, policies
-  // change sets seldom (policies/parts/pauses.h, wfq/spatial.cc).
+  // on_change() corrects it. 0: only those that change hands. Where there is such a cost,
+  // policies space changes (policies/parts/pauses.h, wfq/spatial.cc).
   uint64_t change_ns = 0;
   // Bounds of a slice on a proportional preemptor. Below the floor the switches cost more than the
   // work; the ceiling is the hardware's register.

@@ -11,6 +11,8 @@
 
 namespace sluice::guest {
 
+// The states of a program, and what moves it to which other.
+//
 //   from      read_join   OPENED       CLOSED    the program's end
 //   joining   asked                              over
 //   asked                 open, over             deserted

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// QuotaLease: the device memory that a session may use, leased from its vGPU in chunks, so that an
-// allocation seldom has to ask sluiced and a vGPU's limit holds over all its processes.
+// QuotaLease: the device memory that a session may use, leased from its vGPU in chunks, so that few
+// allocations have to ask sluiced and a vGPU's limit holds over all its processes.
 //
 // Owned by the session of a sluice-worker; not thread-safe (the session locks). Pure: it says what
 // to ask for and what to give back; messages are the caller's. The same for memory of the host.

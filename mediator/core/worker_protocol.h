@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The messages between sluiced and a sluice-worker, on the SOCK_SEQPACKET pair that sluiced makes
-// when it starts the worker (descriptor 3 of the worker). Both are ours, but sluiced believes a
+// when it starts the worker (descriptor 3 of the worker). Both are ours, but sluiced trusts a
 // worker no more than its guest: every message is checked, and a bad one ends that worker only.
 //
 // sluiced -> worker: Start (once, with descriptors), LeaseReply, ExtentReply, ShareReply,

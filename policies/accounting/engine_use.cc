@@ -11,7 +11,7 @@ constexpr double kRounding = 0.01;  // parts that add up to a whole number come 
 
 void EngineUse::add(uint32_t worker, uint32_t vgpu) {
   workers_[worker].vgpu = vgpu;
-  believed_.try_emplace(vgpu);
+  trusted_.try_emplace(vgpu);
 }
 
 void EngineUse::remove(uint32_t worker) {
@@ -69,34 +69,34 @@ void EngineUse::charge_parts(double ns) {
 }
 
 // The most that is left of any vGPU that claims beside an idle resident of another one.
-uint64_t EngineUse::believed_ns() const {
+uint64_t EngineUse::trusted_ns() const {
   const auto holder = workers_.find(resident_);
   if (holder == workers_.end() || holder->second.claims) return 0;
   uint64_t most = 0;
   for (const auto& [process, w] : workers_)
     if (w.claims && w.vgpu != holder->second.vgpu)
-      most = std::max(most, believed_.at(w.vgpu).left_ns);
+      most = std::max(most, trusted_.at(w.vgpu).left_ns);
   return most;
 }
 
 // Of each that claims, once, however many sessions it has.
-void EngineUse::use_up_belief(uint64_t ns) {
+void EngineUse::use_up_trust(uint64_t ns) {
   for (const auto& [process, w] : workers_)
-    if (w.claims) believed_.at(w.vgpu).claims = true;
-  for (auto& [vgpu, b] : believed_)
+    if (w.claims) trusted_.at(w.vgpu).claims = true;
+  for (auto& [vgpu, b] : trusted_)
     if (std::exchange(b.claims, false)) b.left_ns -= std::min(b.left_ns, ns);
 }
 
-void EngineUse::believe(uint32_t vgpu, uint64_t ns) {
-  uint64_t& left_ns = believed_.at(vgpu).left_ns;
-  left_ns = std::min(left_ns + ns, kBelievedNs);
+void EngineUse::trust(uint32_t vgpu, uint64_t ns) {
+  uint64_t& left_ns = trusted_.at(vgpu).left_ns;
+  left_ns = std::min(left_ns + ns, kTrustedNs);
 }
 
-// Up to there nothing changes but how long claims are believed.
+// Up to there nothing changes but how long claims are trusted.
 void EngineUse::pass(uint64_t to_ns) {
   while (settled_ns_ < to_ns) {
     uint64_t ns = to_ns - settled_ns_;
-    if (const uint64_t believed = believed_ns(); believed > 0) ns = std::min(ns, believed);
+    if (const uint64_t trusted = trusted_ns(); trusted > 0) ns = std::min(ns, trusted);
     settled_ns_ += ns;
     charge(ns);
   }
@@ -118,10 +118,10 @@ void EngineUse::charge(uint64_t ns) {
   }
   Worker& holder = resident->second;
   if (holder.claims) {
-    believe(holder.vgpu, ns);
+    trust(holder.vgpu, ns);
   } else if (any) {
-    if (believed_ns() == 0) return;
-    use_up_belief(ns);
+    if (trusted_ns() == 0) return;
+    use_up_trust(ns);
   } else {
     return;
   }

@@ -25,10 +25,10 @@
 // Lies
 //   "I have nothing", and running on     charged all the same
 //   "I have work", and starting nothing  counts against an idle resident for as long as its vGPU
-//                                        has really run, kBelievedNs at most, and is used up by
+//                                        has really run, kTrustedNs at most, and is used up by
 //                                        that. Then the time is nobody's: what the GPU idles while
 //                                        others are kept from it is for the policy to charge
-//                                        (policies/wfq/slices.cc)
+//                                        (policies/wfq/slices/waste.h)
 //   longer slices than it was given      charged, and ended where the host's witness proves it
 //                                        (overrun_proof.h)
 //
@@ -55,10 +55,10 @@ class EngineUse {
     uint64_t switch_ns = 200'000;         // of a part
     uint64_t overrun_ns = 500'000'000;    // of proved excess ends a worker
   };
-  // What is believed of claims: of one that never ran, and at most. Less: an honest vGPU is
-  // believed for a shorter time that an idle neighbour is in its way. More: claims cost a neighbour
-  // more.
-  static constexpr uint64_t kFirstBelievedNs = 1'000'000, kBelievedNs = 10'000'000;
+  // How long claims are trusted: of one that never ran, and at most. Less: an honest vGPU is
+  // trusted for a shorter time when it says that an idle neighbour is in its way. More: claims cost
+  // a neighbour more.
+  static constexpr uint64_t kFirstTrustedNs = 1'000'000, kTrustedNs = 10'000'000;
   static constexpr uint64_t kAloneNs = 1'000'000;
 
   explicit EngineUse(const Config& config) : config_(config), proof_(config.overrun_ns) {}
@@ -129,9 +129,9 @@ class EngineUse {
   std::deque<Event>* next_event(uint64_t until_ns);
   void pass(uint64_t to_ns);
   void charge(uint64_t ns);
-  uint64_t believed_ns() const;
-  void use_up_belief(uint64_t ns);
-  void believe(uint32_t vgpu, uint64_t ns);
+  uint64_t trusted_ns() const;
+  void use_up_trust(uint64_t ns);
+  void trust(uint32_t vgpu, uint64_t ns);
   void start(uint32_t process);
   void end(bool whole);
   void decide_ended();
@@ -142,11 +142,11 @@ class EngineUse {
 
   const Config config_;
   std::map<uint32_t, Worker> workers_;
-  struct Belief {
-    uint64_t left_ns = kFirstBelievedNs;
-    bool claims = false;  // in use_up_belief() only
+  struct Trust {
+    uint64_t left_ns = kFirstTrustedNs;
+    bool claims = false;  // in use_up_trust() only
   };
-  std::map<uint32_t, Belief> believed_;  // by vGPU
+  std::map<uint32_t, Trust> trusted_;  // by vGPU
   OverrunProof proof_;
   uint32_t witness_ = kNobody;
   // After settled_ns_, each in its own order; at one time in this. A record of kNobody: some are

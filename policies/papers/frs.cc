@@ -13,9 +13,10 @@
 //
 // tpt * tasks are the job's predicted and measured times (turns.h). A wrong prediction cannot
 // starve anybody: t grows for all who wait, so every IS overtakes any bound. Claiming short jobs
-// pays where launches are told one by one, as the paper has it; where they are told together
-// (sluiced), it does not (overruns.h). Weights and priorities mean nothing to it. While a job waits
-// its IS is a line over time, so a decision costs O(log busy vGPUs) (kinetic_tournament.h).
+// pays where launches are reported one by one, as the paper has it; where they are reported
+// together (sluiced), it does not (overruns.h). Weights and priorities mean nothing to it. While a
+// job waits its IS is a line over time, so a decision costs O(log busy vGPUs)
+// (kinetic_tournament.h).
 #include "policies/parts/kinetic_tournament.h"
 #include "policies/parts/turns.h"
 

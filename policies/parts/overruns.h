@@ -5,9 +5,9 @@
 // A job is announced as a whole (Launch::id 0), again and again, by a guest's word. Within a job
 // the policy expects what has run beyond its announcements to run as long again. That forgets each
 // job at its end: one that called bursts of 16 ms 16 us had 0.9 of the GPU beside an honest one, in
-// place of a half; one that told the truth as soon as it ran, 0.67. So a new job is expected to
-// exceed what is announced of it as its predecessors did: as the last one at once, and half as much
-// after each that keeps its word. A stream that is refilled all the time outlives its
+// place of a half; one whose announcements were true as soon as it ran, 0.67. So a new job is
+// expected to exceed what is announced of it as its predecessors did: as the last one at once, and
+// half as much after each that keeps its word. A stream that is refilled all the time outlives its
 // announcements, too, and tells the truth: what is remembered has a bound, beyond which the
 // policy's own rule for the job that runs takes over.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Account: who got how much of the simulated GPU and who was owed how much, kept by the simulation
-// as truth beside whatever a policy or an estimator believes. Every change costs O(1) but for the
+// as truth beside whatever a policy or an estimator has. Every change costs O(1) but for the
 // windows (O(vGPUs) per tenth of a window). Pure; one thread.
 //
 // Owed is what a fluid scheduler would have given: of the SM-time that vGPUs with work held in an

@@ -160,7 +160,7 @@ void Simulation::make_head(uint32_t i) {
   announce_head(i);
 }
 
-// What the policy is told of the head.
+// What is reported to the policy of the head.
 void Simulation::fill_launch(uint32_t i, double after_sm_ns, uint32_t width_sms) {
   const Program& p = w_.programs[i];
   Head& h = programs_[i].head;

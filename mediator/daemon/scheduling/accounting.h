@@ -122,8 +122,8 @@ class Accounting {
   std::vector<uint32_t>
       owner_;  // of each of the software GPU's channel groups, as found: the vGPU, ...
   std::vector<core::SessionId> session_of_;  // ... and its session
-  // NVIDIA's log: the vGPU of group `session + 1`, as told the meter. More sessions than the meter
-  // has groups are nobody's.
+  // NVIDIA's log: the vGPU of group `session + 1`, as the meter has it. More sessions than the
+  // meter has groups are nobody's.
   static constexpr size_t kProcessGroups = 4095;
   std::vector<uint32_t> process_owner_;
   std::vector<MeasuredSession> sessions_;  // by SessionId

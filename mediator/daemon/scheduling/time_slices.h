@@ -39,8 +39,8 @@ class TimeSlices {
 
   // A worker of the vGPU has started. Before its first slice.
   virtual void add(pid_t, uint32_t /*vgpu*/) {}
-  // Each context of `worker` from now on; at most what the GPU takes. What the worker is to be
-  // told, ns; 0: nothing.
+  // Sets the slice of each context of `worker`, those it makes later included; at most what the
+  // GPU takes. Returns the slice of which the worker needs a message, ns; 0: it needs none.
   virtual uint64_t set(pid_t worker, uint64_t slice_ns) = 0;
   virtual void forget(pid_t worker) = 0;
   // Tells for each worker what its contexts have used since the last look, or a little later.

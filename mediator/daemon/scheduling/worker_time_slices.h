@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // WorkerTimeSlices: the time slices of an NVIDIA GPU. Its driver lets only a process itself set
-// those of its contexts, so each worker is told (worker_protocol::kTimeSlice).
+// those of its contexts, so each worker gets a message
+// (worker_protocol::kTimeSlice).
 //
 // What each has used comes from the GPU's own context-switch log, where that can be had
 // (switch_log_feed.h); policies/accounting/engine_use.h says who is charged for what, and what lies

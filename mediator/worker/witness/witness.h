@@ -28,7 +28,7 @@ class Witness {
   explicit Witness(const gpu::DriverApi& api) : api_(&api) {}
   Result<void> load();
   CUresult launch();
-  // Whether it has run; while it waits sluiced is told.
+  // Whether it has run. While it waits, it reports that to sluiced.
   Result<void> try_once(int control, uint64_t request);
 
   const gpu::DriverApi* api_;

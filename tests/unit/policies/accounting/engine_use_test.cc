@@ -125,13 +125,13 @@ TEST_F(EngineUseTest, WhatIsUsedAloneIsFreeHoweverLateItIsTold) {
   use_.on_claim(950 * kMs, kB, false, true);
   tell(1050 * kMs);
   EXPECT_NEAR(static_cast<double>(sum_[kA]), 150e6, 1.2e6);
-  // C runs and says that it has nothing: not for free, while A wants the GPU and is believed.
+  // C runs and says that it has nothing: not for free, while A wants the GPU and is trusted.
   use_.on_claim(1050 * kMs, kB, false, false);
   use_.on_record(1050 * kMs, kA, false);
   runs(kC, 1050 * kMs, 1150 * kMs);
   use_.on_record(1150 * kMs, kA, true);
   tell(1200 * kMs);
-  EXPECT_NEAR(static_cast<double>(sum_[kC]), EngineUse::kBelievedNs, 0.2e6);
+  EXPECT_NEAR(static_cast<double>(sum_[kC]), EngineUse::kTrustedNs, 0.2e6);
   EXPECT_EQ(free[kC], 0u);
   EXPECT_NEAR(static_cast<double>(sum_[kA]), 150e6, 1.2e6);
   EXPECT_NEAR(static_cast<double>(free[kA]), 950e6, 1.4e6);
@@ -153,7 +153,7 @@ TEST_F(EngineUseTest, SayingThatItHasNothingAndRunningOnIsChargedAsFarAsTheOther
   settle(40 * kMs);
   const uint64_t b_ran = sum_[kB];
   settle(400 * kMs);
-  EXPECT_EQ(sum_[kA], kMs + EngineUse::kBelievedNs - 137'000);
+  EXPECT_EQ(sum_[kA], kMs + EngineUse::kTrustedNs - 137'000);
   EXPECT_EQ(sum_[kB], b_ran) << "whose time the rest was nobody knows";
 }
 
@@ -162,7 +162,7 @@ TEST_F(EngineUseTest, SayingThatItHasWorkAndStartingNothingCostsAnIdleNeighbourN
   use_.on_record(0, kA, true);
   claims(kMs, {kA}, false);  // honestly
   settle(5000 * kMs);
-  EXPECT_LE(sum_[kA], kMs + EngineUse::kFirstBelievedNs);
+  EXPECT_LE(sum_[kA], kMs + EngineUse::kFirstTrustedNs);
   // Doing so again and again does not renew it, nor do more sessions.
   const uint64_t before = sum_[kA];
   for (uint32_t t = 5000; t < 9000; t += 100) {
