@@ -123,7 +123,8 @@ struct LaunchVariant {
   CUfunction window = nullptr;  // the clone that is launched in windows, if it fits; or null
   uint32_t window_resident = 0;
   ChunkModel chunks;
-  WholeTimes whole = {};  // of the original
+  WholeTimes whole = {};    // of the original
+  uint32_t seems_long = 0;  // originals in a row that took longer than a turn lets whole; weighed
   FormChoice choice = {};
   uint32_t long_launches = 0;  // originals that took much longer than expected
 };

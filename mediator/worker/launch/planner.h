@@ -52,13 +52,17 @@ class LaunchPlanner {
   // Launches of kernels that have clones for which the original was planned, whole.
   uint64_t whole() const { return whole_; }
 
-  // The launch is planned as the original, because its kernel has no clones, and takes so long that
-  // turns should be able to interrupt it.
+  // The launch is planned as the original, because its kernel has no clones, and those before took
+  // so long (scheduler.turn_whole_us) that turns should be able to interrupt it.
   bool wants_clones(const LaunchWork& w) const;
   // Its blocks stay on their SMs until they are evicted, where turns are priorities.
   bool stays_on_sms(const LaunchWork& w) const { return turns_ && w.plan.form == FormKind::kLoop; }
 
  private:
+  // Of LaunchVariant::seems_long. Fewer: launches wait for clones that they do not need; more: long
+  // ones cannot be interrupted for longer.
+  static constexpr uint32_t kCertainlyLong = 16;
+  void see_length(LaunchVariant& v, bool contended, uint64_t took_ns) const;
   uint32_t variant_of(const LaunchWork& w);
   WindowPlan take_form(LaunchWork& w, LaunchVariant& v, uint32_t sms, bool windows_may) const;
   bool runs_whole(LaunchWork& w, const LaunchVariant& v);
