@@ -71,9 +71,9 @@ Accounting::Accounting(boost::asio::io_context& io, const AccountingSettings& se
       sources_(settings),
       meter_(meter_config()),
       poller_(poller_config(settings)),
-      timer_(io),
-      owner_(SLUICE_SOFT_CHANNELS + 1, UsageMeter::kNobody),
-      session_of_(SLUICE_SOFT_CHANNELS + 1, core::kNoSession) {
+      timer_(io) {
+  groups_.owner.assign(SLUICE_SOFT_CHANNELS + 1, UsageMeter::kNobody);
+  groups_.session.assign(SLUICE_SOFT_CHANNELS + 1, core::kNoSession);
   meter_.learn_groups(settings.nvidia);
   meter_.set_usable(monotonic_ns(), Source::kWords, settings.words && !settings.nvidia);
 }
@@ -91,7 +91,7 @@ void Accounting::add_vgpu(core::VgpuId v, const std::string& name) {
 
 void Accounting::remove_vgpu(core::VgpuId v) {
   meter_.remove_vgpu(monotonic_ns(), v);
-  for (uint32_t& owner : owner_)
+  for (uint32_t& owner : groups_.owner)
     if (owner == v) owner = UsageMeter::kNobody;
   names_[v].clear();
 }
@@ -101,8 +101,8 @@ void Accounting::add_session(core::SessionId s, core::VgpuId v, pid_t worker,
                              const sluice_launch_records* records) {
   if (s >= sessions_.size()) sessions_.resize(s + 1);
   sessions_[s] = {.vgpu = v, .worker = worker, .report = report, .records = records, .seen = {}};
-  channels_wait_ns_ = kMissingChannelsNs;
-  next_channels_ns_ = 0;
+  next_.channels_wait_ns = kMissingChannelsNs;
+  next_.channels_ns = 0;
 }
 
 void Accounting::remove_session(core::SessionId s) {
@@ -116,18 +116,18 @@ void Accounting::event(uint64_t now_ns, core::LogEvent event, core::VgpuId v) {
   switch (event) {
     case core::LogEvent::kGranted:
       meter_.on_granted(now_ns, v);
-      idle_since_ns_ = 0;
-      if (phase_ == Phase::kStopped) start();
+      poll_.idle_since_ns = 0;
+      if (poll_.phase == Phase::kStopped) start();
       return;
     case core::LogEvent::kLeft:
       meter_.on_left(now_ns, v);
-      if (meter_.holders() == 0) idle_since_ns_ = now_ns;
+      if (meter_.holders() == 0) poll_.idle_since_ns = now_ns;
       return;
     case core::LogEvent::kBusy:
     case core::LogEvent::kIdle:
       meter_.on_busy(now_ns, v, event == core::LogEvent::kBusy);
       // A slow round is cut short when somebody else comes: what is owed is counted from here.
-      if (engaged() && phase_ == Phase::kSparse && !engaged_round_)
+      if (engaged() && poll_.phase == Phase::kSparse && !poll_.engaged_round)
         timer_.at_ns(now_ns, [this] { on_wake(); });
       return;
     default:
@@ -140,46 +140,47 @@ void Accounting::event(uint64_t now_ns, core::LogEvent event, core::VgpuId v) {
 void Accounting::start() {
   const uint64_t now = monotonic_ns();
   if (sources_.check(now) || !sources_.has_registers()) use_sources(now);
-  next_check_ns_ = now + kCheckNs;
+  next_.check_ns = now + kCheckNs;
   begin_round(now);
 }
 
 void Accounting::stop(uint64_t now_ns) {
   if (settings_.switch_log_feed) settings_.switch_log_feed->hurry(false, now_ns);
-  phase_ = Phase::kStopped;
-  ++turn_;
+  poll_.phase = Phase::kStopped;
+  ++poll_.turn;
   timer_.cancel();
 }
 
 void Accounting::begin_round(uint64_t now_ns) {
-  const bool was_engaged = std::exchange(engaged_round_, engaged());
-  if (engaged_round_ || was_engaged) engaged_ns_ = now_ns;
+  const bool was_engaged = std::exchange(poll_.engaged_round, engaged());
+  if (poll_.engaged_round || was_engaged) poll_.engaged_ns = now_ns;
   if (settings_.switch_log_feed)
-    settings_.switch_log_feed->hurry(now_ns - engaged_ns_ < kHurryNs, now_ns);
+    settings_.switch_log_feed->hurry(now_ns - poll_.engaged_ns < kHurryNs, now_ns);
   // Rounds are cut short as often as vGPUs come and go. A dense phase costs no less for that: the
   // next one begins when the pause would have been over that pays for the last.
-  const bool paid = now_ns >= dense_due_ns_;
-  if (paid || !engaged_round_) plan_ = poller_.next(meter_.busy(), meter_.known());
-  const accounting::AdaptivePoller::Plan& plan = plan_;
-  ++turn_;
-  if (!engaged_round_ || !sources_.has_registers()) {
-    stratum_ns_ = engaged_round_ ? kLogNs : std::max(plan.stratum_ns * kSlowFactor, kSlowStratumNs);
-    window_ns_ = 0;
-    pause_end_ns_ = now_ns + kSlowRoundNs;
+  const bool paid = now_ns >= poll_.dense_due_ns;
+  if (paid || !poll_.engaged_round) poll_.plan = poller_.next(meter_.busy(), meter_.known());
+  const accounting::AdaptivePoller::Plan& plan = poll_.plan;
+  ++poll_.turn;
+  if (!poll_.engaged_round || !sources_.has_registers()) {
+    poll_.stratum_ns =
+        poll_.engaged_round ? kLogNs : std::max(plan.stratum_ns * kSlowFactor, kSlowStratumNs);
+    poll_.window_ns = 0;
+    poll_.pause_end_ns = now_ns + kSlowRoundNs;
     return begin_sparse(now_ns);
   }
-  stratum_ns_ = plan.stratum_ns;
-  window_ns_ = plan.window_ns;
+  poll_.stratum_ns = plan.stratum_ns;
+  poll_.window_ns = plan.window_ns;
   if (!paid) {
-    pause_end_ns_ = dense_due_ns_;
+    poll_.pause_end_ns = poll_.dense_due_ns;
     return begin_sparse(now_ns);
   }
-  dense_end_ns_ = now_ns + plan.dense_ns;
-  follow_end_ns_ = dense_end_ns_ + plan.dense_ns / 4;
-  pause_end_ns_ = dense_due_ns_ = dense_end_ns_ + plan.pause_ns;
-  phase_ = Phase::kDense;
-  phase_open_ = true;
-  ++dense_phases_;
+  poll_.dense_end_ns = now_ns + plan.dense_ns;
+  poll_.follow_end_ns = poll_.dense_end_ns + plan.dense_ns / 4;
+  poll_.pause_end_ns = poll_.dense_due_ns = poll_.dense_end_ns + plan.pause_ns;
+  poll_.phase = Phase::kDense;
+  poll_.phase_open = true;
+  ++counts_.dense_phases;
   meter_.begin_phase(now_ns);
   dense_slice();
 }
@@ -187,21 +188,23 @@ void Accounting::begin_round(uint64_t now_ns) {
 void Accounting::dense_slice() {
   const uint64_t begin = monotonic_ns();
   uint64_t now = begin;
-  while (now < dense_end_ns_ && now - begin < kSliceNs) {
+  while (now < poll_.dense_end_ns && now - begin < kSliceNs) {
     meter_.sample(now, sources_.status0());
-    ++reads_;
+    ++counts_.reads;
     now = monotonic_ns();
   }
-  if (now >= dense_end_ns_ && phase_open_) meter_.end_phase(now), phase_open_ = false;
+  if (now >= poll_.dense_end_ns && poll_.phase_open)
+    meter_.end_phase(now), poll_.phase_open = false;
   // On to the end of a run that began in it.
-  while (!phase_open_ && meter_.follows() && now < follow_end_ns_ && now - begin < kSliceNs) {
+  while (!poll_.phase_open && meter_.follows() && now < poll_.follow_end_ns &&
+         now - begin < kSliceNs) {
     meter_.follow(now, sources_.status0());
-    ++reads_;
+    ++counts_.reads;
     now = monotonic_ns();
   }
-  if (phase_open_ || (meter_.follows() && now < follow_end_ns_)) {
-    boost::asio::post(io_, [this, turn = turn_] {
-      if (turn == turn_ && phase_ == Phase::kDense) dense_slice();
+  if (poll_.phase_open || (meter_.follows() && now < poll_.follow_end_ns)) {
+    boost::asio::post(io_, [this, turn = poll_.turn] {
+      if (turn == poll_.turn && poll_.phase == Phase::kDense) dense_slice();
     });
     return;
   }
@@ -210,76 +213,78 @@ void Accounting::dense_slice() {
 }
 
 void Accounting::begin_sparse(uint64_t now_ns) {
-  phase_ = Phase::kSparse;
-  from_ns_ = now_ns;
-  cpu_mark_ns_ = thread_cpu_ns();
-  wakes_mark_ = wakes_;
-  windows_ns_ = 0;
+  poll_.phase = Phase::kSparse;
+  poll_.from_ns = now_ns;
+  poll_.cpu_mark_ns = thread_cpu_ns();
+  poll_.wakes_mark = counts_.wakes;
+  poll_.windows_ns = 0;
   arm();
 }
 
 // What a wake-up costs differs tenfold between machines; the budget has to hold on each. The
 // thread's other work is in the figure too, so the least that was seen counts, and rises slowly.
 void Accounting::measure_wakes() {
-  const uint64_t wakes = wakes_ - wakes_mark_;
+  const uint64_t wakes = counts_.wakes - poll_.wakes_mark;
   if (wakes < kWakesToMeasure) return;
-  const uint64_t cpu = thread_cpu_ns(), used = cpu - cpu_mark_ns_,
-                 woke = used - std::min(used, windows_ns_);
+  const uint64_t cpu = thread_cpu_ns(), used = cpu - poll_.cpu_mark_ns,
+                 woke = used - std::min(used, poll_.windows_ns);
   const uint64_t seen = std::clamp(woke / wakes, kLeastWakeNs, kMostWakeNs),
                  was = poller_.wake_ns();
   poller_.set_wake_ns(seen < was ? seen : was + (seen - was) / 8);
-  cpu_mark_ns_ = cpu;
-  wakes_mark_ = wakes_;
-  windows_ns_ = 0;
+  poll_.cpu_mark_ns = cpu;
+  poll_.wakes_mark = counts_.wakes;
+  poll_.windows_ns = 0;
 }
 
 void Accounting::arm() {
   const uint64_t stratum =
-      std::min(stratum_ns_, pause_end_ns_ > from_ns_ ? pause_end_ns_ - from_ns_ : 1);
-  due_ns_ = poller_.read_at(from_ns_, stratum);
-  timer_.at_ns(due_ns_, [this] { on_wake(); });
+      std::min(poll_.stratum_ns,
+               poll_.pause_end_ns > poll_.from_ns ? poll_.pause_end_ns - poll_.from_ns : 1);
+  poll_.due_ns = poller_.read_at(poll_.from_ns, stratum);
+  timer_.at_ns(poll_.due_ns, [this] { on_wake(); });
 }
 
 // A read that goes on for the round's window: at most AdaptivePoller::kMostWindowNs, in which the
 // loop serves nobody.
 accounting::Look Accounting::look(uint64_t now_ns) {
-  ++reads_;
-  if (window_ns_ == 0) return accounting::Look(sources_.status0());
+  ++counts_.reads;
+  if (poll_.window_ns == 0) return accounting::Look(sources_.status0());
   accounting::Look seen;
   uint64_t last = now_ns;
   uint32_t word = sources_.status0();
-  while (last < now_ns + window_ns_) {
+  while (last < now_ns + poll_.window_ns) {
     const uint64_t now = monotonic_ns();
     // A gap in the reading says nothing of what was in it.
     if (now - last <= kGapNs) seen.add(word, now - last);
     word = sources_.status0();
     last = now;
   }
-  windows_ns_ += last - now_ns;
+  poll_.windows_ns += last - now_ns;
   return seen.all_ns() ? seen : accounting::Look(word);
 }
 
 void Accounting::on_wake() {
-  ++wakes_;
+  ++counts_.wakes;
   const uint64_t now = monotonic_ns();
-  const bool cut = engaged() != engaged_round_;
+  const bool cut = engaged() != poll_.engaged_round;
   // Its stratum; where it came late, or the round is over before its time, what has gone by.
-  uint64_t to = std::min(from_ns_ + stratum_ns_, std::max(pause_end_ns_, from_ns_ + 1));
-  if (now > to || cut) to = std::max(now, from_ns_);
+  uint64_t to =
+      std::min(poll_.from_ns + poll_.stratum_ns, std::max(poll_.pause_end_ns, poll_.from_ns + 1));
+  if (now > to || cut) to = std::max(now, poll_.from_ns);
   if (sources_.has_registers()) {
-    meter_.point(now, look(now), from_ns_, to, cut ? now : due_ns_, poller_.half());
+    meter_.point(now, look(now), poll_.from_ns, to, cut ? now : poll_.due_ns, poller_.half());
     if (poller_.batch_ends()) meter_.end_batch();
   }
-  from_ns_ = to;
+  poll_.from_ns = to;
   measure_wakes();
   housekeep(now);
-  if (phase_ != Phase::kSparse) return;
-  if (idle_since_ns_ != 0 && now - idle_since_ns_ > kLingerNs) return stop(now);
-  if (cut || from_ns_ >= pause_end_ns_) {
+  if (poll_.phase != Phase::kSparse) return;
+  if (poll_.idle_since_ns != 0 && now - poll_.idle_since_ns > kLingerNs) return stop(now);
+  if (cut || poll_.from_ns >= poll_.pause_end_ns) {
     poller_.observe(meter_.take_change());
-    if (from_ns_ <= now) return begin_round(now);
+    if (poll_.from_ns <= now) return begin_round(now);
     // This read stands for the time up to there.
-    return timer_.at_ns(from_ns_, [this] { begin_round(monotonic_ns()); });
+    return timer_.at_ns(poll_.from_ns, [this] { begin_round(monotonic_ns()); });
   }
   arm();
 }
@@ -294,23 +299,23 @@ void Accounting::see() {
   const uint32_t status0 = sources_.status0();
   core::SessionId running = core::kNoSession;
   if (SLUICE_STATUS0_CTX_STATUS(status0) == SLUICE_CTX_VALID && SLUICE_STATUS0_BUSY(status0))
-    if (const uint32_t tsgid = SLUICE_STATUS0_TSGID(status0); tsgid < session_of_.size())
-      running = session_of_[tsgid];
+    if (const uint32_t tsgid = SLUICE_STATUS0_TSGID(status0); tsgid < groups_.session.size())
+      running = groups_.session[tsgid];
   seen_(running);
 }
 
 void Accounting::housekeep(uint64_t now_ns) {
   see();
-  if (now_ns >= next_check_ns_) {
-    next_check_ns_ = now_ns + kCheckNs;
+  if (now_ns >= next_.check_ns) {
+    next_.check_ns = now_ns + kCheckNs;
     if (sources_.check(now_ns)) use_sources(now_ns);
   }
   if (meter_.take_unknown())
-    next_channels_ns_ = std::min(next_channels_ns_, last_channels_ns_ + kMissingChannelsNs);
-  if (now_ns >= next_channels_ns_) find_channels(now_ns);
-  if (now_ns >= next_words_ns_) take_words(now_ns);
-  if (now_ns < next_log_ns_) return;
-  next_log_ns_ = now_ns + (engaged() ? kLogNs : kSlowLogNs);
+    next_.channels_ns = std::min(next_.channels_ns, next_.last_channels_ns + kMissingChannelsNs);
+  if (now_ns >= next_.channels_ns) find_channels(now_ns);
+  if (now_ns >= next_.words_ns) take_words(now_ns);
+  if (now_ns < next_.log_ns) return;
+  next_.log_ns = now_ns + (engaged() ? kLogNs : kSlowLogNs);
   read_log(now_ns);
   correct(now_ns);
 }
@@ -368,9 +373,9 @@ void Accounting::use_sources(uint64_t now_ns) {
 // Whose each of the software GPU's channel groups is: by the process that owns it.
 void Accounting::find_channels(uint64_t now_ns) {
   // A new worker's context comes soon, or never.
-  next_channels_ns_ = now_ns + channels_wait_ns_;
-  channels_wait_ns_ = std::min(2 * channels_wait_ns_, kChannelsNs);
-  last_channels_ns_ = now_ns;
+  next_.channels_ns = now_ns + next_.channels_wait_ns;
+  next_.channels_wait_ns = std::min(2 * next_.channels_wait_ns, kChannelsNs);
+  next_.last_channels_ns = now_ns;
   const gpu::SoftGpu* soft = sources_.soft();
   if (settings_.nvidia) name_processes();
   if (!soft || sources_.is_mps()) {
@@ -380,16 +385,16 @@ void Accounting::find_channels(uint64_t now_ns) {
   for (uint32_t tsgid = 1; tsgid <= SLUICE_SOFT_CHANNELS; ++tsgid) {
     const sluice_soft_channel c = soft->channel(tsgid);
     uint32_t owner = UsageMeter::kNobody;
-    session_of_[tsgid] = core::kNoSession;
+    groups_.session[tsgid] = core::kNoSession;
     for (core::SessionId id = 0; id < sessions_.size(); ++id) {
       MeasuredSession& s = sessions_[id];
       if (!s.report || c.pid == 0 || s.worker != static_cast<pid_t>(c.pid)) continue;
       owner = s.vgpu;
-      session_of_[tsgid] = id;
+      groups_.session[tsgid] = id;
       s.has_group = true;
     }
-    if (owner == owner_[tsgid]) continue;
-    owner_[tsgid] = owner;
+    if (owner == groups_.owner[tsgid]) continue;
+    groups_.owner[tsgid] = owner;
     meter_.assign(tsgid, owner);
   }
   for (core::VgpuId v = 0; v < names_.size(); ++v) {
@@ -406,13 +411,13 @@ void Accounting::name_processes() {
   for (core::SessionId id = 0; id < groups; ++id) {
     const bool live = sources_.has_log() && sessions_[id].report;
     const uint32_t owner = live ? sessions_[id].vgpu : UsageMeter::kNobody;
-    if (id >= process_owner_.size()) process_owner_.resize(id + 1, UsageMeter::kNobody);
-    if (std::exchange(process_owner_[id], owner) != owner) meter_.assign(id + 1, owner);
+    if (id >= groups_.of_process.size()) groups_.of_process.resize(id + 1, UsageMeter::kNobody);
+    if (std::exchange(groups_.of_process[id], owner) != owner) meter_.assign(id + 1, owner);
   }
 }
 
 uint32_t Accounting::group_of(uint32_t pid) const {
-  for (core::SessionId id = 0; id < process_owner_.size(); ++id)
+  for (core::SessionId id = 0; id < groups_.of_process.size(); ++id)
     if (sessions_[id].report && sessions_[id].worker == static_cast<pid_t>(pid)) return id + 1;
   return 0;
 }
@@ -420,7 +425,7 @@ uint32_t Accounting::group_of(uint32_t pid) const {
 // The launches that have ended since the last poll, by their own records. A launch record is
 // not overwritten for some hundreds of launches; what is missed only makes the words' sum smaller.
 void Accounting::take_words(uint64_t now_ns) {
-  next_words_ns_ = now_ns + kWordsNs;
+  next_.words_ns = now_ns + kWordsNs;
   if (!meter_.usable(Source::kWords)) return;
   for (MeasuredSession& s : sessions_) {
     if (!s.report) continue;

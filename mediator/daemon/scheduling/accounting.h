@@ -58,11 +58,11 @@ class Accounting {
   };
   std::vector<SourceState> sources() const;
   std::string source() const;  // what `used` goes by now
-  bool polling() const { return phase_ != Phase::kStopped; }
+  bool polling() const { return poll_.phase != Phase::kStopped; }
   // For the benchmark: how many reads, and the wake-ups they took.
-  uint64_t reads() const { return reads_; }
-  uint64_t wakes() const { return wakes_; }
-  uint64_t dense_phases() const { return dense_phases_; }
+  uint64_t reads() const { return counts_.reads; }
+  uint64_t wakes() const { return counts_.wakes; }
+  uint64_t dense_phases() const { return counts_.dense_phases; }
   const accounting::UsageMeter& meter() const { return meter_; }
 
  private:
@@ -104,34 +104,44 @@ class Accounting {
   accounting::UsageMeter meter_;
   accounting::AdaptivePoller poller_;
   io::Timer timer_;
-  Phase phase_ = Phase::kStopped;
-  uint64_t turn_ = 0;  // slices posted for an earlier phase are stale
-  accounting::AdaptivePoller::Plan plan_{};
-  uint64_t dense_end_ns_ = 0;
-  uint64_t dense_due_ns_ = 0;   // the next dense phase begins no sooner
-  uint64_t follow_end_ns_ = 0;  // a run that began in the phase is followed no longer than this
-  bool phase_open_ = false;     // of kDense: the phase itself has not ended
-  uint64_t pause_end_ns_ = 0, stratum_ns_ = 0, window_ns_ = 0, from_ns_ = 0, due_ns_ = 0;
-  uint64_t windows_ns_ = 0;  // read in windows since cpu_mark_ns_
-  bool engaged_round_ = false;
-  uint64_t engaged_ns_ = 0;                    // when two or more vGPUs had work last
-  uint64_t cpu_mark_ns_ = 0, wakes_mark_ = 0;  // at the begin of the sparse part
-  uint64_t idle_since_ns_ = 0;                 // nobody holds since; 0: somebody does
-  uint64_t next_log_ns_ = 0, next_check_ns_ = 0, next_channels_ns_ = 0, next_words_ns_ = 0;
-  uint64_t channels_wait_ns_ = 1'000'000'000, last_channels_ns_ = 0;
-  std::vector<uint32_t>
-      owner_;  // of each of the software GPU's channel groups, as found: the vGPU, ...
-  std::vector<core::SessionId> session_of_;  // ... and its session
-  // NVIDIA's log: the vGPU of group `session + 1`, as the meter has it. More sessions than the
-  // meter has groups are nobody's.
+  // Reads of the status registers: rounds of a dense phase and a sparse part.
+  struct Polling {
+    Phase phase = Phase::kStopped;
+    uint64_t turn = 0;  // slices posted for an earlier phase are stale
+    accounting::AdaptivePoller::Plan plan{};
+    uint64_t dense_end_ns = 0;
+    uint64_t dense_due_ns = 0;   // the next dense phase begins no sooner
+    uint64_t follow_end_ns = 0;  // a run that began in the phase is followed no longer than this
+    bool phase_open = false;     // of kDense: the phase itself has not ended
+    uint64_t pause_end_ns = 0, stratum_ns = 0, window_ns = 0, from_ns = 0, due_ns = 0;
+    uint64_t windows_ns = 0;  // read in windows since cpu_mark_ns
+    bool engaged_round = false;
+    uint64_t engaged_ns = 0;                   // when two or more vGPUs had work last
+    uint64_t cpu_mark_ns = 0, wakes_mark = 0;  // at the begin of the sparse part
+    uint64_t idle_since_ns = 0;                // nobody holds since; 0: somebody does
+  } poll_;
+  // When the other sources are looked at next.
+  struct Next {
+    uint64_t log_ns = 0, check_ns = 0, channels_ns = 0, words_ns = 0;
+    uint64_t channels_wait_ns = 1'000'000'000, last_channels_ns = 0;
+  } next_;
+  // Whose each channel group is, as found.
+  struct Groups {
+    std::vector<uint32_t> owner;           // of the software GPU: its vGPU, ...
+    std::vector<core::SessionId> session;  // ... and its session
+    // Of NVIDIA's log: the vGPU of group `session + 1`, as the meter has it.
+    std::vector<uint32_t> of_process;
+  } groups_;
+  // More sessions than the meter has groups are nobody's.
   static constexpr size_t kProcessGroups = 4095;
-  std::vector<uint32_t> process_owner_;
   std::vector<MeasuredSession> sessions_;  // by SessionId
   std::vector<std::string> names_;         // by VgpuId; empty: none
   std::vector<uint64_t> logged_ns_;        // by VgpuId, when use without a grant was last logged
   std::vector<gpu::SoftGpu::SwitchRecord> records_;
   std::vector<accounting::UsageMeter::Correction> corrections_;
-  uint64_t reads_ = 0, wakes_ = 0, dense_phases_ = 0;
+  struct Counts {
+    uint64_t reads = 0, wakes = 0, dense_phases = 0;
+  } counts_;
 };
 
 }  // namespace sluice
