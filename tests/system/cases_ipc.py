@@ -126,6 +126,12 @@ class Ipc(WithSluiced):
         a.wait()
         self.assert_all_free("a")
 
+    def test_memory_that_was_freed_in_a_stream_is_not_given_out_again(self):
+        a, b = self.start(), self.start()
+        self.ask(b, "open " + self.ask(a, f"alloc {MIB}", "fill 3", "export"))
+        self.ask(a, "freeasync", f"allocasync {MIB}", "fill 5")
+        self.assertEqual(self.ask(b, "read"), "3 3")
+
     def test_streams_wait_for_events_of_other_programs(self):
         a, b = self.start(), self.start()
         self.ask(b, "open " + self.ask(a, f"alloc {MIB}", "fill 1", "export"),

@@ -5,7 +5,8 @@
 //   alloc BYTES      memory of its own, from now on "the" memory       address
 //   export           what others open the memory by                    handle
 //   open HANDLE      another program's memory, from now on the memory  address
-//   close, free      the memory
+//   close, free, freeasync  the memory
+//   allocasync BYTES in the order of the stream
 //   fill VALUE       a kernel writes it to each word of the memory
 //   read             the first and the last word
 //   room             free memory
@@ -108,6 +109,11 @@ class Program {
     }
     if (command == "close") return cuIpcCloseMemHandle(memory_);
     if (command == "free") return cuMemFree(memory_);
+    if (command == "freeasync") return cuMemFreeAsync(memory_, stream_);
+    if (command == "allocasync") {
+      bytes_ = std::strtoull(word.c_str(), nullptr, 10);
+      return cuMemAllocAsync(&memory_, bytes_, stream_);
+    }
     if (command == "fill") {
       const CUresult r = queue(word);
       return r == CUDA_SUCCESS ? cuStreamSynchronize(stream_) : r;

@@ -58,6 +58,7 @@ const Row kRows[] = {
     {"abs neg", "s16|s32|s64"},
     {"min max", "<int>|u16x2"},
     {"min max", "relu? s16x2|s32"},
+    {"min max", "s16x2|s32 relu"},  // as CUDA's headers have it
     {"popc clz brev", "b32|b64"},
     {"bfind", "shiftamt? <int32>|u64|s64"},
     {"fns", "b32"},

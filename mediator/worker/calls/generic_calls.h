@@ -137,6 +137,7 @@ struct GenericCalls {
   void park(worker_protocol::Resource resource, uint64_t lacking);
   // Makes the call once more on the job thread, where it may wait. kParked.
   CUresult as_job();
+  CUresult ask_for_token(CUdeviceptr address, uint64_t bytes);
   CUresult park_for_sluiced(worker_protocol::Message question);
   CUresult end_import(const SharedMemory::Import& import);
   void drop_if_unused(const std::shared_ptr<MemoryObject>& memory);

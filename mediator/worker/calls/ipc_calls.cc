@@ -82,6 +82,21 @@ CUresult GenericCalls::park_for_sluiced(wp::Message question) {
   return kParked;
 }
 
+CUresult GenericCalls::ask_for_token(CUdeviceptr address, uint64_t bytes) {
+  wp::Message question{};
+  question.type = wp::Type::kShareRequest;
+  question.bytes = bytes;
+  SharedMemory::Wire wire;
+  if (s.setup.start.nvidia) {
+    CUipcMemHandle of_driver{};
+    const CUresult r = s.api.cuIpcGetMemHandle(&of_driver, address);
+    if (r != CUDA_SUCCESS) return r;
+    std::memcpy(wire.handle, &of_driver, sizeof wire.handle);
+  }
+  std::memcpy(question.text, &wire, sizeof wire);
+  return park_for_sluiced(question);
+}
+
 CUresult GenericCalls::cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
   const auto reply = std::exchange(s.shared_reply, std::nullopt);
   const bool nvidia = s.setup.start.nvidia != 0;
@@ -110,20 +125,7 @@ CUresult GenericCalls::cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr add
   const Extent extent = shared_with(a, nvidia);
   CUresult r = make_current(s.api, owner->cu);
   if (r != CUDA_SUCCESS) return r;
-  if (!reply) {
-    wp::Message question{};
-    question.type = wp::Type::kShareRequest;
-    question.bytes = extent.bytes;
-    SharedMemory::Wire wire;
-    if (nvidia) {
-      CUipcMemHandle of_driver{};
-      r = s.api.cuIpcGetMemHandle(&of_driver, a.address);
-      if (r != CUDA_SUCCESS) return r;
-      std::memcpy(wire.handle, &of_driver, sizeof wire.handle);
-    }
-    std::memcpy(question.text, &wire, sizeof wire);
-    return park_for_sluiced(question);
-  }
+  if (!reply) return ask_for_token(a.address, extent.bytes);
   if (reply->message.code != 0) return CUDA_ERROR_OUT_OF_MEMORY;
   const SharedMemory::Wire wire = wire_in(reply->message);
   if (!nvidia)

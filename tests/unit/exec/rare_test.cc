@@ -134,18 +134,21 @@ TEST_F(ExecRare, PackedIntegers) {
   expect("add.s16x2 %r4, %r1, %r2;", [](uint32_t a, uint32_t b, uint32_t) {
     return (((a >> 16) + (b >> 16)) << 16) | ((a + b) & 0xffff);
   });
-  expect("min.relu.s16x2 %r4, %r1, %r2;", [](uint32_t a, uint32_t b, uint32_t) {
-    const auto half = [](uint32_t x, uint32_t y) {
-      return static_cast<uint32_t>(std::max(std::min(s16(x), s16(y)), 0));
-    };
-    return half(a >> 16, b >> 16) << 16 | half(a, b);
-  });
+  for (const char* text : {"min.relu.s16x2 %r4, %r1, %r2;", "min.s16x2.relu %r4, %r1, %r2;"})
+    expect(text, [](uint32_t a, uint32_t b, uint32_t) {
+      const auto half = [](uint32_t x, uint32_t y) {
+        return static_cast<uint32_t>(std::max(std::min(s16(x), s16(y)), 0));
+      };
+      return half(a >> 16, b >> 16) << 16 | half(a, b);
+    });
   expect("max.u16x2 %r4, %r1, %r2;", [](uint32_t a, uint32_t b, uint32_t) {
     return std::max(a >> 16, b >> 16) << 16 | std::max(a & 0xffff, b & 0xffff);
   });
-  expect("max.relu.s32 %r4, %r1, %r2;", [](uint32_t a, uint32_t b, uint32_t) {
-    return static_cast<uint32_t>(std::max({int32_t(a), int32_t(b), 0}));
-  });
+  // As the manual has it, and as CUDA's headers do.
+  for (const char* text : {"max.relu.s32 %r4, %r1, %r2;", "max.s32.relu %r4, %r1, %r2;"})
+    expect(text, [](uint32_t a, uint32_t b, uint32_t) {
+      return static_cast<uint32_t>(std::max({int32_t(a), int32_t(b), 0}));
+    });
 }
 
 TEST_F(ExecRare, HalvesWithModifiers) {

@@ -148,7 +148,8 @@ bool Decoder::cvt_pack() {
 // add, min and max of .u16x2 and .s16x2; min.relu and max.relu of .s16x2 and .s32. `handled` false:
 // none of those.
 bool Decoder::integer_pair(bool& handled) {
-  const bool s32 = words_.back() == "s32" && words_.size() == 3 && words_[1] == "relu";
+  const bool s32 = words_.size() == 3 && (words_[1] == "relu" || words_[2] == "relu") &&
+                   (words_[1] == "s32" || words_[2] == "s32");
   const bool is_unsigned = take("u16x2"), is_signed = take("s16x2");
   handled = is_unsigned || is_signed || s32;
   if (!handled) return true;
