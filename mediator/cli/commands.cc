@@ -390,6 +390,8 @@ Result<void> info(AdminClient& client, bool as_json) {
         text(v, "sharing"), text(v, "quantum_us"), text(a ? *a : kNone, "source"),
         text(a ? *a : kNone, "in_use"), text(a ? *a : kNone, "meaning"),
         text(a ? *a : kNone, "witness")));
+    if (text(v, "ends_when_idle") == "true")
+      print("it is started anew as soon as no program uses the GPU\n");
   });
 }
 

@@ -201,6 +201,7 @@ class Upgrade(WithSluiced):
         self.assertFalse(self.sluiced.ctl("info")["ends_when_idle"])
         self.sluiced.process.send_signal(signal.SIGHUP)
         self.eventually(lambda: self.sluiced.ctl("info")["ends_when_idle"], "it is told")
+        self.assertIn("started anew as soon as no program", self.sluiced.run("info"))
         # One that starts now has the worker of the sluiced that runs.
         self.assert_right(self.program("b", "triad", "--launches", 3, "--json").finish(), "triad")
         done = self.vgpu("a")["launches_done"]
