@@ -27,6 +27,7 @@ constexpr uint64_t kMostNameBytes = 8192;
 
 // .nv.info: records of format, attribute and, by the format, a value or the length of one.
 constexpr uint8_t kFormatSized = 4, kAttributeParam = 0x17, kAttributeLargeParam = 0x45;
+constexpr uint8_t kAttributeBlock = 0x10, kAttributeBlocksAreClusters = 0x5b;  // ptxas 13.0
 constexpr uint64_t kParamRecordBytes = 16;
 
 Error bad(std::string what) {
@@ -193,6 +194,9 @@ class Reader {
         if (auto r = read_param({at + 4, value, attribute}, s.sh_size / kParamRecordBytes, kernel);
             !r)
           return r;
+      if (format == kFormatSized && attribute == kAttributeBlock && value == sizeof kernel->block)
+        kernel->block = bytes_.get<std::array<uint32_t, 3>>(at + 4);
+      if (attribute == kAttributeBlocksAreClusters) kernel->blocks_are_clusters = true;
       at += 4 + value;
       left -= 4 + value;
     }

@@ -6,6 +6,7 @@
 // Pure; any thread. The bytes are a guest's. Errors have a CUresult as code.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -35,7 +36,9 @@ struct Param {
 
 struct Kernel {
   std::string_view name;
-  std::vector<Param> params;  // in their order
+  std::vector<Param> params;         // in their order
+  std::array<uint32_t, 3> block{};   // the only one that it runs in (.reqntid); zeros: any
+  bool blocks_are_clusters = false;  // launches may leave `block` out
 };
 
 // Everything points into the image.

@@ -23,10 +23,16 @@ class CubinBuilder {
     add_section(".symtab", SHT_SYMTAB, "");
     add_symbol("", 0, 0, 0, 0);
   }
-  // `params`: offset and bytes of each.
+  // `params`: offset and bytes of each. `block`: sides of the only one that it runs in.
   CubinBuilder& kernel(const std::string& name,
-                       const std::vector<std::pair<uint16_t, uint32_t>>& params) {
+                       const std::vector<std::pair<uint16_t, uint32_t>>& params,
+                       const std::vector<uint32_t>& block = {}) {
     std::string info;
+    if (!block.empty()) {
+      put<uint8_t>(info, 4), put<uint8_t>(info, 0x10);
+      put<uint16_t>(info, static_cast<uint16_t>(4 * block.size()));
+      for (uint32_t side : block) put<uint32_t>(info, side);
+    }
     for (size_t i = params.size(); i-- != 0;) {  // nvcc writes the last one first
       put<uint8_t>(info, 4), put<uint8_t>(info, 0x17), put<uint16_t>(info, 12);
       put<uint32_t>(info, 0), put<uint16_t>(info, static_cast<uint16_t>(i));

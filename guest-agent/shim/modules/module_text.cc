@@ -188,6 +188,8 @@ std::shared_ptr<const Text> make_text(ModuleCode code) {
     if (const auto read = cubin::read(text->original))
       for (const cubin::Kernel& kernel : read->kernels) {
         text->entries.emplace_back(kernel.name);
+        if (kernel.block[0] != 0 && !kernel.blocks_are_clusters)
+          text->required_blocks.emplace(kernel.name, kernel.block);
         log_line(
             "kernel %s: opaque: machine code, which runs to its end; %s; or, if the program "
             "compiles it, run the program by sluice-run",

@@ -41,8 +41,8 @@ struct Text {
   // `rewritten`.
   std::shared_ptr<const ptx::SeparableModule> separable;
   std::unordered_map<std::string, KernelFlags> kernels;
-  std::vector<std::string> entries;       // names of all kernels, in the order of the text
-  RequiredBlocks required_blocks;         // of machine code alone they are not known
+  std::vector<std::string> entries;  // names of all kernels, in the order of the text
+  RequiredBlocks required_blocks;
   std::vector<std::string> managed;       // its managed variables (managed_variables.h)
   std::vector<ReferenceName> references;  // texture references (texture_references.h)
 };

@@ -82,6 +82,20 @@ TEST(Cubin, KernelsParametersAndMemory) {
   EXPECT_EQ(*bytes, image.size());
 }
 
+TEST(Cubin, TheBlockThatAKernelRunsIn) {
+  const std::string image = test::CubinBuilder()
+                                .kernel("one", {{0, 8}}, {32, 2, 1})
+                                .kernel("any", {{0, 8}})
+                                .kernel("half", {}, {32, 2})
+                                .image();
+  const auto cubin = read(image);
+  ASSERT_TRUE(cubin) << cubin.error().message;
+  EXPECT_EQ(cubin->kernels[0].block, (std::array<uint32_t, 3>{32, 2, 1}));
+  EXPECT_EQ(cubin->kernels[0].params.size(), 1u);
+  EXPECT_EQ(cubin->kernels[1].block[0], 0u);
+  EXPECT_EQ(cubin->kernels[2].block[0], 0u) << "a record of another length says nothing";
+}
+
 TEST(Cubin, WhatIsNoneIsRefused) {
   EXPECT_FALSE(is_cubin(std::string_view(".version 8.0")));
   EXPECT_EQ(bytes_of("\x7f"

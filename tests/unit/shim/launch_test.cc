@@ -91,21 +91,25 @@ TEST(Shim, LaunchesPackTheirParameters) {
 TEST(Shim, ABlockOfAnotherShapeThanRequiredIsRefused) {
   in_process({}, [](FakeWorker&) {
     set_up();
-    CUmodule module;
-    CUfunction nothing;
-    OK(cuModuleLoadData(&module, R"(.version 7.0
+    const std::string machine_code = test::CubinBuilder().kernel("nothing", {}, {64, 2, 1}).image();
+    for (const char* image : {R"(.version 7.0
 .target sm_70
 .address_size 64
 .visible .entry nothing() .reqntid 64, 2 { ret; }
-)"));
-    OK(cuModuleGetFunction(&nothing, module, "nothing"));
-    const auto launch = [&](unsigned x, unsigned y, unsigned z) {
-      return cuLaunchKernel(nothing, 1, 1, 1, x, y, z, 0, nullptr, nullptr, nullptr);
-    };
-    OK(launch(64, 2, 1));
-    EXPECT_EQ(launch(64, 1, 1), CUDA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(launch(128, 1, 1), CUDA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(launch(2, 64, 1), CUDA_ERROR_INVALID_VALUE);
+)",
+                              machine_code.data()}) {
+      CUmodule module;
+      CUfunction nothing;
+      OK(cuModuleLoadData(&module, image));
+      OK(cuModuleGetFunction(&nothing, module, "nothing"));
+      const auto launch = [&](unsigned x, unsigned y, unsigned z) {
+        return cuLaunchKernel(nothing, 1, 1, 1, x, y, z, 0, nullptr, nullptr, nullptr);
+      };
+      OK(launch(64, 2, 1));
+      EXPECT_EQ(launch(64, 1, 1), CUDA_ERROR_INVALID_VALUE);
+      EXPECT_EQ(launch(128, 1, 1), CUDA_ERROR_INVALID_VALUE);
+      EXPECT_EQ(launch(2, 64, 1), CUDA_ERROR_INVALID_VALUE);
+    }
     OK(cuCtxSynchronize());
   });
 }
