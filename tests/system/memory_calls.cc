@@ -368,8 +368,7 @@ void old_advice_and_attributes() {
   OK(advise(memory, kBytes, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, 0));
   OK(cuMemRangeGetAttributes(data, sizes, attributes, 4, memory, kBytes));
   EXPECT(preferred == kNobody && by[0] == kCpu && by[1] == kNobody);
-  ANSWERS(CUDA_ERROR_INVALID_DEVICE,
-          advise(memory, kBytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 99));
+  ANSWERS(kInvalid, advise(memory, kBytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 99));
   ANSWERS(CUDA_ERROR_INVALID_DEVICE, prefetch(memory, kBytes, 99, nullptr));
   ANSWERS(kInvalid, prefetch(memory, kBytes + 1, 0, nullptr));
   ANSWERS(kInvalid, cuMemRangeGetAttributes(data, sizes, attributes, 0, memory, kBytes));
