@@ -37,6 +37,7 @@ core::SchedulerConfig scheduler_config(const Config& c, bool nvidia, uint32_t sm
   if (c.slices && nvidia) {
     s.policy_config.machine.handover_ns = kSliceSwitchNs;
     s.policy_config.machine.slice_floor_ns = kLeastSliceNs;
+    s.policy_config.machine.slice_least_ns = kHardwareSliceNs;
     s.policy_config.machine.slices_are_free_alone = true;
   }
   s.turns_by_priority = c.turns_by_priority;

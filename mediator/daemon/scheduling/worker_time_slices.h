@@ -30,8 +30,10 @@
 namespace sluice {
 
 // What an H100's hardware loses at each switch between two contexts that both have work, and the
-// shortest slice that still leaves most of the time for work (decision 0013).
-inline constexpr uint64_t kSliceSwitchNs = 200'000, kLeastSliceNs = 200'000;
+// shortest slice that still leaves most of the time for work (decision 0013). The hardware takes
+// shorter ones.
+inline constexpr uint64_t kSliceSwitchNs = 200'000, kLeastSliceNs = 200'000,
+                          kHardwareSliceNs = 100'000;
 
 class WorkerTimeSlices final : public TimeSlices {
  public:

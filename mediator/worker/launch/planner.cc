@@ -149,13 +149,13 @@ bool LaunchPlanner::wants_clones(const LaunchWork& w) const {
          f.variants[w.plan.variant].seems_long >= kCertainlyLong;
 }
 
-// While others wait, the time holds theirs, so that a short launch may seem long now and then.
-void LaunchPlanner::see_length(LaunchVariant& v, bool contended, uint64_t took_ns) const {
+// While others wait, the time holds theirs, so that short launches may seem long for a while.
+void LaunchPlanner::see_length(LaunchVariant& v, uint64_t takes_ns, bool contended) const {
   const uint64_t whole_ns = uint64_t{all_.settings.whole_us} * 1000;
-  if (took_ns <= whole_ns)
+  if (takes_ns <= whole_ns)
     v.seems_long = 0;
   else if (v.seems_long < kCertainlyLong)
-    v.seems_long += !contended || took_ns / 10 > whole_ns ? kCertainlyLong / 2 : 1;
+    v.seems_long += !contended || takes_ns / 10 > whole_ns ? kCertainlyLong / 2 : 1;
 }
 
 // So that sluiced knows a visit when it comes.
@@ -183,7 +183,7 @@ void LaunchPlanner::original_ended(LaunchWork& w, bool contended, uint64_t from_
   if (w.plan.variant >= w.request.function->variants.size()) return;
   LaunchVariant& v = w.request.function->variants[w.plan.variant];
   v.whole.observe(w.plan.tasks, took_ns, contended);
-  see_length(v, contended, took_ns);
+  see_length(v, v.whole.expected_ns(w.plan.tasks), contended);
   const uint64_t expected_ns = w.plan.expected_ns;
   if (w.record >= 0 && (!contended || expected_ns == 0 || took_ns < expected_ns))
     all_.records.set_ran(w.record, from_ns, from_ns + took_ns);

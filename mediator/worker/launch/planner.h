@@ -62,7 +62,7 @@ class LaunchPlanner {
   // Of LaunchVariant::seems_long. Fewer: launches wait for clones that they do not need; more: long
   // ones cannot be interrupted for longer.
   static constexpr uint32_t kCertainlyLong = 16;
-  void see_length(LaunchVariant& v, bool contended, uint64_t took_ns) const;
+  void see_length(LaunchVariant& v, uint64_t takes_ns, bool contended) const;
   uint32_t variant_of(const LaunchWork& w);
   WindowPlan take_form(LaunchWork& w, LaunchVariant& v, uint32_t sms, bool windows_may) const;
   bool runs_whole(LaunchWork& w, const LaunchVariant& v);

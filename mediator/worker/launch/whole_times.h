@@ -2,7 +2,9 @@
 // WholeTimes: how long a kernel's launches take that run as the original, whole, by the number of
 // their blocks: one figure for each power of two.
 //
-//   nobody else waits    the mean of about the last kMean launches
+//   nobody else waits    the mean of about the last kMean launches. One that took more than half as
+//                        long again may have run beside others until just now: it grows by
+//                        1/kQuickGrowth
 //   others wait          the time may hold that of others' blocks, so the shortest counts. It grows
 //                        by 1/kGrowth with each launch: a kernel that has become longer is known to
 //                        be in time
@@ -19,7 +21,7 @@ namespace sluice::worker {
 
 class WholeTimes {
  public:
-  static constexpr uint64_t kMean = 4, kGrowth = 64;
+  static constexpr uint64_t kMean = 4, kGrowth = 64, kQuickGrowth = 8;
 
   // 0: not known.
   uint64_t expected_ns(uint32_t tasks) const { return of_[place(tasks)]; }
@@ -30,6 +32,8 @@ class WholeTimes {
       of = ns;
     else if (contended)
       of = std::min(ns, of + of / kGrowth + 1);
+    else if (ns > of + of / 2)
+      of += of / kQuickGrowth + 1;
     else
       of = (of * (kMean - 1) + ns) / kMean;
   }

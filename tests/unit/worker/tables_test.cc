@@ -551,6 +551,11 @@ TEST(WholeTimes, AloneTheMeanOfTheLastOnesCounts) {
   for (int i = 0; i < 30; ++i) times.observe(8, i % 2 ? 10'000 : 20'000, false);
   EXPECT_GE(times.expected_ns(8), 12'000u);
   EXPECT_LE(times.expected_ns(8), 18'000u);
+  for (int i = 0; i < 30; ++i) times.observe(8, 15'000, false);
+  times.observe(8, 90'000, false);
+  EXPECT_LE(times.expected_ns(8), 18'000u) << "others may have run beside it until just now";
+  for (int i = 0; i < 30; ++i) times.observe(8, 90'000, false);
+  EXPECT_GE(times.expected_ns(8), 80'000u) << "it has become longer";
   times.observe(8, ~uint64_t{0}, false);
   EXPECT_GT(times.expected_ns(8), 0u) << "no time makes it unknown";
 }

@@ -188,7 +188,8 @@ struct SliceDriver {
       if (!t.gated) t.gated_at_ns = now;
       t.gated = a.value == 0;
       if (a.value) {
-        EXPECT_GE(a.value, machine.slice_floor_ns);
+        EXPECT_GE(a.value,
+                  machine.slice_least_ns != 0 ? machine.slice_least_ns : machine.slice_floor_ns);
         EXPECT_LE(a.value, machine.slice_ceiling_ns);
         if (sets_stop && t.slice_ns != a.value && current != kNoVgpu) slice_end_ns = now;
         t.slice_ns = a.value;

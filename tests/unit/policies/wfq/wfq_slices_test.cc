@@ -54,6 +54,7 @@ Config free_alone() {
   Config c = SliceDriver::config();
   c.machine.handover_ns = 200 * kUs;
   c.machine.slice_floor_ns = 200 * kUs;
+  c.machine.slice_least_ns = 100 * kUs;
   c.machine.slices_are_free_alone = true;
   return c;
 }
@@ -62,7 +63,7 @@ TEST(WfqSlices, WhoIsAloneHasSlicesAsShortAsAnExpectedVisitorWants) {
   struct {
     LatencyClass latency;
     uint64_t least_ns, most_ns;
-  } const cases[] = {{LatencyClass::kLow, 200 * kUs, 200 * kUs},
+  } const cases[] = {{LatencyClass::kLow, 100 * kUs, 100 * kUs},
                      {LatencyClass::kNormal, 1 * kMs, 1 * kMs},
                      {LatencyClass::kBatch, 4 * kMs, 6 * kMs}};
   for (const auto& c : cases) {
