@@ -28,7 +28,7 @@ class ExpectedVisits {
       visits.last = std::exchange(visits.other, kNoVgpu), visits.last_ns = visits.other_ns;
     if (visits.other == v) visits.other = kNoVgpu;
   }
-  // The longest slice that those who are expected let v have: 0.2 ms for class low, 1 ms for
+  // The longest slice that those who are expected let v have: 0.1 ms for class low, 1 ms for
   // normal. One of a higher priority waits for it as one of class low does.
   uint64_t longest_slice_ns(uint64_t now_ns, VgpuId v) const {
     const SliceLengths& lengths = gpu_.lengths;
@@ -36,7 +36,7 @@ class ExpectedVisits {
     if (expects(now_ns, v, LatencyClass::kLow, Of::kAnyPriority) ||
         expects(now_ns, v, LatencyClass::kNormal, Of::kHigherPriority) ||
         expects(now_ns, v, LatencyClass::kBatch, Of::kHigherPriority))
-      return lengths.beside_low_ns();
+      return lengths.expecting_low_ns();
     if (expects(now_ns, v, LatencyClass::kNormal, Of::kAnyPriority))
       return lengths.beside_normal_ns();
     return lengths.ceiling_ns();

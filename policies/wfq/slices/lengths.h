@@ -21,7 +21,7 @@ class SliceLengths {
   static constexpr double kShorter = 0.75, kLonger = 1.25;
   static constexpr double kSpare = 1.1;  // rounds that grow, beyond what they have to
   static constexpr uint64_t kSoon = 2;   // hand-overs: who is back within so many is back soon
-  static constexpr uint64_t kForLowNs = 100'000, kForNormalNs = 1'000'000;
+  static constexpr uint64_t kForLowNs = 200'000, kForNormalNs = 1'000'000;
 
   explicit SliceLengths(const Config& config)
       : config_(config), handover_ns_(static_cast<double>(config.machine.handover_ns)) {}
@@ -46,9 +46,10 @@ class SliceLengths {
                       std::max(config_.max_quantum_ns, floor_ns()));
   }
   // The longest slice beside one of class low, or of normal, that is expected.
-  uint64_t beside_low_ns() const {
-    const uint64_t least_ns = config_.machine.slice_least_ns;
-    return std::max(least_ns != 0 ? least_ns : floor_ns(), kForLowNs);
+  uint64_t beside_low_ns() const { return std::max(floor_ns(), kForLowNs); }
+  // Of who has the GPU alone while one of class `low` is expected.
+  uint64_t expecting_low_ns() const {
+    return config_.machine.slice_least_ns != 0 ? config_.machine.slice_least_ns : beside_low_ns();
   }
   uint64_t beside_normal_ns() const { return std::max(floor_ns(), kForNormalNs); }
 

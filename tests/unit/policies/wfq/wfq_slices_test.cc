@@ -224,7 +224,7 @@ TEST(WfqSlices, AVisitorOfAHigherPriorityIsServedAsOneOfClassLow) {
     const auto heavy = d.add(1, 5 * kMs, 20 * kUs),
                high = d.add(1, 500 * kUs, 20 * kMs, 3, latency);
     d.run(200 * kMs);
-    EXPECT_EQ(d.tenants[heavy].slice_ns, 200 * kUs);
+    EXPECT_EQ(d.tenants[heavy].slice_ns, 100 * kUs);
     d.tenants[high].longest_wait_ns = 0;
     d.run(kSecond);
     EXPECT_LE(d.tenants[high].longest_wait_ns, 700 * kUs);
@@ -305,14 +305,14 @@ TEST(WfqSlices, TheClassOfAVisitorCanChange) {
   const auto light = d.add(1, 100 * kUs, 2 * kMs, 0, LatencyClass::kLow),
              heavy = d.add(1, 5 * kMs, 20 * kUs);
   d.run(kSecond);
-  EXPECT_EQ(d.tenants[heavy].slice_ns, 200 * kUs);
+  EXPECT_EQ(d.tenants[heavy].slice_ns, 100 * kUs);
   const VgpuShare batch{.weight = 1, .latency = LatencyClass::kBatch};
   d.call([&] { d.policy->on_vgpu_changed(d.now, light, batch, d.out); });
   d.run(100 * kMs);
   EXPECT_GE(d.tenants[heavy].slice_ns, 4 * kMs);
   const uint64_t used_ns = d.tenants[heavy].used_ns;
   d.run(kSecond);
-  EXPECT_GT(d.tenants[heavy].used_ns - used_ns, kSecond * 89 / 100);
+  EXPECT_GT(d.tenants[heavy].used_ns - used_ns, kSecond * 87 / 100);
 }
 
 TEST(WfqSlices, WhoIsAloneForGoodHasLongSlices) {
@@ -322,7 +322,7 @@ TEST(WfqSlices, WhoIsAloneForGoodHasLongSlices) {
   EXPECT_GE(d.tenants[heavy].slice_ns, 4 * kMs) << "nobody was ever there";
   const auto light = d.add(1, 100 * kUs, 2 * kMs, 0, LatencyClass::kLow);
   d.run(kSecond);
-  EXPECT_EQ(d.tenants[heavy].slice_ns, 200 * kUs);
+  EXPECT_EQ(d.tenants[heavy].slice_ns, 100 * kUs);
   d.tenants[light].wait_ns = 100 * kSecond;  // it comes no more
   d.run(3 * kSecond);
   const auto other = d.add(1, 20 * kMs, 50 * kMs);
@@ -349,7 +349,7 @@ TEST(WfqSlices, BurstsOfClassLowAreServedAtOnce) {
     double longest, others_keep;  // over alone; of what it leaves
   } const cases[] = {{1400 * kUs, 2800 * kUs, 1.3, 0.82},
                      {5600 * kUs, 11'200 * kUs, 1.2, 0.92},
-                     {5000 * kUs, 20 * kUs, 100, 0.88}};
+                     {5000 * kUs, 20 * kUs, 100, 0.84}};
   for (const auto& c : cases) {
     SliceDriver d("wfq", free_alone());
     d.lag_ns = 10 * kMs;
