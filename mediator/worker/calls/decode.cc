@@ -58,10 +58,7 @@ void decode_generic(WorkerSession& s, Call call, Bytes body) {
   }
   const calls::Status when = calls::call_status(call.opcode);
   if (when == calls::Status::kAtOnce) return run_generic(s, call, body);
-  call.is_job = true;
-  auto job = [&s, call, kept = std::make_shared<KeptBody>(s.queued_bytes, body)] {
-    run_generic(s, call, kept->bytes());
-  };
+  auto job = generic_job(s, call, body);
   if (when == calls::Status::kAfterWork && call.context) {
     std::lock_guard lock(s.mutex);
     s.post_after_sync(call.context, std::move(job));
@@ -109,6 +106,13 @@ void decode(WorkerSession& s, const sluice_record& record, Bytes body) {
   }
   if (calls::is_custom(call.opcode)) return decode_custom(s, call, body);
   decode_generic(s, call, body);
+}
+
+std::function<void()> generic_job(WorkerSession& s, Call call, Bytes body) {
+  call.is_job = true;
+  return [&s, call = std::move(call), kept = std::make_shared<KeptBody>(s.queued_bytes, body)] {
+    run_generic(s, call, kept->bytes());
+  };
 }
 
 void run_generic(WorkerSession& s, const Call& call, Bytes body) {

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <span>
 
+#include <functional>
+
 #include "mediator/worker/session/worker_session.h"
 
 namespace sluice::worker {
@@ -16,5 +18,7 @@ void decode(WorkerSession& s, const sluice_record& record, std::span<const std::
 
 // A generic call, now. Decoder or job thread, without the session's lock.
 void run_generic(WorkerSession& s, const Call& call, std::span<const std::byte> body);
+// The same, as a job. `body` is copied now.
+std::function<void()> generic_job(WorkerSession& s, Call call, std::span<const std::byte> body);
 
 }  // namespace sluice::worker

@@ -51,21 +51,16 @@ bool GenericCalls::charge_or_park(uint64_t charge, ChargeKind kind) {
 }
 
 CUresult GenericCalls::as_job() {
-  Call again = call;
-  again.is_job = true;
-  s.jobs.post([&session = s, again, kept = std::make_shared<KeptBody>(s.queued_bytes, body)] {
-    run_generic(session, again, kept->bytes());
-  });
+  s.jobs.post(generic_job(s, call, body));
   return kParked;
 }
 
 void GenericCalls::park(worker_protocol::Resource resource, uint64_t lacking) {
   s.ask_lease(
       lacking,
-      [&session = s, again = call,
-       kept = std::make_shared<KeptBody>(s.queued_bytes, body)](bool granted) {
+      [&session = s, again = call, job = generic_job(s, call, body)](bool granted) {
         if (!granted) return session.answer(again, CUDA_ERROR_OUT_OF_MEMORY);
-        session.jobs.post([&session, again, kept] { run_generic(session, again, kept->bytes()); });
+        session.jobs.post(job);
       },
       resource);
 }
