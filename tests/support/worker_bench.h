@@ -360,7 +360,9 @@ class WorkerBench {
       wp::Message m{};
       auto got = receive_with_fds(control_.get(), &m, sizeof m, MSG_DONTWAIT);
       if (!got || got->bytes != sizeof m) {
-        ::usleep(10000);
+        pollfd there{control_.get(), POLLIN, 0};
+        // A closed socket is readable for ever.
+        if (::poll(&there, 1, 10) > 0 && (there.revents & POLLHUP) != 0) ::usleep(10000);
         continue;
       }
       wp::Message reply{};
