@@ -102,7 +102,7 @@ Result<void> map_all(SessionSetup& parts) {
   auto region = map(parts.fds[wp::kRegionFd].get(), s.region_bytes, PROT_READ | PROT_WRITE,
                     reinterpret_cast<void*>(SLUICE_WINDOW_ADDRESS), "the region");
   if (!region) return std::move(region).error();
-  parts.region = *region;
+  parts.region = static_cast<uint8_t*>(*region);
   auto host = map(parts.fds[wp::kHostFd].get(), SLUICE_STUB_PAGE_BYTES, PROT_READ, nullptr,
                   "the host page");
   if (!host) return std::move(host).error();
@@ -196,13 +196,13 @@ int main() {
   parts.printed = *std::move(printed);
   if (auto r = load(parts, std::move(first->soft_gpu)); !r) return fail("driver", r.error());
   const bool nvidia = parts.start.nvidia != 0;
-  SessionLimits limits;
+  SessionLimits& limits = parts.limits;
   // For tests: a minute is long.
   if (const char* ms = std::getenv("SLUICE_WORKER_ORPHAN_MS"))
     limits.orphan_ms = std::strtoull(ms, nullptr, 10);
   if (const char* ms = std::getenv("SLUICE_WORKER_SEE_OUT_MS"))
     limits.drain_at_end_ms = std::strtoull(ms, nullptr, 10);
-  static WorkerSession session(std::move(parts), limits, decode);
+  static WorkerSession session(std::move(parts), decode);
   if (auto r = shut_in(nvidia); !r) return fail("sandbox", r.error());
   say_ready(wp::kControlFd, 0, "");
   session.run();

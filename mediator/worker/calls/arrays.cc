@@ -115,7 +115,7 @@ CUresult check_end(WorkerSession& s, const StreamObject& stream, const sluice_co
   if (end.kind == SLUICE_COPY_BULK) {
     if (!s.memory.owns_region(end.at, bytes)) s.violation("copy_box: bulk range");
     to->type = CU_MEMORYTYPE_HOST;
-    to->host = s.region + end.at;
+    to->host = s.setup.region + end.at;
     return CUDA_SUCCESS;
   }
   to->device = end.at;
@@ -147,7 +147,7 @@ void GenericCalls::destroy_arrays(const std::vector<std::shared_ptr<ArrayObject>
       (void)(array->mipmap != nullptr ? s.api.cuMipmappedArrayDestroy(array->mipmap)
                                       : s.api.cuArrayDestroy(array->cu));
     std::lock_guard lock(s.mutex);
-    s.release_device(array->charged);
+    s.charges.release_device(array->charged);
   }
 }
 
@@ -174,7 +174,7 @@ CUresult GenericCalls::make_array(sluice_handle_kind kind, const CUDA_ARRAY3D_DE
   }
   std::lock_guard lock(s.mutex);
   if (r != CUDA_SUCCESS) {
-    s.release_device(made->charged);
+    s.charges.release_device(made->charged);
     return r;
   }
   *handle = s.handles.add(kind, made);
@@ -327,7 +327,7 @@ CUresult GenericCalls::make_texture(unsigned long long* out, const CUDA_RESOURCE
   made.surface = texture == nullptr;
   {
     std::lock_guard lock(s.mutex);
-    if (context.textures.size() >= kMostTextures || s.held_is_refused())
+    if (context.textures.size() >= kMostTextures || s.charges.held_is_refused())
       return CUDA_ERROR_OUT_OF_MEMORY;
     const CUresult r = resource(guest, made.surface, &own, &made.array);
     if (r != CUDA_SUCCESS) return r;
@@ -345,7 +345,7 @@ CUresult GenericCalls::make_texture(unsigned long long* out, const CUDA_RESOURCE
     return r;
   }
   context.textures[object] = std::move(made);
-  s.textures.fetch_add(1);
+  s.charges.textures.fetch_add(1);
   *out = object;
   return CUDA_SUCCESS;
 }
@@ -361,7 +361,7 @@ CUresult GenericCalls::destroy_texture(unsigned long long object, bool surface) 
       return CUDA_ERROR_INVALID_VALUE;
     ended = std::move(found->second);
     context.textures.erase(found);
-    s.textures.fetch_sub(1);
+    s.charges.textures.fetch_sub(1);
   }
   const CUresult r = surface ? s.api.cuSurfObjectDestroy(object) : s.api.cuTexObjectDestroy(object);
   if (!ended.array || r != CUDA_SUCCESS) return r;  // the driver may still name its array

@@ -37,7 +37,7 @@ CUresult GenericCalls::cuDevicePrimaryCtxRetain(ContextHandle* out, CUdevice dev
       out->value = it->second->handle;
       return CUDA_SUCCESS;
     }
-    if (s.contexts.open >= s.limits.contexts) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (s.contexts.open >= s.setup.limits.contexts) return CUDA_ERROR_OUT_OF_MEMORY;
     if (!open_or_park()) return kParked;
   }
   CUcontext cu = nullptr;
@@ -102,7 +102,7 @@ CUresult GenericCalls::cuCtxCreate_v2(ContextHandle* out, unsigned flags, CUdevi
   if (dumps_at_faults(flags)) return CUDA_ERROR_NOT_SUPPORTED;
   {
     std::lock_guard lock(s.mutex);
-    if (s.contexts.open >= s.limits.contexts) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (s.contexts.open >= s.setup.limits.contexts) return CUDA_ERROR_OUT_OF_MEMORY;
     if (!open_or_park()) return kParked;
   }
   CUcontext cu = nullptr;
@@ -134,7 +134,7 @@ CUresult GenericCalls::cuCtxDestroy_v2(ContextHandle context) {
 // A context that was charged and not made.
 CUresult GenericCalls::not_made(CUresult why) {
   std::lock_guard lock(s.mutex);
-  s.release_device(s.setup.start.context_bytes, ChargeKind::kContexts);
+  s.charges.release_device(s.setup.start.context_bytes, ChargeKind::kContexts);
   return why;
 }
 
@@ -158,7 +158,7 @@ CUresult GenericCalls::cuCtxSetLimit(CUlimit limit, size_t value) {
   uint64_t wanted = 0;
   {
     std::lock_guard lock(s.mutex);
-    wanted = WorkerSession::limit_bytes(c, limit, value);
+    wanted = limit_bytes(c, limit, value);
     if (wanted > s.setup.start.memory_limit_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
     if (wanted > charged) {
       if (!charge_or_park(wanted - charged, ChargeKind::kLimits)) return kParked;
@@ -172,7 +172,7 @@ CUresult GenericCalls::cuCtxSetLimit(CUlimit limit, size_t value) {
   size_t now = value;
   (void)s.api.cuCtxGetLimit(&now, limit);
   std::unique_lock lock(s.mutex);
-  uint64_t taken = WorkerSession::limit_bytes(c, limit, now);
+  uint64_t taken = limit_bytes(c, limit, now);
   if (taken > charged && s.control.device().charge(taken - charged, ChargeKind::kLimits))
     charged = taken;
   if (taken > charged) {  // rounded up beyond what there is
@@ -180,10 +180,10 @@ CUresult GenericCalls::cuCtxSetLimit(CUlimit limit, size_t value) {
     (void)s.api.cuCtxSetLimit(limit, before);
     r = CUDA_ERROR_OUT_OF_MEMORY;
     lock.lock();
-    taken = WorkerSession::limit_bytes(c, limit, before);
+    taken = limit_bytes(c, limit, before);
   }
   if (taken < charged) {
-    s.release_device(charged - taken, ChargeKind::kLimits);
+    s.charges.release_device(charged - taken, ChargeKind::kLimits);
     charged = taken;
   }
   return r;

@@ -110,7 +110,7 @@ void decode(WorkerSession& s, const sluice_record& record, Bytes body) {
 
 std::function<void()> generic_job(WorkerSession& s, Call call, Bytes body) {
   call.is_job = true;
-  return [&s, call = std::move(call), kept = std::make_shared<KeptBody>(s.queued_bytes, body)] {
+  return [&s, call = std::move(call), kept = std::make_shared<KeptBody>(s.work.queued, body)] {
     run_generic(s, call, kept->bytes());
   };
 }

@@ -29,7 +29,7 @@ CUresult GenericCalls::cuModuleUnload(ModuleHandle module) {
   // Only what is gone; a module that the driver keeps is the context's until it ends.
   std::lock_guard lock(s.mutex);
   if (r == CUDA_SUCCESS) {
-    s.release_module(*m);
+    s.charges.release_module(*m);
   } else {
     m->context->kept_modules.push_back(std::move(m));
   }

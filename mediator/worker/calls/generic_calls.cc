@@ -56,7 +56,7 @@ CUresult GenericCalls::as_job() {
 }
 
 void GenericCalls::park(worker_protocol::Resource resource, uint64_t lacking) {
-  s.ask_lease(
+  s.charges.ask_lease(
       lacking,
       [&session = s, again = call, job = generic_job(s, call, body)](bool granted) {
         if (!granted) return session.answer(again, CUDA_ERROR_OUT_OF_MEMORY);

@@ -184,15 +184,16 @@ void handle_green_create(WorkerSession& s, const Call& call, const sluice_green&
     uint64_t bytes = 0;
     if (const CUresult r = price(s, *call.context, &bytes); r != CUDA_SUCCESS)
       return s.answer(call, r);
-    s.with_device_memory(bytes, ChargeKind::kContexts, [&s, call, guest, bytes](bool charged) {
-      if (!charged) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
-      {
-        std::lock_guard lock(s.mutex);
-        call.context->charged += bytes;
-        call.context->charged_greens += bytes;
-      }
-      create(s, call, guest);
-    });
+    s.charges.with_device_memory(bytes, ChargeKind::kContexts,
+                                 [&s, call, guest, bytes](bool charged) {
+                                   if (!charged) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
+                                   {
+                                     std::lock_guard lock(s.mutex);
+                                     call.context->charged += bytes;
+                                     call.context->charged_greens += bytes;
+                                   }
+                                   create(s, call, guest);
+                                 });
   });
 }
 
@@ -209,11 +210,11 @@ CUresult GenericCalls::cuGreenCtxDestroy(GreenHandle handle) {
   });
   for (const uint64_t stream : its) {
     dead.push_back(s.handles.remove(SLUICE_HANDLE_STREAM, stream));
-    s.engine.remove_stream(static_cast<StreamObject&>(*dead.back()).id);
+    s.work.engine.remove_stream(static_cast<StreamObject&>(*dead.back()).id);
   }
   if (const auto own = std::exchange(green->default_stream, nullptr)) {
     dead.push_back(own);
-    s.engine.remove_stream(own->id);
+    s.work.engine.remove_stream(own->id);
   }
   return CUDA_SUCCESS;
 }

@@ -8,7 +8,7 @@
 // GPU it makes a file: the exporter moves the memory there, the importer maps it.
 //
 // All of it runs on the job thread. A call that needs sluiced is parked and made again with the
-// answer in WorkerSession::shared_reply.
+// answer in SharedMemory::reply.
 #include <dlfcn.h>
 
 #include <cstring>
@@ -67,16 +67,16 @@ SharedMemory::Wire wire_in(const wp::Message& message) {
 CUresult GenericCalls::park_for_sluiced(wp::Message question) {
   std::lock_guard lock(s.mutex);
   if (s.control.lost()) return CUDA_ERROR_SYSTEM_NOT_READY;
-  if (s.control.shared_waiting() >= s.limits.parked_calls)
+  if (s.control.shared_waiting() >= s.setup.limits.parked_calls)
     s.violation("too many calls wait for memory of other programs");
   s.control.ask_shared(question, [&session = s, again = call,
-                                  kept = std::make_shared<KeptBody>(s.queued_bytes, body)](
+                                  kept = std::make_shared<KeptBody>(s.work.queued, body)](
                                      const wp::Message* reply, const std::shared_ptr<Fd>& file) {
     if (!reply) return session.answer(again, CUDA_ERROR_SYSTEM_NOT_READY);
     session.jobs.post([&session, again, kept, message = *reply, file] {
-      session.shared_reply = {message, file};
+      session.memory.shared.reply = {message, file};
       run_generic(session, again, kept->bytes());
-      session.shared_reply.reset();
+      session.memory.shared.reply.reset();
     });
   });
   return kParked;
@@ -98,7 +98,7 @@ CUresult GenericCalls::ask_for_token(CUdeviceptr address, uint64_t bytes) {
 }
 
 CUresult GenericCalls::cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
-  const auto reply = std::exchange(s.shared_reply, std::nullopt);
+  const auto reply = std::exchange(s.memory.shared.reply, std::nullopt);
   const bool nvidia = s.setup.start.nvidia != 0;
   Allocation a;
   std::shared_ptr<ContextObject> owner;
@@ -110,14 +110,14 @@ CUresult GenericCalls::cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr add
       owner = s.handles.find<ContextObject>(SLUICE_HANDLE_CONTEXT, a.owner);
     }
     const Extent extent = shared_with(a, nvidia);
-    const SharedMemory::Wire* known = owner ? s.shared.exported(extent.base) : nullptr;
+    const SharedMemory::Wire* known = owner ? s.memory.shared.exported(extent.base) : nullptr;
     // It was freed, or exported by another thread, while sluiced was asked.
     if (reply && reply->message.code == 0 && (!owner || known))
       s.control.end_share(wire_in(reply->message), 0);
     if (!handle || !owner) return CUDA_ERROR_INVALID_VALUE;
     if (known) {
       const SharedMemory::Wire wire = *known;
-      s.shared.add_export(extent.base, a.address, wire);
+      s.memory.shared.add_export(extent.base, a.address, wire);
       *handle = handle_of(wire, a, extent);
       return CUDA_SUCCESS;
     }
@@ -136,14 +136,14 @@ CUresult GenericCalls::cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr add
     s.control.end_share(wire, 0);
     return r;
   }
-  s.shared.add_export(extent.base, a.address, wire);
+  s.memory.shared.add_export(extent.base, a.address, wire);
   *handle = handle_of(wire, a, extent);
   return CUDA_SUCCESS;
 }
 
 CUresult GenericCalls::cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle,
                                              unsigned flags) {
-  const auto reply = std::exchange(s.shared_reply, std::nullopt);
+  const auto reply = std::exchange(s.memory.shared.reply, std::nullopt);
   sluice_ipc_handle guest{};
   std::memcpy(&guest, &handle, sizeof guest);
   if (!call.context) return CUDA_ERROR_INVALID_CONTEXT;
@@ -153,15 +153,15 @@ CUresult GenericCalls::cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandl
   std::memcpy(wire.token, guest.token, sizeof wire.token);
   {
     std::lock_guard lock(s.mutex);
-    if (s.shared.is_own(wire)) return CUDA_ERROR_INVALID_CONTEXT;
-    if (auto* import = s.shared.find_import(wire)) {
+    if (s.memory.shared.is_own(wire)) return CUDA_ERROR_INVALID_CONTEXT;
+    if (auto* import = s.memory.shared.find_import(wire)) {
       if (import->context != call.context) return CUDA_ERROR_INVALID_CONTEXT;
       if (guest.offset >= import->bytes) return CUDA_ERROR_INVALID_VALUE;
       ++import->uses;
       *address = import->base + guest.offset;
       return CUDA_SUCCESS;
     }
-    if (s.held_is_refused()) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (s.charges.held_is_refused()) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (!reply) {
     wp::Message question{};
@@ -196,7 +196,7 @@ CUresult GenericCalls::cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandl
     s.control.end_import(wire);
     return r;
   }
-  s.shared.add_import(import);
+  s.memory.shared.add_import(import);
   *address = base + guest.offset;
   return CUDA_SUCCESS;
 }
@@ -211,11 +211,11 @@ CUresult GenericCalls::cuIpcCloseMemHandle(CUdeviceptr address) {
   SharedMemory::Import import;
   {
     std::lock_guard lock(s.mutex);
-    auto* found = s.shared.find_import(address);
+    auto* found = s.memory.shared.find_import(address);
     if (!found) return CUDA_ERROR_INVALID_VALUE;
     if (--found->uses != 0) return CUDA_SUCCESS;
     import = *found;
-    s.shared.remove_import(import.base);
+    s.memory.shared.remove_import(import.base);
     s.memory.allocations.remove_owner(import.base);  // first: no copy to it is let through any more
   }
   CUresult r = make_current(s.api, import.context->cu);

@@ -17,7 +17,7 @@ CUresult GenericCalls::cuMemGetInfo_v2(size_t* free, size_t* total) {
   if (r != CUDA_SUCCESS) return r;
   std::lock_guard lock(s.mutex);
   const size_t limit = std::min<size_t>(real_total, s.setup.start.memory_limit_bytes);
-  const size_t kept = s.freed.charged_bytes();
+  const size_t kept = s.memory.freed.charged_bytes();
   const size_t used = s.control.device().used_bytes() - kept;
   if (total) *total = limit;
   // What other processes of this vGPU use is not known here: it shows when a lease is refused.
@@ -33,7 +33,7 @@ CUresult GenericCalls::allocate(CUdeviceptr* address, size_t bytes,
   if (charge == 0 || charge > s.setup.start.memory_limit_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   {
     std::lock_guard lock(s.mutex);
-    if (s.held_is_refused()) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (s.charges.held_is_refused()) return CUDA_ERROR_OUT_OF_MEMORY;
     if (!charge_or_park(charge)) return kParked;
   }
   CUdeviceptr at = 0;
@@ -45,7 +45,7 @@ CUresult GenericCalls::allocate(CUdeviceptr* address, size_t bytes,
     r = CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (r != CUDA_SUCCESS) {
-    s.release_device(charge);
+    s.charges.release_device(charge);
     return r;
   }
   *address = at;
@@ -86,7 +86,7 @@ CUresult GenericCalls::cuMemFree_v2(CUdeviceptr address) {
   CUresult r = owner ? make_current(s.api, owner->cu) : CUDA_ERROR_INVALID_CONTEXT;
   if (r == CUDA_SUCCESS) r = s.api.cuMemFree(address);
   std::lock_guard lock(s.mutex);
-  s.release_allocation(*a);
+  s.charges.release_allocation(*a);
   return r;
 }
 
@@ -96,9 +96,9 @@ CUresult GenericCalls::cuMemAllocAsync(CUdeviceptr* address, size_t bytes, Strea
     CUresult error;
     const auto found = s.find_stream(call, stream.value, &error);
     if (!found) return error;
-    if (address && call.context && !s.held_is_refused() &&
+    if (address && call.context && !s.charges.held_is_refused() &&
         s.memory.allocations.size() < AllocationMap::kMost)
-      if (const auto kept = s.freed.take(call.context->handle, found->id, bytes)) {
+      if (const auto kept = s.memory.freed.take(call.context->handle, found->id, bytes)) {
         SLUICE_CHECK(s.memory.allocations.add(*kept));
         *address = kept->address;
         return CUDA_SUCCESS;
@@ -117,7 +117,7 @@ CUresult GenericCalls::cuMemFreeAsync(CUdeviceptr address, StreamHandle stream) 
   auto a = s.memory.allocations.remove(address);
   if (!a) return CUDA_ERROR_INVALID_VALUE;
   // What other programs have is not given out anew.
-  if (!s.shared.is_exported(a->address) && s.keep_freed(*a, *found)) {
+  if (!s.memory.shared.is_exported(a->address) && s.keep_freed(*a, *found)) {
     s.after_engine();
     return CUDA_SUCCESS;
   }
@@ -126,11 +126,11 @@ CUresult GenericCalls::cuMemFreeAsync(CUdeviceptr address, StreamHandle stream) 
       if (make_current(session.api, context->cu) == CUDA_SUCCESS)
         (void)session.api.cuMemFree(a.address);
       std::lock_guard relock(session.mutex);
-      session.release_allocation(a);
+      session.charges.release_allocation(a);
     });
   };
-  const uint64_t token = s.waiting.add_own(free);
-  s.engine.notify_stream(found->id, token, monotonic_ns());
+  const uint64_t token = s.work.waiting.add_own(free);
+  s.work.engine.notify_stream(found->id, token, monotonic_ns());
   s.after_engine();
   return CUDA_SUCCESS;
 }

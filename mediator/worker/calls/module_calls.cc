@@ -22,7 +22,7 @@ void handle_module_load(WorkerSession& s, const Call& call, const sluice_module_
           load_module(s, call, std::move(ptx), log);
         });
   }
-  if (m.bulk.bytes > s.limits.module_bytes) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
+  if (m.bulk.bytes > s.setup.limits.module_bytes) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
   {
     std::lock_guard lock(s.mutex);
     if (!s.memory.owns_region(m.bulk.offset, m.bulk.bytes)) s.violation("module_load: bulk range");
@@ -36,7 +36,7 @@ void handle_module_load(WorkerSession& s, const Call& call, const sluice_module_
       if (!s.memory.owns_region(bulk.offset, bulk.bytes))
         return s.answer(call, CUDA_ERROR_INVALID_VALUE);
     }
-    ptx.assign(reinterpret_cast<const char*>(s.region + bulk.offset), bulk.bytes);
+    ptx.assign(reinterpret_cast<const char*>(s.setup.region + bulk.offset), bulk.bytes);
     load_module(s, call, std::move(ptx), log);
   });
 }
@@ -65,7 +65,8 @@ void handle_extent_alloc(WorkerSession& s, const Call& call, const sluice_extent
   if (e.bytes > s.setup.start.region_bytes || s.control.lost())
     return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
   std::lock_guard lock(s.mutex);
-  if (s.control.extents_waiting() >= s.limits.parked_calls) s.violation("extent_alloc: too many");
+  if (s.control.extents_waiting() >= s.setup.limits.parked_calls)
+    s.violation("extent_alloc: too many");
   const uint64_t bytes =
       (e.bytes + SLUICE_EXTENT_BYTES - 1) / SLUICE_EXTENT_BYTES * SLUICE_EXTENT_BYTES;
   s.control.ask_extent(bytes, [&s, call](std::optional<sluice_bulk> range) {

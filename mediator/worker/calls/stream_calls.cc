@@ -112,14 +112,14 @@ void handle_launch(WorkerSession& s, const Call& call, const sluice_launch& l,
   if (asked.function->clone) asked.input_bytes = s.memory.bytes_behind(params);
   asked.ready_ns = monotonic_ns();
   auto work = std::make_shared<LaunchWork>(std::move(asked));
-  work->queued_bytes = &s.queued_bytes;
-  s.queued_bytes += work->request.params.size();
+  work->queued_bytes = &s.work.queued.bytes;
+  s.work.queued.bytes += work->request.params.size();
   s.charge_local(*stream, work->request.function->local_bytes, &work->local);
-  s.streams.planner().plan(*work, s.gate.contended());
-  if (s.streams.planner().wants_clones(*work)) s.want_clones(l.function);
+  s.work.streams.planner().plan(*work, s.work.gate.contended());
+  if (s.work.streams.planner().wants_clones(*work)) s.slot.want_clones(l.function);
   const OpKind kind = work->plan.geometry.evictable ? OpKind::kLaunch : OpKind::kOpaque;
   const uint64_t now = work->request.ready_ns;
-  s.engine.submit(stream->id, kind, std::move(work), 0, now);
+  s.work.engine.submit(stream->id, kind, std::move(work), 0, now);
   s.after_engine();
   // Queued; what becomes of it shows at the next synchronisation.
   s.answer(call, CUDA_SUCCESS);
@@ -149,10 +149,10 @@ void handle_copy(WorkerSession& s, const Call& call, const sluice_copy& c,
       if (!s.memory.owns_region(address, *span)) s.violation("copy: bulk range");
       if (is_source) {
         to.srcMemoryType = CU_MEMORYTYPE_HOST;
-        to.srcHost = s.region + address;
+        to.srcHost = s.setup.region + address;
       } else {
         to.dstMemoryType = CU_MEMORYTYPE_HOST;
-        to.dstHost = s.region + address;
+        to.dstHost = s.setup.region + address;
       }
       return true;
     }
@@ -202,23 +202,23 @@ void handle_synchronize(WorkerSession& s, const Call& call, const sluice_synchro
     case SLUICE_SYNC_CONTEXT:
       if (!call.context) return s.answer(call, CUDA_ERROR_INVALID_CONTEXT);
       if (word_at != 0 &&
-          s.engine.write_end_word_of_context(call.context->id, word_at, guest_word, now))
-        s.expect_word(guest_word);
-      s.engine.notify_context(call.context->id, s.waiting.add(done), now);
+          s.work.engine.write_end_word_of_context(call.context->id, word_at, guest_word, now))
+        s.decoder.expect_word(guest_word);
+      s.work.engine.notify_context(call.context->id, s.work.waiting.add(done), now);
       break;
     case SLUICE_SYNC_STREAM: {
       CUresult error;
       auto stream = s.find_stream(call, request.handle, &error);
       if (!stream) return s.answer(call, error);
-      if (word_at != 0 && s.engine.write_end_word(stream->id, word_at, guest_word, now))
-        s.expect_word(guest_word);
-      s.engine.notify_stream(stream->id, s.waiting.add(done), now);
+      if (word_at != 0 && s.work.engine.write_end_word(stream->id, word_at, guest_word, now))
+        s.decoder.expect_word(guest_word);
+      s.work.engine.notify_stream(stream->id, s.work.waiting.add(done), now);
       break;
     }
     case SLUICE_SYNC_EVENT: {
       auto event = s.handles.find<EventObject>(SLUICE_HANDLE_EVENT, request.handle);
       if (!event) return s.answer(call, CUDA_ERROR_INVALID_HANDLE);
-      s.engine.notify_record(event->latest, s.waiting.add(done));
+      s.work.engine.notify_record(event->latest, s.work.waiting.add(done));
       break;
     }
     default:
@@ -230,7 +230,7 @@ void handle_synchronize(WorkerSession& s, const Call& call, const sluice_synchro
 void handle_query(WorkerSession& s, const Call& call, const sluice_synchronize& request,
                   std::span<const std::byte> tail) {
   std::lock_guard lock(s.mutex);
-  s.engine.poll(monotonic_ns());
+  s.work.engine.poll(monotonic_ns());
   s.after_engine();
   if (const int sticky = s.sticky.load()) return s.answer(call, static_cast<CUresult>(sticky));
   switch (request.what) {
@@ -238,7 +238,7 @@ void handle_query(WorkerSession& s, const Call& call, const sluice_synchronize& 
       CUresult error;
       auto stream = s.find_stream(call, request.handle, &error);
       if (!stream) return s.answer(call, error);
-      return s.answer(call, s.engine.idle(stream->id) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
+      return s.answer(call, s.work.engine.idle(stream->id) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
     }
     case SLUICE_SYNC_EVENT: {
       auto event = s.handles.find<EventObject>(SLUICE_HANDLE_EVENT, request.handle);
@@ -263,7 +263,7 @@ void handle_event_record(WorkerSession& s, const Call& call, const sluice_stream
     return s.answer(call, CUDA_ERROR_INVALID_VALUE);
   auto work = std::make_shared<RecordWork>();
   work->event = event;
-  event->latest = s.engine.submit_record(stream->id, std::move(work), monotonic_ns());
+  event->latest = s.work.engine.submit_record(stream->id, std::move(work), monotonic_ns());
   s.after_engine();
   s.answer(call, CUDA_SUCCESS);
 }
@@ -277,7 +277,7 @@ void handle_stream_wait(WorkerSession& s, const Call& call, const sluice_stream_
   if (!stream) return s.answer(call, error);
   if (!event) return s.answer(call, CUDA_ERROR_INVALID_HANDLE);
   if (e.flags & ~uint64_t{CU_EVENT_WAIT_EXTERNAL}) return s.answer(call, CUDA_ERROR_INVALID_VALUE);
-  s.engine.submit_wait(stream->id, event->latest, monotonic_ns());
+  s.work.engine.submit_wait(stream->id, event->latest, monotonic_ns());
   s.after_engine();
   s.answer(call, CUDA_SUCCESS);
 }
@@ -300,7 +300,7 @@ void queue_value(WorkerSession& s, const Call& call, const Value& v) {
   work->flags = v.flags;
   work->is_wait = v.is_wait != 0;
   const OpKind kind = work->is_wait ? OpKind::kValueWait : OpKind::kWork;
-  s.engine.submit(stream->id, kind, std::move(work), 0, monotonic_ns());
+  s.work.engine.submit(stream->id, kind, std::move(work), 0, monotonic_ns());
   s.after_engine();
   s.answer(call, CUDA_SUCCESS);
 }
@@ -325,23 +325,23 @@ void handle_host_func(WorkerSession& s, const Call& call, const sluice_synchroni
   CUresult error;
   auto stream = s.find_stream(call, request.handle, &error);
   if (!stream) return s.answer(call, error);
-  if (s.waiting.has_host_function(call.call_id)) s.violation("host_func: call id in use");
-  const uint64_t token = s.waiting.add([&s, call](CUresult status) {
-    if (status != CUDA_SUCCESS) s.waiting.remove_host_function(call.call_id);
+  if (s.work.waiting.has_host_function(call.call_id)) s.violation("host_func: call id in use");
+  const uint64_t token = s.work.waiting.add([&s, call](CUresult status) {
+    if (status != CUDA_SUCCESS) s.work.waiting.remove_host_function(call.call_id);
     s.answer(call, status);
   });
-  s.waiting.add_host_function(call.call_id, token);
-  s.engine.submit(stream->id, OpKind::kHostFunc, nullptr, token, monotonic_ns());
+  s.work.waiting.add_host_function(call.call_id, token);
+  s.work.engine.submit(stream->id, OpKind::kHostFunc, nullptr, token, monotonic_ns());
   s.after_engine();
 }
 
 void handle_host_func_done(WorkerSession& s, const Call& call, const uint64_t& id,
                            std::span<const std::byte> tail) {
   std::lock_guard lock(s.mutex);
-  const std::optional<uint64_t> token = s.waiting.host_function(id);
-  if (!token || !s.engine.host_func_done(*token, monotonic_ns()))
+  const std::optional<uint64_t> token = s.work.waiting.host_function(id);
+  if (!token || !s.work.engine.host_func_done(*token, monotonic_ns()))
     return s.answer(call, CUDA_ERROR_INVALID_VALUE);
-  s.waiting.remove_host_function(id);
+  s.work.waiting.remove_host_function(id);
   s.after_engine();
   s.answer(call, CUDA_SUCCESS);
 }

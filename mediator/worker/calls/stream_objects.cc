@@ -43,7 +43,7 @@ CUresult GenericCalls::make_stream(StreamHandle* out, StreamKind kind, unsigned 
   std::lock_guard lock(s.mutex);
   out->value = s.handles.add(SLUICE_HANDLE_STREAM, stream);
   if (out->value != 0) return CUDA_SUCCESS;
-  s.engine.remove_stream(stream->id);
+  s.work.engine.remove_stream(stream->id);
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -52,7 +52,7 @@ CUresult GenericCalls::cuStreamDestroy_v2(StreamHandle stream) {
   auto object = s.handles.find<StreamObject>(SLUICE_HANDLE_STREAM, stream.value);
   if (!object) return CUDA_ERROR_INVALID_HANDLE;
   s.handles.remove(SLUICE_HANDLE_STREAM, stream.value);
-  s.engine.remove_stream(object->id);  // what is queued still runs
+  s.work.engine.remove_stream(object->id);  // what is queued still runs
   return CUDA_SUCCESS;
 }
 
@@ -108,7 +108,7 @@ CUresult GenericCalls::cuEventElapsedTime_v2(float* milliseconds, EventHandle st
     }
     if (!a->latest->complete || !b->latest->complete) {
       // The program may know by the end word what has not been found here yet.
-      s.engine.poll(monotonic_ns());
+      s.work.engine.poll(monotonic_ns());
       s.after_engine();
     }
     if (!a->latest->complete || !b->latest->complete) return CUDA_ERROR_NOT_READY;

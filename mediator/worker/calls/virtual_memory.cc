@@ -51,7 +51,7 @@ void GenericCalls::drop_if_unused(const std::shared_ptr<MemoryObject>& memory) {
   if (memory->references != 0 || memory->mappings != 0) return;
   s.handles.remove(SLUICE_HANDLE_MEMORY, memory->handle);
   (void)s.api.cuMemRelease(memory->cu);
-  s.release_device(memory->charged);
+  s.charges.release_device(memory->charged);
 }
 
 // With the lock held: null if it is no handle, or one that was released and only mappings still
@@ -125,13 +125,13 @@ CUresult GenericCalls::cuMemCreate(CUmemGenericAllocationHandle* handle, size_t 
   const CUresult r = s.api.cuMemCreate(&made->cu, size, &own, 0);
   std::lock_guard lock(s.mutex);
   if (r != CUDA_SUCCESS) {
-    s.release_device(charge);
+    s.charges.release_device(charge);
     return r;
   }
   made->handle = s.handles.add(SLUICE_HANDLE_MEMORY, made);
   if (made->handle == 0) {
     (void)s.api.cuMemRelease(made->cu);
-    s.release_device(charge);
+    s.charges.release_device(charge);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   made->bytes = size;
@@ -167,7 +167,7 @@ CUresult GenericCalls::cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
     // An H200's driver maps beyond a reservation's end. There may be something of the worker's own,
     // so this does not.
     if (!s.memory.mappings.can_map(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
-    if (s.memory.mappings.mapping_count() >= kMaxMappings || s.held_is_refused())
+    if (s.memory.mappings.mapping_count() >= kMaxMappings || s.charges.held_is_refused())
       return CUDA_ERROR_OUT_OF_MEMORY;
   }
   const CUresult r = s.api.cuMemMap(ptr, size, offset, from->cu, 0);

@@ -4,7 +4,7 @@
 //
 // Owned by the session's handle table and, while work is queued, by that work (shared_ptr).
 // Fields say which lock guards them; what says nothing is fixed once the object is made. "Session
-// lock" is Session::mutex_.
+// lock" is WorkerSession::mutex.
 #pragma once
 
 #include <array>

@@ -147,7 +147,7 @@ void load_charged(WorkerSession& s, const Call& call, const std::string& ptx, ui
                : call.context->closed ? CUDA_ERROR_INVALID_CONTEXT
                                       : make_current(s.api, call.context->cu);
   if (r == CUDA_SUCCESS) {
-    if (ptx.find("vprintf") != std::string::npos) s.printed.start();
+    if (ptx.find("vprintf") != std::string::npos) s.answers.printed.start();
     r = load_fitted(s.api, call.context->device, ptx, std::span(log).first(log.size() - 1), &fitted,
                     charged > once);
   }
@@ -164,9 +164,9 @@ void load_charged(WorkerSession& s, const Call& call, const std::string& ptx, ui
     std::lock_guard lock(s.mutex);
     if (r == CUDA_SUCCESS) module->handle = s.handles.add(SLUICE_HANDLE_MODULE, module);
     if (module->handle == 0) {
-      if (r != CUDA_SUCCESS) s.release_module(*module);
+      if (r != CUDA_SUCCESS) s.charges.release_module(*module);
     } else if (charged > once && module->clamped.empty()) {
-      s.release_device(charged - once, ChargeKind::kModules);
+      s.charges.release_device(charged - once, ChargeKind::kModules);
       module->charged = once;
     }
   }
@@ -179,7 +179,7 @@ void load_charged(WorkerSession& s, const Call& call, const std::string& ptx, ui
     if (module->spare != nullptr) (void)s.api.cuModuleUnload(module->spare);
     {
       std::lock_guard lock(s.mutex);
-      s.release_module(*module);
+      s.charges.release_module(*module);
     }
     return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
   }
@@ -216,16 +216,16 @@ void load_module(WorkerSession& s, const Call& call, std::string text, uint32_t 
     const auto load_once = [=, &s](bool charged) {
       load_charged(s, call, *ptx, log_bytes, charged ? once : 0, once, host);
     };
-    if (!clones) return s.with_device_memory(once, ChargeKind::kModules, load_once);
-    s.with_device_memory(2 * once, ChargeKind::kModules, [=, &s](bool charged) {
-      if (!charged) return s.with_device_memory(once, ChargeKind::kModules, load_once);
+    if (!clones) return s.charges.with_device_memory(once, ChargeKind::kModules, load_once);
+    s.charges.with_device_memory(2 * once, ChargeKind::kModules, [=, &s](bool charged) {
+      if (!charged) return s.charges.with_device_memory(once, ChargeKind::kModules, load_once);
       load_charged(s, call, *ptx, log_bytes, 2 * once, once, host);
     });
   };
   // In this order: what waits for leave, for as long as its vGPU's pace says, holds its text.
-  s.with_host_memory(host, [=, &s](bool kept) {
+  s.charges.with_host_memory(host, [=, &s](bool kept) {
     if (!kept) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
-    s.with_leave_to_load(load);
+    s.charges.with_leave_to_load(load);
   });
 }
 

@@ -41,11 +41,11 @@ std::shared_ptr<StreamObject> WorkerSession::make_stream(
   stream->of = green;
   // Where SMs are shared a launch is kept to its vGPU's, of which those may be none.
   if (green && setup.start.spatial_sms == 0) stream->green = green->cu;
-  *result = streams.make_lane(*stream);
+  *result = work.streams.make_lane(*stream);
   if (*result != CUDA_SUCCESS) return nullptr;
   std::lock_guard lock(mutex);
-  stream->id = engine.add_stream(context->id, kind);
-  streams.add(stream->id, stream);
+  stream->id = work.engine.add_stream(context->id, kind);
+  work.streams.add(stream->id, stream);
   return stream;
 }
 
@@ -94,7 +94,7 @@ CUresult make_pools(WorkerSession& s, ContextObject* c, std::function<bool(uint6
       over_launched * kBlocksPerSm * static_cast<uint32_t>(c->multiprocessors));
   if (start.spatial_sms != 0 && start.green_contexts != 0 && c->primary)
     c->greens = std::make_shared<GreenContexts>(s.api, c->device, c->transfers, start.spatial_sms,
-                                                s.streams.confinement().green);
+                                                s.work.streams.confinement().green);
   SmSet barred;
   CUdeviceptr first = 0;  // so that the first launches need not wait
   if ((r = c->lefts->take(&first, &barred)) != CUDA_SUCCESS) return r;
@@ -112,10 +112,10 @@ CUresult WorkerSession::enter_context(const std::shared_ptr<ContextObject>& c, C
     ++contexts.open;
     return r;
   }
-  if (c->legacy) engine.remove_stream(c->legacy->id);
-  if (c->per_thread) engine.remove_stream(c->per_thread->id);
+  if (c->legacy) work.engine.remove_stream(c->legacy->id);
+  if (c->per_thread) work.engine.remove_stream(c->per_thread->id);
   c->legacy = c->per_thread = nullptr;
-  streams.forget(*c);
+  work.streams.forget(*c);
   c->controls->abandon();
   return r;
 }
@@ -148,10 +148,11 @@ CUresult WorkerSession::open_context(CUcontext cu, CUdevice device, bool primary
     ~Forwarding() {
       if (!stays) forwarder.close(cu);
     }
-  } forwarding{forwarder, cu};
-  if ((r = forwarder.open(cu, &c->evict_word)) != CUDA_SUCCESS) return r;
-  r = make_pools(*this, c.get(),
-                 [this, paying = c.get()](uint64_t bytes) { return pay_pool(*paying, bytes); });
+  } forwarding{engine_thread.forwarder, cu};
+  if ((r = engine_thread.forwarder.open(cu, &c->evict_word)) != CUDA_SUCCESS) return r;
+  r = make_pools(*this, c.get(), [this, paying = c.get()](uint64_t bytes) {
+    return charges.pay_pool(*paying, bytes);
+  });
   if (r != CUDA_SUCCESS) return r;
   c->legacy = make_stream(c, StreamKind::kLegacy, CU_STREAM_DEFAULT, 0, &r);
   if (r == CUDA_SUCCESS) c->per_thread = make_stream(c, StreamKind::kBlocking, 0, 0, &r);
@@ -195,14 +196,14 @@ void forget_handles(WorkerSession& s, ContextObject* c, ContextRemains* remains)
   s.handles.for_each(SLUICE_HANDLE_STREAM, [&](uint64_t h, const auto& o) {
     if (static_cast<StreamObject&>(*o).context.get() != c) return;
     names.push_back({SLUICE_HANDLE_STREAM, h});
-    s.engine.remove_stream(static_cast<StreamObject&>(*o).id);
+    s.work.engine.remove_stream(static_cast<StreamObject&>(*o).id);
   });
   s.handles.for_each(SLUICE_HANDLE_GREEN, [&](uint64_t h, const auto& o) {
     auto& green = static_cast<GreenObject&>(*o);
     if (green.context.get() != c) return;
     names.push_back({SLUICE_HANDLE_GREEN, h});
     if (const auto its = std::exchange(green.default_stream, nullptr))
-      s.engine.remove_stream(its->id);
+      s.work.engine.remove_stream(its->id);
   });
   for (const auto kind : {SLUICE_HANDLE_ARRAY, SLUICE_HANDLE_MIPMAP})
     s.handles.for_each(kind, [&](uint64_t h, const auto& o) {
@@ -233,17 +234,18 @@ void WorkerSession::close_context(const std::shared_ptr<ContextObject>& c) {
     forget_handles(*this, c.get(), &remains);
     for (const auto& array : c->kept_arrays) remains.charged += array->charged;
     c->kept_arrays.clear();
-    textures.fetch_sub(static_cast<uint32_t>(c->textures.size()));
+    charges.textures.fetch_sub(static_cast<uint32_t>(c->textures.size()));
     c->textures.clear();
-    engine.remove_stream(c->legacy->id);
-    engine.remove_stream(c->per_thread->id);
+    work.engine.remove_stream(c->legacy->id);
+    work.engine.remove_stream(c->per_thread->id);
     c->legacy = c->per_thread = nullptr;
-    engine.context_ends(c->id);
-    streams.forget(*c);
+    work.engine.context_ends(c->id);
+    work.streams.forget(*c);
     c->controls->abandon();
-    for (const Allocation& a : freed.remove_owner(c->handle)) remains.charged += a.charged_bytes;
+    for (const Allocation& a : memory.freed.remove_owner(c->handle))
+      remains.charged += a.charged_bytes;
     remains.allocations = memory.allocations.remove_owner(c->handle);
-    for (const SharedMemory::Import& import : shared.take_imports(c.get())) {
+    for (const SharedMemory::Import& import : memory.shared.take_imports(c.get())) {
       memory.allocations.remove_owner(import.base);
       remains.imports.push_back(import.wire);
     }
@@ -256,13 +258,13 @@ void WorkerSession::close_context(const std::shared_ptr<ContextObject>& c) {
   }
   remains.dead.clear();
   if (c->greens && make_current(api, c->cu) == CUDA_SUCCESS) c->greens->close();
-  forwarder.close(c->cu);
+  engine_thread.forwarder.close(c->cu);
   CUresult r = c->primary ? api.cuDevicePrimaryCtxRelease(c->device) : api.cuCtxDestroy(c->cu);
   forget_current();
   if (r != CUDA_SUCCESS) log::warning("closing a context: {}", gpu::describe(r));
   {
     std::lock_guard lock(mutex);
-    engine.context_gone(c->id, monotonic_ns());
+    work.engine.context_gone(c->id, monotonic_ns());
   }
   pinned.forget_pages();
   if (other && make_current(api, other->cu) == CUDA_SUCCESS) {
@@ -271,11 +273,11 @@ void WorkerSession::close_context(const std::shared_ptr<ContextObject>& c) {
     for (auto [offset, bytes] : ranges) pin_extent(offset, bytes);
   }
   std::lock_guard lock(mutex);
-  release_device(remains.charged);
-  for (const Allocation& a : remains.allocations) release_allocation(a);
+  charges.release_device(remains.charged);
+  for (const Allocation& a : remains.allocations) charges.release_allocation(a);
   for (const auto& wire : remains.imports) control.end_import(wire);
-  for (const auto& m : remains.modules) release_module(*m);
-  release_context(*c);
+  for (const auto& m : remains.modules) charges.release_module(*m);
+  charges.release_context(*c);
 }
 
 // The set that was asked for last.

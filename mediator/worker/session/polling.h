@@ -23,11 +23,6 @@ inline constexpr uint64_t kPollMostNs = 200'000;
 inline constexpr uint64_t kPollGateNs = 250'000'000;
 // Without sluiced: only to see whether the program still asks for anything.
 inline constexpr uint64_t kPollOrphanNs = 500'000'000;
-// With more operations queued, the end of what somebody waits for is not near, and sleeping keeps
-// the driver's queue filled as well: a thread that spins would only take the software GPU's
-// processor.
-inline constexpr size_t kNearOperations = 8;
-
 // Where the end of what somebody waits for is expected: polled without a sleep from so long before
 // it until so long after it. A sleep of less than the first ends too late on a
 // virtual machine.

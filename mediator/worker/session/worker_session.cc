@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mediator/worker/session/worker_session.h"
 
-#include <sys/eventfd.h>
-#include <sys/socket.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <limits>
+#include <thread>
 
-#include "abi/end_word.h"
 #include "mediator/base/clock.h"
 #include "mediator/base/log.h"
-#include "mediator/base/peer_socket.h"
-#include "mediator/base/unix_socket.h"
 #include "mediator/ring/wait.h"
 #include "mediator/worker/limits.h"
 
@@ -22,101 +20,70 @@ namespace sluice::worker {
 namespace wp = worker_protocol;
 
 namespace {
-// Of copies within the device and fills their bytes; of all else 0.
-uint64_t bulk_bytes(const Work& work) {
-  if (const auto* m = dynamic_cast<const MemsetWork*>(&work))
-    return m->args.width * m->args.element_bytes * m->args.height;
-  if (const auto* c = dynamic_cast<const CopyWork*>(&work))
-    return c->copy.srcMemoryType != CU_MEMORYTYPE_HOST &&
-                   c->copy.dstMemoryType != CU_MEMORYTYPE_HOST
-               ? c->copy.WidthInBytes * c->copy.Height
-               : 0;
-  if (const auto* b = dynamic_cast<const BoxWork*>(&work))
-    return b->copy.srcMemoryType != CU_MEMORYTYPE_HOST &&
-                   b->copy.dstMemoryType != CU_MEMORYTYPE_HOST
-               ? b->copy.WidthInBytes * b->copy.Height * b->copy.Depth
-               : 0;
-  return 0;
-}
-
-LoopSettings loop_settings(const wp::Start& start) {
-  LoopSettings s;
-  s.target_us = start.chunk_target_us;
-  s.fixed_chunk = static_cast<uint16_t>(start.fixed_chunk);
-  s.admission_us = start.admission_us;
-  s.window_us = start.window_us;
-  // An eviction does not wait for windows there, so the next one is queued as soon as it can be.
-  if (start.turns_by_priority != 0) s.window_lead_us = start.window_us;
-  s.whole_us = start.turn_whole_us;
-  if (start.nvidia == 0) s.leave_ps = kSoftwareLeavePs;
-  return s;
-}
-
-EngineLimits engine_limits(const wp::Start& start) {
-  EngineLimits l;
-  if (start.turns_by_priority != 0)
-    l.opaque_contended_ns = kTurnOpaqueNs, l.opaque_lead_ns = kTurnLeadNs;
-  l.slices = start.time_slices != 0;
-  return l;
+// A vGPU without a limit has what the device has.
+uint64_t device_bytes(const wp::Start& start) {
+  return start.memory_limit_bytes != 0 ? start.memory_limit_bytes
+                                       : std::numeric_limits<uint64_t>::max();
 }
 }  // namespace
 
-WorkerSession::WorkerSession(SessionSetup session_setup, SessionLimits session_limits,
-                             Decode decode)
+WorkerSession::WorkerSession(SessionSetup session_setup, Decoder::Decode decode)
     : setup(std::move(session_setup)),
-      limits(session_limits),
       api(setup.api),
-      region(static_cast<uint8_t*>(setup.region)),
-      replies(RingProducer(complete_ring(setup.region, setup.start.slot),
-                           Bell::for_eventfd(setup.fds[wp::kWakeFd].get()))),
-      printed(std::move(setup.printed)),
-      pinned(api, setup.signal, setup.records, region),
-      forwarder(api, setup.start.signal, setup.signal),
-      control(std::move(setup.control), setup.start, [this] { engine_thread_sleeper_.wake(); }),
-      gate(setup.host, setup.signal, setup.report, monotonic_ns(),
-           [fd = setup.fds[wp::kRingFd].get()] { ring_wake(fd); }),
-      streams(api, setup.start.signal == wp::Signal::kProxy, loop_settings(setup.start),
-              setup.signal, setup.records,
-              {[this](uint64_t token, CUresult status) { waiting.complete(token, status); },
-               [this](uint64_t token) { waiting.complete(token, CUDA_SUCCESS); },
-               [this](CUresult status) { replies.send(0, 0, status); }}),
-      engine(streams, gate, engine_limits(setup.start)),
-      decode_(decode),
-      slot_(reinterpret_cast<sluice_slot_header*>(region + SLUICE_SLOT_OFFSET +
-                                                  uint64_t{setup.start.slot} * SLUICE_SLOT_STRIDE)),
-      submit_(submit_ring(setup.region, setup.start.slot),
-              Bell::for_eventfd(setup.fds[wp::kWakeFd].get()), true, GiveBack::kLate) {
+      slot(setup.slot(), setup.fds[wp::kWakeFd].get()),
+      answers(RingProducer(complete_ring(setup.region, setup.start.slot),
+                           Bell::for_eventfd(setup.fds[wp::kWakeFd].get())),
+              std::move(setup.printed)),
+      pinned(api, setup.signal, setup.records, setup.region),
+      control(std::move(setup.control), setup.start, [this] { pollers.engine_thread.wake(); }),
+      work(setup, answers),
+      charges(*this, {mutex, control, handles, memory},
+              {device_bytes(setup.start), setup.start.host_memory_bytes,
+               (setup.start.paced & wp::kPacedModules) != 0, setup.limits.parked_calls}),
+      decoder(*this, setup, decode),
+      engine_thread(*this, setup) {
   wp::Start& start = setup.start;
-  if (start.spatial_sms != 0) streams.planner().expect_parts();
-  if (start.turns_by_priority != 0) streams.planner().expect_turns();
-  if (start.time_slices != 0) streams.planner().expect_slices();
-  streams.confinement().make_green = [this](std::shared_ptr<ContextObject> c) {
+  work.streams.confinement().make_green = [this](std::shared_ptr<ContextObject> c) {
     jobs.post([this, c] { make_green_context(c); });
   };
   static_assert(kChargeKinds == SLUICE_MEMORY_KINDS);
   control.device().show_in(setup.report->memory);
   setup.report->pid = start.host_pid ? start.host_pid : static_cast<uint32_t>(::getpid());
-  // A vGPU without a limit has what the device has.
-  if (start.memory_limit_bytes == 0)
-    start.memory_limit_bytes = std::numeric_limits<uint64_t>::max();
+  start.memory_limit_bytes = device_bytes(start);
   if (start.staging_bytes != 0) memory.add_extent(start.staging_offset, start.staging_bytes);
 }
 
 void WorkerSession::run() {
-  engine_thread_ = std::thread([this] { engine_loop(); });
-  job_thread_ = std::thread([this] { job_loop(); });
-  decoder_loop();
+  std::thread engine([this] { engine_thread.loop(); });
+  std::thread job_thread([this] { job_loop(); });
+  decoder.loop();
+}
+
+void WorkerSession::job_loop() {
+  ::prctl(PR_SET_NAME, "sluice-jobs");
+  Spinner spinner(Spinner::may_spin_for_long() ? setup.start.spin_us : 0);
+  uint64_t looked_ns = monotonic_ns();
+  for (;;) {
+    bool keeps = false;
+    {
+      std::lock_guard lock(mutex);
+      keeps = !memory.freed.empty();
+    }
+    const auto patience = keeps ? std::chrono::nanoseconds(FreedMemory::kKeptNs)
+                                : std::chrono::nanoseconds(std::chrono::hours(1));
+    if (const auto job = jobs.take(spinner, patience)) (*job)();
+    wake_decoder_if_stopped();
+    if (const uint64_t now_ns = monotonic_ns(); now_ns - looked_ns >= FreedMemory::kKeptNs) {
+      looked_ns = now_ns;
+      if (keeps) release_old_memory(now_ns);
+    }
+  }
 }
 
 void WorkerSession::end(CUresult code, const std::string& reason, bool asked) {
-  if (ended_.exchange(true)) {
+  if (!slot.end(code, reason)) {
     for (;;) ::pause();  // another thread is ending the process
   }
-  std::memset(slot_->reason, 0, sizeof slot_->reason);
-  std::memcpy(slot_->reason, reason.data(), std::min(reason.size(), sizeof slot_->reason - 1));
-  __atomic_store_n(&slot_->error, static_cast<int32_t>(code), __ATOMIC_RELAXED);
-  __atomic_store_n(&slot_->state, uint32_t{SLUICE_SLOT_ENDED}, __ATOMIC_RELEASE);
-  signal_eventfd(setup.fds[wp::kWakeFd].get());
   if (!asked) {
     log::warning("session of vgpu {} slot {} ends: {}", setup.start.vgpu, setup.start.slot, reason);
     wp::Message m{};
@@ -138,74 +105,44 @@ void WorkerSession::send_printed(const Call& call) {
   if (setup.start.nvidia != 0 && waited && call.context && !call.context->closed &&
       sticky.load() == 0 && make_current(api, call.context->cu) == CUDA_SUCCESS)
     (void)api.cuStreamSynchronize(call.context->transfers);
-  std::lock_guard lock(printed_mutex_);
-  send_text(printed.take(), SLUICE_PRINTED_OUTPUT);
-}
-
-void WorkerSession::send_text(const std::string& text, sluice_printed_to to) {
-  for (size_t at = 0; at < text.size(); at += SLUICE_PRINTED_MAX_BYTES) {
-    std::byte piece[sizeof(sluice_printed) + SLUICE_PRINTED_MAX_BYTES];
-    const sluice_printed header{
-        static_cast<uint32_t>(std::min<size_t>(text.size() - at, SLUICE_PRINTED_MAX_BYTES)),
-        static_cast<uint32_t>(to)};
-    std::memcpy(piece, &header, sizeof header);
-    std::memcpy(piece + sizeof header, text.data() + at, header.bytes);
-    replies.send(0, SLUICE_CALL_PRINTED, CUDA_SUCCESS,
-                 std::span(piece).first(sizeof header + header.bytes));
-  }
+  answers.send_output();
 }
 
 void WorkerSession::answer(const Call& call, CUresult status, std::span<const std::byte> body) {
-  if (printed.started() && (call.flags & SLUICE_RECORD_NO_REPLY) == 0) send_printed(call);
-  if (status == CUDA_ERROR_ASSERT) {
-    std::lock_guard lock(printed_mutex_);
-    send_text(printed.take_assertions(), SLUICE_PRINTED_ERROR);
-  }
-  if (call.flags & SLUICE_RECORD_NO_REPLY) {
-    if (status != CUDA_SUCCESS) replies.send(0, call.opcode, status);
-  } else {
-    replies.send(call.call_id, call.opcode, status, body);
-  }
-  if (const char* why = replies.failure()) violation(why);
+  const bool replies = (call.flags & SLUICE_RECORD_NO_REPLY) == 0;
+  if (answers.printed.started() && replies) send_printed(call);
+  if (status == CUDA_ERROR_ASSERT) answers.send_assertions();
+  if (replies)
+    answers.replies.send(call.call_id, call.opcode, status, body);
+  else if (status != CUDA_SUCCESS)
+    answers.replies.send(0, call.opcode, status);
+  if (const char* why = answers.replies.failure()) violation(why);
 }
 
 void WorkerSession::submit_work(const Call& call, const StreamObject& stream,
-                                std::shared_ptr<Work> work, bool wait) {
+                                std::shared_ptr<Work> operation, bool wait) {
   const uint64_t token =
-      wait ? waiting.add([this, call](CUresult status) { answer(call, status); }) : 0;
-  const uint64_t now = monotonic_ns(), bytes = bulk_bytes(*work);
-  const OpKind kind = bytes == 0 || free_bulk.take(now, bytes) ? OpKind::kWork : OpKind::kBulk;
-  engine.submit(stream.id, kind, std::move(work), token, now);
+      wait ? work.waiting.add([this, call](CUresult status) { answer(call, status); }) : 0;
+  work.submit(stream, std::move(operation), token);
   after_engine();
   if (!wait) answer(call, CUDA_SUCCESS);
-}
-
-// Of two that share a place one may have no clones for ever: then the other has its turn.
-void WorkerSession::want_clones(uint64_t function) {
-  constexpr uint32_t kTurn = 8;
-  uint64_t& place = slot_->wanted_clones[function % SLUICE_WANTED_CLONES];
-  const uint64_t there = load_shared(place);
-  if (there != function && (there == 0 || ++wants_ % kTurn == 0)) store_shared(place, function);
 }
 
 // A program that prints has its text before its wait ends. Each wait may put a word into the
 // driver's queue, which must not fill up.
 uint64_t WorkerSession::end_word() const {
   constexpr size_t kMostWaits = 8;
-  const wp::Start& start = setup.start;
-  if (printed.started() || waiting.calls() >= kMostWaits ||
-      !pinned.has_extent(start.staging_offset))
+  if (answers.printed.started() || work.waiting.calls() >= kMostWaits ||
+      !pinned.has_extent(setup.start.staging_offset))
     return 0;
-  const uint64_t at = sluice_end_word_offset(start.staging_offset, start.staging_bytes);
-  return at != 0 ? reinterpret_cast<uint64_t>(region + at) : 0;
+  return decoder.end_word();
 }
 
 void WorkerSession::post_after_sync(const std::shared_ptr<ContextObject>& context,
                                     std::function<void()> job) {
   // Also after a fault: then nothing runs any more.
-  const uint64_t token =
-      waiting.add([this, job = std::move(job)](CUresult) mutable { jobs.post(std::move(job)); });
-  engine.notify_context(context->id, token, monotonic_ns());
+  work.when_done(*context,
+                 [this, job = std::move(job)](CUresult) mutable { jobs.post(std::move(job)); });
 }
 
 void WorkerSession::post_after_sync_all(std::function<void()> job) {
@@ -213,15 +150,56 @@ void WorkerSession::post_after_sync_all(std::function<void()> job) {
   auto one_done = [this, left, job = std::move(job)](CUresult) {
     if (--*left == 0) jobs.post(job);
   };
-  std::vector<ContextId> ids;
+  std::vector<std::shared_ptr<ContextObject>> open;
   handles.for_each(SLUICE_HANDLE_CONTEXT, [&](uint64_t, const auto& object) {
-    ids.push_back(static_cast<ContextObject&>(*object).id);
+    open.push_back(std::static_pointer_cast<ContextObject>(object));
   });
-  for (ContextId id : ids) {
+  for (const auto& context : open) {
     ++*left;
-    engine.notify_context(id, waiting.add(one_done), monotonic_ns());
+    work.when_done(*context, one_done);
   }
   one_done(CUDA_SUCCESS);
+}
+
+void WorkerSession::after_engine() {
+  const StreamEngine& engine = work.engine;
+  if (engine.error() != CUDA_SUCCESS && sticky.load() == 0) on_fault(engine.error());
+  work.publish_counters(*setup.report);
+  // The decoder may not stop: what it would leave in the ring may be the host function's end. So
+  // the program is asked to stop, well before the bound that ends the session.
+  if (const auto holds = work.queued.follow_hold(queued_now())) slot.hold(*holds);
+  work.follow();
+  if (engine.in_flight())
+    pollers.wake_from(work.longest_sleep_ns());
+  else if (engine.held_by_gate())
+    pollers.engine_thread.wake_from(kForeverNs - 1);
+}
+
+void WorkerSession::on_fault(CUresult error) {
+  sticky.store(error);
+  __atomic_store_n(&setup.report->error, static_cast<uint64_t>(error), __ATOMIC_RELAXED);
+  log::warning("vgpu {} slot {}: {}", setup.start.vgpu, setup.start.slot, gpu::describe(error));
+  signal_eventfd(setup.fds[wp::kRingFd].get());
+  // What its other contexts have on the GPU would go on, and each may stop the GPU once more.
+  if (contexts.open > 1)
+    end(error, "a kernel of it failed (" + gpu::describe(error) + "); it had several contexts");
+}
+
+QueueBounds::Queued WorkerSession::queued_now() const {
+  return {work.engine.queued(), work.engine.waits_for_program(), charges.held_is_refused()};
+}
+
+void WorkerSession::charge_held() {
+  charges.charge_held(work.engine.queued(), work.queued.bytes.load());
+}
+
+void WorkerSession::on_held_answered(bool granted) {
+  if (granted) charge_held();
+  wake_decoder_if_stopped();
+}
+
+void WorkerSession::wake_decoder_if_stopped() {
+  if (work.queued.resume_decoder()) pollers.decoder.wake();
 }
 
 std::shared_ptr<StreamObject> WorkerSession::find_stream(const Call& call, uint64_t guest_stream,

@@ -17,7 +17,7 @@
 #include "mediator/core/quota_lease.h"
 #include "mediator/worker/launch/geometry.h"
 #include "mediator/worker/launch/whole_times.h"
-#include "mediator/worker/session/memory_table.h"
+#include "mediator/worker/memory/memory_table.h"
 #include "tests/support/rounds.h"
 
 namespace sluice {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mediator/worker/session/pinned_memory.h"
+#include "mediator/worker/memory/pinned_memory.h"
 
 #include <sys/mman.h>
 

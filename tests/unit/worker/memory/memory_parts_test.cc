@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a sluice-worker's session, each by itself: what a guest may name, calls that wait,
-// what is asked of sluiced, jobs.
+// A session's memory, each part by itself: what a guest may name, what it has freed, what is asked
+// of sluiced, and what it pays for.
 #include <sys/socket.h>
+
+#include <functional>
+#include <optional>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "abi/channel.h"
-#include "mediator/worker/session/control_link.h"
-#include "mediator/worker/session/freed_memory.h"
-#include "mediator/worker/session/job_queue.h"
-#include "mediator/worker/session/memory_table.h"
-#include "mediator/worker/session/waiting_calls.h"
+#include "mediator/worker/memory/charges.h"
+#include "mediator/worker/memory/control_link.h"
+#include "mediator/worker/memory/freed_memory.h"
+#include "mediator/worker/memory/memory_table.h"
 
 namespace sluice::worker {
 namespace {
@@ -51,61 +54,6 @@ TEST(MemoryTable, AnExtentGoesOnlyAsAWhole) {
   EXPECT_TRUE(m.remove_extent(0x200000, 0x400000));
   EXPECT_FALSE(m.owns_region(0x200000, 1));
   EXPECT_FALSE(m.remove_extent(0x200000, 0x400000));
-}
-
-TEST(WaitingCalls, EachIsCompletedOnce) {
-  WaitingCalls w;
-  int calls = 0;
-  CUresult with = CUDA_SUCCESS;
-  const uint64_t token = w.add([&](CUresult status) {
-    ++calls;
-    with = status;
-  });
-  EXPECT_EQ(w.calls(), 1u);
-  w.complete(token + 1, CUDA_SUCCESS);
-  EXPECT_EQ(calls, 0);
-  w.complete(token, CUDA_ERROR_UNKNOWN);
-  w.complete(token, CUDA_SUCCESS);
-  EXPECT_EQ(calls, 1);
-  EXPECT_EQ(with, CUDA_ERROR_UNKNOWN);
-  EXPECT_TRUE(w.empty());
-  EXPECT_EQ(w.calls(), 0u);
-}
-
-TEST(WaitingCalls, TheWorkersOwnAreNoCalls) {
-  WaitingCalls w;
-  bool done = false;
-  const uint64_t token = w.add_own([&](CUresult) { done = true; });
-  EXPECT_EQ(w.calls(), 0u);
-  EXPECT_FALSE(w.empty());
-  w.complete(token, CUDA_SUCCESS);
-  EXPECT_TRUE(done && w.empty());
-  EXPECT_EQ(w.calls(), 0u);
-}
-
-TEST(WaitingCalls, AHostFunctionsIdIsTakenUntilItHasRun) {
-  WaitingCalls w;
-  EXPECT_TRUE(w.add_host_function(7, 100));
-  EXPECT_FALSE(w.add_host_function(7, 101));
-  EXPECT_EQ(w.host_function(7), 100u);
-  EXPECT_EQ(w.host_function(8), std::nullopt);
-  w.remove_host_function(7);
-  EXPECT_TRUE(w.add_host_function(7, 102));
-}
-
-TEST(JobQueue, KeepsTheirOrderAndSaysWhenItIsFull) {
-  JobQueue q;
-  std::vector<int> ran;
-  for (int i = 0; i < 3; ++i) q.post([&ran, i] { ran.push_back(i); });
-  bool stopped = false;
-  EXPECT_FALSE(q.full(4, [&] { stopped = true; }));
-  EXPECT_FALSE(stopped);
-  EXPECT_TRUE(q.full(3, [&] { stopped = true; }));
-  EXPECT_TRUE(stopped);
-  Spinner spinner(0);
-  for (int i = 0; i < 3; ++i) q.take(spinner, std::chrono::hours(1)).value()();
-  EXPECT_EQ(ran, (std::vector<int>{0, 1, 2}));
-  EXPECT_FALSE(q.take(spinner, std::chrono::nanoseconds(1)).has_value());
 }
 
 TEST(FreedMemory, IsForAllocationsOfItsSizeAndOwner) {
@@ -287,6 +235,139 @@ TEST_F(ControlLinkTest, ReturnsWhatIsBeyondOneUnusedChunk) {
   EXPECT_EQ(back.type, wp::Type::kLeaseReturn);
   EXPECT_EQ(back.code, wp::kDeviceMemory);
   EXPECT_EQ(link->device().leased_bytes(), m.bytes - back.bytes);
+}
+
+class ChargesTest : public ControlLinkTest, private Charges::Owner {
+ protected:
+  void SetUp() override {
+    ControlLinkTest::SetUp();
+    charges.emplace(static_cast<Charges::Owner&>(*this),
+                    Charges::Parts{mutex, *link, handles, memory},
+                    Charges::Limits{64ull << 20, 64ull << 20, true, 2});
+  }
+  // sluiced answers the oldest request; then the jobs run.
+  void answer(bool grants) {
+    for (wp::Message m = next();; m = next()) {
+      if (const auto ready = link->on_lease_reply(reply(wp::Type::kLeaseReply, m.request, !grants)))
+        return ready(), run_jobs();
+    }
+  }
+  void run_jobs() {
+    for (const auto& job : std::exchange(jobs, {})) job();
+  }
+  // How with_device_memory() went; nothing: it waits.
+  std::optional<bool> take(uint64_t bytes) {
+    auto charged = std::make_shared<std::optional<bool>>();
+    charges->with_device_memory(bytes, ChargeKind::kAllocations,
+                                [charged](bool so) { *charged = so; });
+    last = charged;
+    return *charged;
+  }
+
+  std::mutex mutex;
+  HandleTable handles;
+  MemoryTable memory;
+  std::vector<std::function<void()>> jobs;
+  std::shared_ptr<std::optional<bool>> last;
+  int freed = 0, too_many = 0, held_answers = 0;
+  std::optional<Charges> charges;
+
+ private:
+  void release_freed_memory() override {
+    for (const Allocation& a : memory.freed.take_passed(1)) charges->release_allocation(a);
+    ++freed;
+  }
+  void on_too_many_parked() override { ++too_many; }
+  void post_job(std::function<void()> job) override { jobs.push_back(std::move(job)); }
+  void on_held_answered(bool) override { ++held_answers; }
+};
+
+TEST_F(ChargesTest, AsksOnceAndGoesOnAsAJob) {
+  EXPECT_EQ(take(1000), std::nullopt);
+  answer(true);
+  EXPECT_EQ(*last, true);
+  EXPECT_EQ(link->device().used_bytes(), 1024u);
+  EXPECT_EQ(take(1000), true) << "the lease holds it";
+  EXPECT_TRUE(nothing_sent());
+  charges->release_device(2048);
+  EXPECT_EQ(link->device().used_bytes(), 0u);
+}
+
+TEST_F(ChargesTest, WhatIsRefusedIsNotCharged) {
+  EXPECT_EQ(take(1000), std::nullopt);
+  answer(false);
+  EXPECT_EQ(*last, false);
+  EXPECT_EQ(take((64ull << 20) + 1), false) << "more than the vGPU has";
+  EXPECT_EQ(take(~uint64_t{0}), false) << "overflows";
+  EXPECT_EQ(link->device().used_bytes(), 0u);
+  EXPECT_TRUE(nothing_sent());
+}
+
+TEST_F(ChargesTest, FreedMemoryGoesBackBeforeSluicedIsAsked) {
+  take(1 << 20);
+  answer(true);
+  ASSERT_EQ(take((63ull << 20)), std::nullopt);
+  answer(true);
+  const uint64_t block = memory.freed.add({0x1000, 1 << 20, 1, 1 << 20}, 1, 0);
+  memory.freed.passed(block);
+  EXPECT_EQ(take(1 << 20), std::nullopt);
+  EXPECT_TRUE(nothing_sent());
+  run_jobs();  // frees, and tries again by a job
+  run_jobs();
+  EXPECT_EQ(freed, 1);
+  EXPECT_EQ(*last, true);
+  EXPECT_EQ(link->device().used_bytes(), 64ull << 20);
+}
+
+TEST_F(ChargesTest, WithoutSluicedAndBeyondTheBoundNothingIsGiven) {
+  take(1 << 20), take(1 << 20);
+  EXPECT_EQ(too_many, 0);
+  take(1 << 20);
+  EXPECT_EQ(too_many, 1);
+  sluiced = Fd();
+  wp::Message m;
+  while (link->receive(&m) == ControlLink::Received::kMessage) continue;
+  ASSERT_TRUE(link->lost());
+  EXPECT_EQ(take(1 << 20), std::nullopt);
+  run_jobs(), run_jobs();
+  EXPECT_EQ(*last, false);
+}
+
+TEST_F(ChargesTest, LeaveToLoadIsAskedForEachTime) {
+  int given = 0;
+  for (int i = 1; i <= 2; ++i) {
+    charges->with_leave_to_load([&](bool leave) { given += leave; });
+    EXPECT_EQ(given, i - 1);
+    answer(true);
+    EXPECT_EQ(given, i);
+  }
+}
+
+TEST_F(ChargesTest, HeldMemoryIsRefusedUntilLessIsHeld) {
+  constexpr uint64_t kMany = 32ull << 20;
+  charges->charge_held(0, 0);
+  EXPECT_TRUE(nothing_sent()) << "some is free";
+  charges->charge_held(0, kMany);
+  charges->charge_held(0, kMany);
+  answer(false);
+  EXPECT_EQ(held_answers, 1);
+  EXPECT_TRUE(charges->held_is_refused());
+  charges->charge_held(0, 0);
+  EXPECT_FALSE(charges->held_is_refused());
+  EXPECT_EQ(link->host().used_bytes(), 0u);
+}
+
+TEST_F(ChargesTest, APoolThatCannotPayNowAsksForLater) {
+  ContextObject c;
+  EXPECT_FALSE(charges->pay_pool(c, 4096));
+  EXPECT_FALSE(charges->pay_pool(c, 4096)) << "and asks once";
+  answer(true);
+  EXPECT_TRUE(nothing_sent());
+  EXPECT_TRUE(charges->pay_pool(c, 4096));
+  EXPECT_EQ(c.charged, 4096u);
+  charges->release_context(c);
+  EXPECT_EQ(c.charged, 0u);
+  EXPECT_EQ(link->device().used_bytes(), 0u);
 }
 
 }  // namespace

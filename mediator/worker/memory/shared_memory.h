@@ -18,6 +18,7 @@
 #include <set>
 #include <vector>
 
+#include "mediator/base/fd.h"
 #include "mediator/core/worker_protocol.h"
 
 namespace sluice::worker {
@@ -33,6 +34,14 @@ class SharedMemory {
     uint64_t uses = 0;
     std::shared_ptr<ContextObject> context;
   };
+
+  // sluiced's answer to the call that the job thread makes again, and its file. Job thread, without
+  // the lock.
+  struct Reply {
+    worker_protocol::Message message;
+    std::shared_ptr<Fd> file;
+  };
+  std::optional<Reply> reply;
 
   const Wire* exported(uint64_t key) const {
     const auto it = exports_.find(key);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mediator/worker/session/freed_memory.h"
+#include "mediator/worker/memory/freed_memory.h"
 
 #include <algorithm>
 

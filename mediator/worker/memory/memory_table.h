@@ -5,6 +5,9 @@
 //   allocations   device memory of cuMemAlloc, and the variables of modules
 //   mappings      device memory of cuMemMap
 //   extents       ranges of the channel's region that sluiced has lent to the session
+//   shared        which allocations other programs may open, and which are others'
+//
+// What is freed in stream order is named no more, but still there (`freed`).
 //
 // Owned by the WorkerSession, used under its lock. Offsets and lengths are bytes. Every address,
 // offset and length is the guest's and may be anything. Calls no driver.
@@ -20,6 +23,8 @@
 
 #include "mediator/base/virtual_ranges.h"
 #include "mediator/core/allocations.h"
+#include "mediator/worker/memory/freed_memory.h"
+#include "mediator/worker/memory/shared_memory.h"
 
 namespace sluice::worker {
 
@@ -29,6 +34,8 @@ class MemoryTable {
  public:
   AllocationMap allocations;
   VirtualRanges<std::shared_ptr<MemoryObject>> mappings;
+  SharedMemory shared;
+  FreedMemory freed;
 
   // An extent that sluiced has lent.
   void add_extent(uint64_t offset, uint64_t bytes) { extents_[offset] = bytes; }

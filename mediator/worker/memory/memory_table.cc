@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mediator/worker/session/memory_table.h"
+#include "mediator/worker/memory/memory_table.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mediator/worker/session/control_link.h"
+#include "mediator/worker/memory/control_link.h"
 
 #include <sys/socket.h>
 
