@@ -114,6 +114,7 @@ bool filters_integers(const cudaResourceDesc& resource, const cudaTextureDesc& t
   constexpr int kLinear = 1, kReadElementType = 0;
   if (texture.filterMode != kLinear || texture.readMode != kReadElementType) return false;
   if (resource.resType == cudaResourceTypePitch2D) return is_integer(resource.res.pitch2D.desc);
+  if (resource.resType == cudaResourceTypeLinear) return is_integer(resource.res.linear.desc);
   ArrayDescription d;
   return resource.resType == cudaResourceTypeArray &&
          describe_array(resource.res.array.array, &d) == CUDA_SUCCESS &&

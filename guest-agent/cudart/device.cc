@@ -84,8 +84,11 @@ cudaError_t cudaDriverGetVersion(int* version) {
   return d == nullptr ? cudaSuccess : to_runtime(d->cuDriverGetVersion(version));
 }
 
+// Also in a child that was forked after its parent had begun: the parent knew.
 cudaError_t cudaGetDeviceCount(int* count) {
   if (count == nullptr) return cudaErrorInvalidValue;
+  if (!is_forked())
+    if (const cudaError_t error = ensure_driver(); error != cudaSuccess) return error;
   *count = device_count();
   return cudaSuccess;
 }
@@ -186,7 +189,8 @@ cudaError_t cudaDeviceGetTexture1DLinearMaxWidth(size_t* width, const cudaChanne
 }
 
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
-  if (!is_device(peer) || peer == current_device()) return cudaErrorInvalidDevice;
+  if (!is_device(peer)) return cudaErrorInvalidDevice;
+  if (peer == current_device()) return cudaErrorPeerAccessUnsupported;
   if (flags != 0) return cudaErrorInvalidValue;
   CUcontext context = nullptr;
   if (const CUresult r = driver().cuDevicePrimaryCtxRetain(&context, peer); r != CUDA_SUCCESS)

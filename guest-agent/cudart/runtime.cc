@@ -138,6 +138,8 @@ cudaError_t ensure_driver() {
   return p.failure;
 }
 
+bool is_forked() { return process().phase.load(std::memory_order_acquire) == Phase::kForked; }
+
 cudaError_t ensure_context() {
   if (const cudaError_t error = ensure_driver(); error != cudaSuccess) return error;
   CUcontext current = nullptr;

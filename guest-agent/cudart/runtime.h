@@ -36,6 +36,7 @@ Thread& thread();
 // cuInit, once. In a child that was forked after it: cudaErrorInitializationError, as the driver's
 // own answer is.
 cudaError_t ensure_driver();
+bool is_forked();  // this is such a child
 // Some context is current to the thread; the primary one of its device where the program set none.
 cudaError_t ensure_context();
 // The thread uses this device from now on, and its primary context is current.

@@ -60,7 +60,7 @@
     const cudaExternalMemoryBufferDesc* buffer_desc), (dev_ptr, ext_mem, buffer_desc), \
     cuExternalMemoryGetMappedBuffer) \
   F(cudaGetDevice, kDriver, (int* device), (device)) \
-  F(cudaGetDeviceCount, kDriver, (int* count), (count)) \
+  F(cudaGetDeviceCount, kNone, (int* count), (count)) \
   F(cudaGetDeviceFlags, kDriver, (unsigned int* flags), (flags)) \
   S(cudaGetDriverEntryPoint, ptsz, kDriver, (const char* symbol, void** func_ptr, unsigned long \
     long flags, cudaDriverEntryPointQueryResult* driver_status), (mode, symbol, func_ptr, flags, \

@@ -28,11 +28,12 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuui
                                 const cuuint32_t* element_strides, CUtensorMapInterleave interleave,
                                 CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
                                 CUtensorMapFloatOOBfill fill) {
-  const Entered e = enter();
+  const Entered e = enter_context();
   if (!e) return e.status;
   if (const CUresult r = check(map, rank); r != CUDA_SUCCESS) return r;
-  return SLUICE_CALL(cuTensorMapEncodeTiled, *e.link, 0, map, type, rank, address, dimensions,
-                     strides, box, element_strides, interleave, swizzle, promotion, fill);
+  return SLUICE_CALL(cuTensorMapEncodeTiled, *e.link, e.context, map, type, rank, address,
+                     dimensions, strides, box, element_strides, interleave, swizzle, promotion,
+                     fill);
 }
 
 CUresult cuTensorMapEncodeIm2col(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank,
@@ -42,12 +43,12 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap* map, CUtensorMapDataType type, cuu
                                  const cuuint32_t* element_strides,
                                  CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                                  CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
-  const Entered e = enter();
+  const Entered e = enter_context();
   if (!e) return e.status;
   if (const CUresult r = check(map, rank); r != CUDA_SUCCESS) return r;
-  return SLUICE_CALL(cuTensorMapEncodeIm2col, *e.link, 0, map, type, rank, address, dimensions,
-                     strides, lower_corner, upper_corner, channels, pixels, element_strides,
-                     interleave, swizzle, promotion, fill);
+  return SLUICE_CALL(cuTensorMapEncodeIm2col, *e.link, e.context, map, type, rank, address,
+                     dimensions, strides, lower_corner, upper_corner, channels, pixels,
+                     element_strides, interleave, swizzle, promotion, fill);
 }
 
 CUresult cuTensorMapEncodeIm2colWide(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank,
@@ -59,17 +60,17 @@ CUresult cuTensorMapEncodeIm2colWide(CUtensorMap* map, CUtensorMapDataType type,
                                      CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle,
                                      CUtensorMapL2promotion promotion,
                                      CUtensorMapFloatOOBfill fill) {
-  const Entered e = enter();
+  const Entered e = enter_context();
   if (!e) return e.status;
   if (const CUresult r = check(map, rank); r != CUDA_SUCCESS) return r;
-  return SLUICE_CALL(cuTensorMapEncodeIm2colWide, *e.link, 0, map, type, rank, address, dimensions,
-                     strides, lower_corner_width, upper_corner_width, channels, pixels,
+  return SLUICE_CALL(cuTensorMapEncodeIm2colWide, *e.link, e.context, map, type, rank, address,
+                     dimensions, strides, lower_corner_width, upper_corner_width, channels, pixels,
                      element_strides, interleave, mode, swizzle, promotion, fill);
 }
 
 CUresult cuTensorMapReplaceAddress(CUtensorMap* map, void* address) {
-  const Entered e = enter();
+  const Entered e = enter_context();
   if (!e) return e.status;
   if (const CUresult r = check(map, 1); r != CUDA_SUCCESS) return r;
-  return SLUICE_CALL(cuTensorMapReplaceAddress, *e.link, 0, map, address);
+  return SLUICE_CALL(cuTensorMapReplaceAddress, *e.link, e.context, map, address);
 }

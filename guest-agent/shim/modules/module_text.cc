@@ -201,8 +201,9 @@ std::shared_ptr<const Text> make_text(ModuleCode code) {
   text->managed = lift_managed_variables(&text->original);
   text->references = lift_references(&text->original);
   text->required_blocks = required_blocks_of(text->original);
-  // Machine code has these in the driver's own way.
-  if (sets_conditionals || !text->references.empty()) code.machine.clear();
+  // Machine code has these in the driver's own way, which does not reach the guest.
+  if (sets_conditionals || !text->references.empty() || !text->managed.empty())
+    code.machine.clear();
   if (!rewriting() || code.originals) {
     text->machine = std::move(code.machine);
     text->entries = entries_of(text->original, text->machine);
@@ -218,7 +219,7 @@ std::shared_ptr<const Text> make_text(ModuleCode code) {
     }
     log_line("module: its clones are made as it is loaded: %s", separable.error().message.c_str());
   }
-  if (text->managed.empty()) text->spare = std::move(code.machine);
+  text->spare = std::move(code.machine);
   auto rewritten = passes::rewrite_module(text->original);
   if (!rewritten) {
     log_line("module not rewritten: %s", rewritten.error().message.c_str());

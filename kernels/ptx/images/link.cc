@@ -140,23 +140,27 @@ class Linker {
            functions_;
   }
 
-  Result<bool> stands_alone(const std::string& text) {
+  // The first name that is `.extern` and defined nowhere; empty: there is none.
+  Result<std::string> missing(const std::string& text) {
     if (auto done = parse({text}); !done) return done.error();
     if (auto done = check_names(); !done) return done.error();
     if (auto done = find_definitions(); !done) return done.error();
     for (const Variable& v : modules_[0].variables())
       if (v.linkage == ".extern" && v.space != Space::kShared && symbols_.count(v.name) == 0)
-        return false;
+        return std::string(v.name);
     for (const Function& f : modules_[0].functions())
       if (f.linkage == ".extern" && symbols_.count(f.name) == 0 && !is_of_the_driver(f.name))
-        return false;
-    return true;
+        return std::string(f.name);
+    return std::string();
   }
 
  private:
+  // The device runtime, with which kernels launch kernels, is the driver's as well: whoever loads
+  // the result says whether it is there.
   static bool is_of_the_driver(std::string_view name) {
     const KnownFunction* known = known_function(name);
-    return known != nullptr && known->of_driver;
+    return (known != nullptr && known->of_driver) || name.starts_with("__cudaCDP2") ||
+           name.starts_with("cuda");
   }
   // The header's version is the highest; its target that of the newest architecture.
   Result<void> parse(const std::vector<std::string>& texts) {
@@ -300,11 +304,16 @@ Result<std::string> join_ptx(const std::vector<std::string>& texts) { return Lin
 Result<std::string> link_ptx(const std::vector<std::string>& texts) {
   auto joined = join_ptx(texts);
   if (!joined) return joined;
-  const auto whole = stands_alone(*joined);
-  if (!whole) return whole.error();
-  if (!*whole) return Error{CUDA_ERROR_INVALID_SOURCE, "what is .extern is defined nowhere"};
+  const auto missing = Linker().missing(*joined);
+  if (!missing) return missing.error();
+  if (!missing->empty())
+    return Error{CUDA_ERROR_INVALID_SOURCE, *missing + " is .extern, and no part defines it"};
   return joined;
 }
-Result<bool> stands_alone(const std::string& text) { return Linker().stands_alone(text); }
+Result<bool> stands_alone(const std::string& text) {
+  const auto missing = Linker().missing(text);
+  if (!missing) return missing.error();
+  return missing->empty();
+}
 
 }  // namespace sluice::ptx

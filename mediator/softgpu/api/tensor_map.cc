@@ -64,12 +64,15 @@ bool take_common(const Common& in, exec::TensorMap& out) {
 }
 
 // The map, if all of it is in its range. Layouts in channels of 16 or 32 bytes are not there.
+// NVIDIA's driver makes none without a current context either.
 CUresult give(const exec::TensorMap& map, CUtensorMapInterleave interleave, CUtensorMap* out) {
-  if (interleave != CU_TENSOR_MAP_INTERLEAVE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
-  if (!map.valid()) return CUDA_ERROR_INVALID_VALUE;
-  static_assert(sizeof *out == sizeof map);
-  std::memcpy(static_cast<void*>(out), &map, sizeof map);
-  return CUDA_SUCCESS;
+  return with_context([&](State&, Context&) -> CUresult {
+    if (interleave != CU_TENSOR_MAP_INTERLEAVE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+    if (!map.valid()) return CUDA_ERROR_INVALID_VALUE;
+    static_assert(sizeof *out == sizeof map);
+    std::memcpy(static_cast<void*>(out), &map, sizeof map);
+    return CUDA_SUCCESS;
+  });
 }
 
 bool is_place(const CUtensorMap* out) {

@@ -3,7 +3,6 @@
 #include "mediator/softgpu/grid/grid_runner.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <cstdio>
 
 #include "mediator/base/clock.h"
+#include "mediator/softgpu/grid/without_signals.h"
 
 namespace sluice::softgpu {
 namespace {
@@ -78,10 +78,7 @@ void GridRunner::assertion_failed(std::string_view line) {
 }
 
 void GridRunner::start_threads() {
-  // Signals belong to the program's own threads.
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const WithoutSignals threads;
   for (unsigned i = 0; i < thread_count_; ++i) {
     threads_.emplace_back([this, i] {
       ::pthread_setname_np(::pthread_self(), ("softgpu-sm" + std::to_string(i)).c_str());
@@ -89,7 +86,6 @@ void GridRunner::start_threads() {
       thread_main();
     });
   }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void GridRunner::submit(std::shared_ptr<Grid> grid) {

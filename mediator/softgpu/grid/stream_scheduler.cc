@@ -2,13 +2,13 @@
 #include "mediator/softgpu/grid/stream_scheduler.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "mediator/base/clock.h"
 #include "mediator/softgpu/grid/faults.h"
+#include "mediator/softgpu/grid/without_signals.h"
 #include "mediator/softgpu/state/objects.h"
 
 namespace sluice::softgpu {
@@ -179,15 +179,12 @@ void StreamScheduler::complete(const OperationRef& operation) {
 
 void StreamScheduler::launch_thread(std::thread& thread, const char* name,
                                     std::function<void()> body) {
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const WithoutSignals threads;
   thread = std::thread([name, body = std::move(body)] {
     ::pthread_setname_np(::pthread_self(),
                          name);  // from inside: needs no /proc, which may be closed off
     body();
   });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void StreamScheduler::give(Lane& lane, const OperationRef& operation, const char* name) {

@@ -10,6 +10,7 @@
 // All of it runs on the job thread. A call that needs sluiced is parked and made again with the
 // answer in SharedMemory::reply.
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <utility>
@@ -56,6 +57,20 @@ CUipcMemHandle handle_of(const SharedMemory::Wire& wire, const Allocation& a,
   return handle;
 }
 
+// By the process id in a handle, which is its third word, NVIDIA's driver refuses what the process
+// itself exported (201). Each worker is process 1 of its namespace, so that all would be one: those
+// of a vGPU get numbers that no process has.
+void tell_apart(CUipcMemHandle* handle, uint32_t slot) {
+  constexpr size_t kProcess = 2 * sizeof(uint32_t);
+  constexpr uint32_t kMostProcesses = 1u << 22;
+  char* at = reinterpret_cast<char*>(handle) + kProcess;
+  uint32_t process = 0;
+  std::memcpy(&process, at, sizeof process);
+  if (process != static_cast<uint32_t>(::getpid())) return;  // another driver's layout
+  process = kMostProcesses + slot;
+  std::memcpy(at, &process, sizeof process);
+}
+
 SharedMemory::Wire wire_in(const wp::Message& message) {
   SharedMemory::Wire wire;
   std::memcpy(static_cast<void*>(&wire), message.text, sizeof wire);
@@ -91,6 +106,7 @@ CUresult GenericCalls::ask_for_token(CUdeviceptr address, uint64_t bytes) {
     CUipcMemHandle of_driver{};
     const CUresult r = s.api.cuIpcGetMemHandle(&of_driver, address);
     if (r != CUDA_SUCCESS) return r;
+    tell_apart(&of_driver, s.setup.start.slot);
     std::memcpy(wire.handle, &of_driver, sizeof wire.handle);
   }
   std::memcpy(question.text, &wire, sizeof wire);

@@ -316,5 +316,37 @@ TEST_F(OtherProcesses, HandlesForThem) {
   OK(cuEventDestroy(event));
 }
 
+class TensorMaps : public DriverCase {
+ protected:
+  static CUresult encode(CUtensorMap* map, CUdeviceptr at) {
+    const cuuint64_t sizes[] = {32, 8}, strides[] = {128};
+    const cuuint32_t box[] = {32, 8}, steps[] = {1, 1};
+    constexpr auto kInt32 = static_cast<CUtensorMapDataType>(3);
+    return cuTensorMapEncodeTiled(map, kInt32, 2, reinterpret_cast<void*>(at), sizes, strides, box,
+                                  steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                                  CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  }
+};
+TEST_F(TensorMaps, NeedAContext) {
+  Piece memory(Kind::kDevice, 1024);
+  CUtensorMap map{};
+  OK(encode(&map, memory.address()));
+  CUcontext popped = nullptr;
+  OK(cuCtxPopCurrent_v2(&popped));
+  ANSWERS(CUDA_ERROR_INVALID_CONTEXT, encode(&map, memory.address()));
+  OK(cuCtxPushCurrent_v2(popped));
+  OK(encode(&map, memory.address()));
+}
+TEST_F(TensorMaps, OfAnotherAddressAreAsIfMadeForIt) {
+  Piece memory(Kind::kDevice, 4096);
+  CUtensorMap map{}, there{};
+  OK(encode(&map, memory.address()));
+  OK(encode(&there, memory.address() + 1024));
+  EXPECT_NE(std::memcmp(&map, &there, sizeof map), 0);
+  OK(cuTensorMapReplaceAddress(&map, reinterpret_cast<void*>(memory.address() + 1024)));
+  EXPECT_EQ(std::memcmp(&map, &there, sizeof map), 0);
+}
+
 }  // namespace
 }  // namespace sluice::test

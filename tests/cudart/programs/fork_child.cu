@@ -40,7 +40,8 @@ void use_it() {
 void cannot_use_it(int* p) {
   int devices = 0, *q = nullptr;
   size_t bytes = 0, all = 0;
-  ANSWERS(cudaErrorInitializationError, cudaGetDeviceCount(&devices));
+  OK(cudaGetDeviceCount(&devices));  // what the parent knew
+  CHECK(devices > 0);
   ANSWERS(cudaErrorInitializationError, cudaSetDevice(0));
   ANSWERS(cudaErrorInitializationError, cudaMalloc(&q, 16));
   ANSWERS(cudaErrorInitializationError, cudaFree(p));

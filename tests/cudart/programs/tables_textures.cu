@@ -192,12 +192,15 @@ int main() {
   how.readMode = cudaReadModeElementType;
   CHECK(cudaCreateTextureObject(&texture, &resource, &how, nullptr) != cudaSuccess);
   (void)cudaGetLastError();
-  // Linear memory has no filter to ask for.
+  // Nor where they lie in a row, although nothing is filtered there.
   resource = {};
   resource.resType = cudaResourceTypeLinear;
   resource.res.linear.devPtr = image;
   resource.res.linear.desc = cudaCreateChannelDesc<uchar4>();
   resource.res.linear.sizeInBytes = 8 * sizeof(uchar4);
+  ANSWERS(cudaErrorInvalidFilterSetting,
+          cudaCreateTextureObject(&texture, &resource, &how, nullptr));
+  how.filterMode = cudaFilterModePoint;
   OK(cudaCreateTextureObject(&texture, &resource, &how, nullptr));
   OK(cudaDestroyTextureObject(texture));
   const cudaChannelFormatDesc four = cudaCreateChannelDesc<uchar4>();

@@ -37,5 +37,17 @@ TEST(JoinPtx, ADeclarationSaysWhatTheDefinitionSays) {
   }
 }
 
+// The device runtime is the driver's; what else is missing is named.
+TEST(LinkPtx, NamesWhatNoPartDefines) {
+  const auto missing = ptx::link_ptx({kDeclares, defines(".visible")});
+  ASSERT_FALSE(missing);
+  EXPECT_NE(missing.error().message.find("elsewhere"), std::string::npos);
+  const std::string launches =
+      kModuleHead + std::string(
+                        ".extern .func (.param .b32 r) __cudaCDP2LaunchDeviceV2 "
+                        "(.param .b64 p, .param .b64 s);\n");
+  EXPECT_TRUE(ptx::link_ptx({launches}));
+}
+
 }  // namespace
 }  // namespace sluice

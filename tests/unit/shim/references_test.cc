@@ -27,6 +27,9 @@ TEST(ModuleCode, MachineCodeOfTheDriversOwnWayIsNotUsed) {
   };
   EXPECT_EQ(machine_for(kHead + kernel("")), "machine code");
   EXPECT_EQ(machine_for(kHead + ".global .texref t;\n" + kFetch), "");
+  EXPECT_EQ(
+      machine_for(kHead + ".visible .global .attribute(.managed) .align 4 .u32 m;\n" + kernel("")),
+      "");
   // A graph's condition is set by a function that only NVIDIA's driver knows the handles of.
   EXPECT_EQ(
       machine_for(kHead + ".extern .func cudaGraphSetConditional(.param .b64 a, .param .b32 b);\n" +

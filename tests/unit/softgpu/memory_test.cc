@@ -45,6 +45,22 @@ TEST_F(SoftGpuTest, SaysWhatItIs) {
   EXPECT_EQ(text, nullptr);
 }
 
+// The pages of exported memory move to a file. Threads that write there meanwhile wait.
+TEST_F(SoftGpuTest, MemoryIsExportedWhileWorkWritesToIt) {
+  constexpr size_t kBytes = 4 << 20;
+  for (unsigned round = 1; round <= 20; ++round) {
+    const CUdeviceptr p = allocate(kBytes);
+    const CUstream filler = stream();
+    for (unsigned i = 0; i < 4; ++i) OK(api.cuMemsetD32Async(p, 4 * round + i, kBytes / 4, filler));
+    CUipcMemHandle handle;
+    OK(api.cuIpcGetMemHandle(&handle, p));
+    OK(api.cuStreamSynchronize(filler));
+    EXPECT_EQ(read(p, kBytes / 4), std::vector<uint32_t>(kBytes / 4, 4 * round + 3));
+    OK(api.cuStreamDestroy(filler));
+    OK(api.cuMemFree(p));
+  }
+}
+
 TEST_F(SoftGpuTest, AllocatesAndFrees) {
   const CUdeviceptr p = allocate(1000);
   EXPECT_EQ(p % 256, 0u);

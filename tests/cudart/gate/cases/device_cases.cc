@@ -138,7 +138,7 @@ TEST_F(DeviceCases, Peers) {
   EXPECT_EQ(value, 0);
   value = 4711;
   ANSWERS(cudaErrorInvalidDevice, cudaDeviceCanAccessPeer(&value, 0, kNoDevice));
-  ANSWERS(cudaErrorInvalidDevice, cudaDeviceEnablePeerAccess(0, 0));
+  ANSWERS(cudaErrorPeerAccessUnsupported, cudaDeviceEnablePeerAccess(0, 0));
   ANSWERS(cudaErrorInvalidDevice, cudaDeviceEnablePeerAccess(kNoDevice, 0));
   REFUSED(cudaDeviceDisablePeerAccess(0));
   ANSWERS(cudaErrorInvalidDevice, cudaDeviceDisablePeerAccess(kNoDevice));
