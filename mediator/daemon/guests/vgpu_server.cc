@@ -12,61 +12,43 @@
 namespace sluice {
 namespace {
 
-// How often a session that waits for the back-off checks whether others are still there.
-constexpr uint64_t kBackOffLookMs = 1000;
-
 // The ledger has limits only; "none" is one that is never met.
 uint64_t limit_of(uint64_t memory_bytes) { return memory_bytes ? memory_bytes : UINT64_MAX; }
-
-constexpr io::PeerThread::Share kScrubs{limits::kScrubShare, limits::kScrubBurstMs * 1'000'000};
 
 }  // namespace
 
 VgpuServer::VgpuServer(SessionServices& services, VgpuSpec spec)
     : services_(services),
-      executor_(services.executor),
       spec_(std::move(spec)),
       peers_(std::make_shared<io::PeerThread>(services.io)),
       machine_code_(*services.spawner),
       shares_(std::make_shared<core::Shares>(services.memory)),
-      host_epoch_(monotonic_ns()),
-      penalty_(services.settings.stalls.worst_ns()),
-      rest_timer_(services.io),
-      stall_timer_(services.io),
-      start_credit_(limits::kSessionBurst),
-      credit_at_ns_(monotonic_ns()),
-      credit_timer_(services.io),
-      scrubber_(std::make_unique<io::PeerThread>(services.io, io::PeerThread::Late{}, kScrubs)) {
-  pool_ = std::make_shared<RegionPool>();
-  pool_->limit_bytes = spec_.geometry.region_bytes - spec_.geometry.bulk_offset();
-  pool_->post = [this](std::function<void()> work, std::function<void()> then) {
-    to_scrub_.emplace_back(std::move(work), std::move(then));
-    post_scrubbing();
-  };
-  pool_->on_freed = [this] { on_memory_freed(); };
-}
+      memory_(services.io, spec_.geometry.region_bytes - spec_.geometry.bulk_offset(),
+              [this] { on_memory_freed(); }),
+      starts_(services.io, *this),
+      host_epoch_(monotonic_ns()) {}
 
 Result<std::unique_ptr<VgpuServer>> VgpuServer::make(SessionServices& services, VgpuSpec spec,
                                                      std::optional<Connection> connection) {
   boost::asio::io_context& io = services.io;
   std::unique_ptr<VgpuServer> v(new VgpuServer(services, std::move(spec)));
   const VgpuSpec& s = v->spec_;
-  auto id = v->executor_.add_vgpu(s.name, s.owner, s.share);
+  auto id = services.executor.add_vgpu(s.name, s.owner, s.share);
   if (!id) return id.error();
   v->id_ = *id;
-  v->has_id_ = true;
+  v->back_off_.emplace(services, *id);
   services.memory.add_vgpu(*id, limit_of(s.memory_bytes));
   services.host_memory.add_vgpu(*id, services.settings.host_memory_bytes);
   if (auto life = connection ? v->adopt(std::move(connection->channel)) : v->new_life(); !life)
     return life.error();
   auto ivshmem = io::IvshmemServer::open(io, s.socket, s.socket_options, v->peers_,
-                                         v->executor_.loop_time(*id), *v);
+                                         services.executor.loop_time(*id), *v);
   if (!ivshmem) return ivshmem.error();
   v->ivshmem_ = std::move(*ivshmem);
   ListenOptions local_options;
   local_options.mode = s.local_socket_mode;
   auto local = io::LocalServer::open(io, s.local_socket, local_options, s.join_ms, v->peers_,
-                                     v->executor_.loop_time(*id), *v);
+                                     services.executor.loop_time(*id), *v);
   if (!local) return local.error();
   v->local_ = std::move(*local);
   if (connection) {
@@ -83,28 +65,26 @@ VgpuServer::~VgpuServer() {
   local_.reset();
   agent_.reset();
   sessions_.clear();
-  pool_->on_freed = nullptr;
+  memory_.mute();
   local_channels_.clear();
   channel_.reset();
-  // What is queued is still carried out. Channels that others hold, if there are any, go without
-  // us.
-  pool_->post = [](const std::function<void()>& work, const std::function<void()>&) { work(); };
-  if (!has_id_) return;
-  services_.memory.remove_vgpu(id_);
-  services_.neighbours.forget(id_);
-  services_.host_memory.remove_vgpu(id_);
-  executor_.remove_vgpu(id_);
+  memory_.detach();
+  if (!*id_) return;
+  services_.memory.remove_vgpu(*id_);
+  services_.neighbours.forget(*id_);
+  services_.host_memory.remove_vgpu(*id_);
+  executor().remove_vgpu(*id_);
 }
 
 Result<void> VgpuServer::new_life() {
-  auto channel = Channel::make(spec_.name, spec_.geometry, ++host_epoch_, pool_, *peers_);
+  auto channel = Channel::make(spec_.name, spec_.geometry, ++host_epoch_, memory_.pool(), *peers_);
   if (!channel) return Error(channel.error()).with_context("vgpu " + spec_.name);
   start_life(std::move(*channel), true);
   return {};
 }
 
 Result<void> VgpuServer::adopt(Channel::Descriptors descriptors) {
-  auto channel = Channel::adopt(spec_.name, spec_.geometry, ++host_epoch_, pool_, *peers_,
+  auto channel = Channel::adopt(spec_.name, spec_.geometry, ++host_epoch_, memory_.pool(), *peers_,
                                 std::move(descriptors));
   if (!channel) return Error(channel.error()).with_context("vgpu " + spec_.name);
   start_life(std::move(*channel), false);
@@ -116,7 +96,7 @@ void VgpuServer::start_life(std::shared_ptr<Channel> channel, bool fresh) {
   channel_ = std::move(channel);
   agent_ =
       std::make_unique<AgentLink>(services_.io, *channel_, static_cast<AgentLink::Owner&>(*this),
-                                  executor_.loop_time(id_), fresh);
+                                  executor().loop_time(*id_), fresh);
 }
 
 bool VgpuServer::keep_connection() {
@@ -135,36 +115,29 @@ std::vector<int> VgpuServer::connection() const {
 
 void VgpuServer::set_share(const policy::VgpuShare& share) {
   spec_.share = share;
-  executor_.set_share(id_, share);
+  executor().set_share(*id_, share);
 }
 
 void VgpuServer::set_memory_limit(uint64_t bytes) {
   spec_.memory_bytes = bytes;
-  services_.memory.set_limit(id_, limit_of(bytes));
-}
-
-void VgpuServer::set_paused(bool paused) {
-  paused_ = paused;
-  executor_.set_paused(id_, paused_ || rests_);
+  services_.memory.set_limit(*id_, limit_of(bytes));
 }
 
 void VgpuServer::beat(uint64_t count) {
   ivshmem_->look();
   channel_->beat(count);
   agent_->look();  // a new agent epoch without a ring is found here
-  set_deadline();
+  back_off_->set_deadline();
   for (auto& [connection, channel] : local_channels_) channel->beat(count);
   check_local_regions();
-  post_scrubbing();
+  memory_.post_waiting();
 }
 
 void VgpuServer::close(const std::string& reason, std::function<void()> gone, bool kept) {
   if (closing()) return;
   gone_ = std::move(gone);
-  credit_timer_.cancel();
-  rest_timer_.cancel();
-  for (const Waiting& w : waiting_) refuse(w.origin, ESHUTDOWN, reason);
-  waiting_.clear();
+  back_off_->close();
+  for (const StartQueue::Request& r : starts_.close()) refuse(r.origin, ESHUTDOWN, reason);
   if (!kept) channel_->set_state(SLUICE_CHANNEL_CLOSED, reason);
   for (auto& [connection, channel] : local_channels_)
     channel->set_state(SLUICE_CHANNEL_CLOSED, reason);
@@ -176,14 +149,6 @@ void VgpuServer::close(const std::string& reason, std::function<void()> gone, bo
 }
 
 // ---- shared memory ----
-
-void VgpuServer::post_scrubbing() {
-  while (!to_scrub_.empty()) {
-    auto& [work, then] = to_scrub_.front();
-    if (!scrubber_->post(work, then)) return;  // copies, for it may not take them
-    to_scrub_.pop_front();
-  }
-}
 
 uint32_t VgpuServer::slots_in(SlotState state) const {
   uint32_t count = channel_->slots_in(state);
@@ -203,12 +168,12 @@ Result<std::shared_ptr<Channel>> VgpuServer::channel_for(const GuestSession::Ori
                  "all " + std::to_string(spec_.geometry.slots) + " slots of the vGPU are in use"};
   if (!origin.local) return channel_;
   const ChannelGeometry geometry{spec_.geometry.region_bytes, 1, false};
-  return Channel::make(spec_.name, geometry, ++host_epoch_, pool_, *peers_);
+  return Channel::make(spec_.name, geometry, ++host_epoch_, memory_.pool(), *peers_);
 }
 
 void VgpuServer::on_memory_freed() {
   for (size_t i = 0; i < sessions_.size(); ++i) sessions_[i]->look_for_extents();
-  if (!closing()) start_waiting();
+  if (!closing()) starts_.serve();
 }
 
 // A local program can write to all of its region. What it was not given it has no use for, and
@@ -235,66 +200,21 @@ void VgpuServer::open_session(GuestSession::Origin origin, const std::string& pr
                               uint32_t guest_pid) {
   if (closing()) return refuse(origin, ESHUTDOWN, "the vGPU is being deleted");
   // A program that opens and closes in a loop must not keep the host busy with starting workers.
-  if (waiting_.size() >= spec_.geometry.slots)
+  if (starts_.size() >= spec_.geometry.slots)
     return refuse(origin, EBUSY,
-                  "too many programs wait for a slot of this vGPU" + back_off_text());
-  waiting_.push_back({origin, program, guest_pid});
-  start_waiting();
-}
-
-uint64_t VgpuServer::back_off_ns() const {
-  const uint64_t now = monotonic_ns(), at = penalty_.opens_at_ns(now);
-  if (!services_.settings.back_off || at <= now || !services_.neighbours.others(id_, now)) return 0;
-  return at - now;
-}
-
-// "", or how long new sessions wait, for people.
-std::string VgpuServer::back_off_text() const {
-  const uint64_t left_ns = back_off_ns();
-  if (left_ns == 0) return "";
-  return "; new ones start in " + std::to_string(left_ns / 1'000'000'000 + 1) +
-         " s, because its kernels have faulted, or did not leave the GPU, and stopped others";
-}
-
-void VgpuServer::set_deadline() {
-  const SessionSettings& s = services_.settings;
-  executor_.set_evict_end(
-      id_,
-      s.back_off ? penalty_.deadline_ns(monotonic_ns(), s.evict_end_ns, s.evict_end_least_ns) : 0);
-}
-
-// While programs wait for the back-off, those that run launch nothing: each could do it again.
-void VgpuServer::rest() {
-  if (closing()) return;
-  const uint64_t left_ns = back_off_ns();
-  rests_ = left_ns != 0;
-  executor_.set_paused(id_, paused_ || rests_);
-  // Others may go meanwhile.
-  if (rests_)
-    rest_timer_.after_ms(std::min<uint64_t>(left_ns / 1'000'000 + 1, kBackOffLookMs),
-                         [this] { rest(); });
-}
-
-void VgpuServer::take_over_debts(const core::Penalty& faults, const core::StallBudget& stalls) {
-  penalty_ = faults;
-  stall_budget_ = stalls;
-  rest();
+                  "too many programs wait for a slot of this vGPU" + back_off_->text());
+  starts_.add({origin, program, guest_pid});
+  starts_.serve();
 }
 
 void VgpuServer::on_session_offence(GuestSession& session, core::Offence offence, uint64_t cost_ns,
                                     bool more) {
   if (closing()) return;  // sluiced's doing
-  const uint64_t now = monotonic_ns();
-  const bool harmed = services_.neighbours.others(id_, now);
-  const auto state = more ? penalty_.add_cost(now, cost_ns, harmed)
-                          : penalty_.on_offence(now, offence, cost_ns, harmed);
-  if (offence == core::Offence::kDidNotLeave) services_.neighbours.did_not_leave(id_, now);
-  set_deadline();
-  rest_timer_.after_ms(0, [this] { rest(); });  // the scheduler may be in mid-action
+  const BackOff::Effect effect = back_off_->on_offence(offence, cost_ns, more);
   log::warning("vgpu {}: {} ('{}', slot {}): the GPU stood still for {} ms{}", spec_.name,
                core::to_string(offence), session.program(), session.slot(), cost_ns / 1'000'000,
-               harmed ? back_off_text() : "; nobody else was there");
-  if (state != core::Penalty::State::kBarred || !services_.settings.back_off || !harmed) return;
+               effect.text);
+  if (!effect.ends_all_sessions) return;
   for (auto& s : sessions_)
     if (s.get() != &session && s->state() != GuestSession::State::kEnding)
       s->expel(
@@ -302,77 +222,36 @@ void VgpuServer::on_session_offence(GuestSession& session, core::Offence offence
           "are ended");
 }
 
-uint64_t VgpuServer::stall_wait_ns() const {
-  const uint64_t now = monotonic_ns(), wait = stall_budget_.wait_ns(now);
-  return services_.settings.back_off && wait != 0 && services_.neighbours.others(id_, now) ? wait
-                                                                                           : 0;
+void VgpuServer::on_start_waits(const StartQueue::Request& first) {
+  log::info("vgpu {}: '{}' waits for a session{}", spec_.name, first.program, back_off_->text());
 }
 
-void VgpuServer::on_session_stalls(uint64_t cost_ns) {
-  const uint64_t now = monotonic_ns();
-  if (cost_ns == 0 || !services_.neighbours.others(id_, now)) return;
-  stall_budget_.spend(now, cost_ns);
-  stall_to_charge_ns_ += cost_ns;
-  if (stall_timer_.pending()) return;
-  stall_timer_.after_ms(cost_ns / 1'000'000 + 1, [this] {
-    if (!closing()) executor_.charge_stall(id_, std::exchange(stall_to_charge_ns_, 0));
-  });
-}
-
-void VgpuServer::start_waiting() {
-  const uint64_t now = monotonic_ns();
-  if (const uint64_t left_ns = waiting_.empty() ? 0 : back_off_ns(); left_ns != 0) {
-    if (!std::exchange(logged_waiting_, true))
-      log::info("vgpu {}: '{}' waits for a session{}", spec_.name, waiting_.front().program,
-                back_off_text());
-    // Others may go meanwhile.
-    credit_timer_.after_ms(std::min<uint64_t>(left_ns / 1'000'000 + 1, kBackOffLookMs),
-                           [this] { start_waiting(); });
-    return;
-  }
-  logged_waiting_ = false;
-  start_credit_ =
-      std::min(limits::kSessionBurst, start_credit_ + limits::kSessionsPerSecond * 1e-9 *
-                                                          static_cast<double>(now - credit_at_ns_));
-  credit_at_ns_ = now;
-  while (!waiting_.empty() && start_credit_ >= 1) {
-    Waiting w = std::move(waiting_.front());
-    waiting_.erase(waiting_.begin());
-    start_credit_ -= 1;
-    if (start_session(w.origin, w.program, w.guest_pid)) continue;
-    waiting_.insert(waiting_.begin(), std::move(w));
-    start_credit_ += 1;
-    return;  // on_memory_freed
-  }
-  if (!waiting_.empty() && !credit_timer_.pending())
-    credit_timer_.after_ms(static_cast<uint64_t>(1000 / limits::kSessionsPerSecond) + 1,
-                           [this] { start_waiting(); });
-}
-
-bool VgpuServer::start_session(GuestSession::Origin origin, const std::string& program,
-                               uint32_t guest_pid) {
+bool VgpuServer::start_session(const StartQueue::Request& request) {
+  const GuestSession::Origin& origin = request.origin;
+  const std::string program = request.program.empty() ? "?" : request.program;
   auto start = [&]() -> Result<std::unique_ptr<GuestSession>> {
     auto channel = channel_for(origin);
     if (!channel) return channel.error();
-    auto started = GuestSession::start(
-        services_,
-        {spec_.name, id_, *channel, peers_, executor_.loop_time(id_), shares_,
-         machine_code_.number(), origin, program.empty() ? "?" : program, guest_pid},
-        *this);
+    auto started =
+        GuestSession::start(services_,
+                            {spec_.name, *id_, *channel, peers_, executor().loop_time(*id_),
+                             shares_, machine_code_.number(), origin, program, request.guest_pid},
+                            *this);
     if (started && origin.local) local_channels_[origin.id] = *channel;
     return started;
   };
-  const bool may_change = pool_->scrubbing != 0;  // a failed attempt scrubs what it took
+  const bool may_change = memory_.pool()->scrubbing != 0;  // a failed attempt scrubs what it took
   auto session = start();
   if (!session) {
     const int code = session.error().code;
     if ((code == EBUSY || code == ENOMEM) && may_change) return false;
-    log::warning("vgpu {}: no session for '{}': {}", spec_.name, program, session.error().message);
+    log::warning("vgpu {}: no session for '{}': {}", spec_.name, request.program,
+                 session.error().message);
     refuse(origin, session.error().code, session.error().message);
     return true;
   }
   ++sessions_started_;
-  services_.neighbours.opened(id_);
+  services_.neighbours.opened(*id_);
   sessions_.push_back(std::move(*session));
   return true;
 }
@@ -397,7 +276,7 @@ void VgpuServer::on_session_open(GuestSession& s) {
   joined.region_bytes = spec_.geometry.region_bytes;
   joined.can_wait = 1;
   joined.flags = services_.settings.joined_flags();
-  const int fds[] = {s.channel().region_fd(), s.bell_fd(), s.wake_fd()};
+  const int fds[] = {s.channel().region_fd(), s.pages().bell_fd(), s.pages().wake_fd()};
   local_->reply(s.origin().id, joined, fds);
 }
 
@@ -417,7 +296,7 @@ void VgpuServer::on_session_over(GuestSession& s) {
     else
       refuse(s.origin(), s.end_status(), s.end_reason());
   }
-  services_.neighbours.closed(id_, monotonic_ns());
+  services_.neighbours.closed(*id_, monotonic_ns());
   std::erase_if(sessions_, [&](const std::unique_ptr<GuestSession>& p) { return p.get() == &s; });
   if (sessions_.empty() && gone_) {
     auto done = gone_;  // destroys this
@@ -426,7 +305,7 @@ void VgpuServer::on_session_over(GuestSession& s) {
 }
 
 void VgpuServer::end_guest_sessions(const std::string& reason, bool now) {
-  std::erase_if(waiting_, [](const Waiting& w) { return !w.origin.local; });
+  starts_.remove_if([](const StartQueue::Request& r) { return !r.origin.local; });
   for (auto& s : sessions_)
     if (!s->origin().local) s->end(0, reason, now);
 }
@@ -504,8 +383,8 @@ void VgpuServer::on_join(io::LocalServer::ConnectionId connection, const std::st
 }
 
 void VgpuServer::on_left(io::LocalServer::ConnectionId connection) {
-  std::erase_if(waiting_,
-                [&](const Waiting& w) { return w.origin.local && w.origin.id == connection; });
+  starts_.remove_if(
+      [&](const StartQueue::Request& r) { return r.origin.local && r.origin.id == connection; });
   drop_local_channel(connection);
   for (auto& s : sessions_)
     if (s->origin().local && s->origin().id == connection)

@@ -6,18 +6,19 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "mediator/base/limits.h"
-#include "mediator/core/stall_budget.h"
 #include "mediator/daemon/guests/agent_link.h"
+#include "mediator/daemon/guests/back_off.h"
 #include "mediator/daemon/guests/channel.h"
 #include "mediator/daemon/guests/guest_session.h"
+#include "mediator/daemon/guests/region_memory.h"
+#include "mediator/daemon/guests/start_queue.h"
 #include "mediator/daemon/scheduling/grant_executor.h"
 #include "mediator/daemon/setup/socket_access.h"
 #include "mediator/io/peers/ivshmem_server.h"
@@ -44,6 +45,7 @@ struct VgpuSpec {
 class VgpuServer final : private io::IvshmemServer::Owner,
                          private io::LocalServer::Owner,
                          private AgentLink::Owner,
+                         private StartQueue::Owner,
                          private GuestSession::Owner {
  public:
   // The connection of a virtual machine, and what it got, from an earlier sluiced.
@@ -58,8 +60,8 @@ class VgpuServer final : private io::IvshmemServer::Owner,
   void set_share(const policy::VgpuShare& share);
   void set_memory_limit(uint64_t bytes);
   // Its virtual machine is paused, or goes on. Ends when another one connects.
-  void set_paused(bool paused);
-  bool paused() const { return paused_; }
+  void set_paused(bool paused) { back_off_->set_paused(paused); }
+  bool paused() const { return back_off_->paused(); }
   // Ends every session, tells the guest, and calls `gone` when the last worker is reaped; then it
   // may be destroyed. No new sessions from now on.
   // `kept`: the connection goes on under another sluiced, and the guest keeps the vGPU.
@@ -67,13 +69,13 @@ class VgpuServer final : private io::IvshmemServer::Owner,
   void beat(uint64_t count);
 
   const VgpuSpec& spec() const { return spec_; }
-  uint64_t memory_used_bytes() const { return services_.memory.held_by_vgpu(id_); }
-  uint64_t host_memory_used_bytes() const { return services_.host_memory.held_by_vgpu(id_); }
-  core::VgpuId id() const { return id_; }
+  uint64_t memory_used_bytes() const { return services_.memory.held_by_vgpu(*id_); }
+  uint64_t host_memory_used_bytes() const { return services_.host_memory.held_by_vgpu(*id_); }
+  core::VgpuId id() const { return *id_; }
   const std::vector<std::unique_ptr<GuestSession>>& sessions() const { return sessions_; }
   const Channel& channel() const { return *channel_; }
-  const RegionPool& shared_memory() const { return *pool_; }  // of all its regions
-  uint32_t slots_in(SlotState state) const;                   // likewise
+  const RegionPool& shared_memory() const { return *memory_.pool(); }  // of all its regions
+  uint32_t slots_in(SlotState state) const;                            // likewise
   const FileId& socket_file() const { return ivshmem_->file(); }
   // Descriptors of a Connection, in its order; empty: nobody is connected, or not yet to the end.
   std::vector<int> connection() const;
@@ -86,14 +88,16 @@ class VgpuServer final : private io::IvshmemServer::Owner,
   bool closing() const { return static_cast<bool>(gone_); }
   uint64_t sessions_started() const { return sessions_started_; }
   // What its faults have cost others, and who waits for that.
-  const core::Penalty& penalty() const { return penalty_; }
+  const core::Penalty& penalty() const { return back_off_->penalty(); }
   // What its contexts and modules have.
-  const core::StallBudget& stall_budget() const { return stall_budget_; }
+  const core::StallBudget& stall_budget() const { return back_off_->stall_budget(); }
   // Before it has a session: what an earlier vGPU of the same owner still owes.
-  void take_over_debts(const core::Penalty& faults, const core::StallBudget& stalls);
-  size_t waiting_programs() const { return waiting_.size(); }
+  void take_over_debts(const core::Penalty& faults, const core::StallBudget& stalls) {
+    back_off_->take_over(faults, stalls);
+  }
+  size_t waiting_programs() const { return starts_.size(); }
   // For how long programs that ask now would wait for the back-off; 0: not at all.
-  uint64_t back_off_ns() const;
+  uint64_t back_off_ns() const override { return back_off_->wait_ns(); }
 
  private:
   VgpuServer(SessionServices& services, VgpuSpec spec);
@@ -103,16 +107,9 @@ class VgpuServer final : private io::IvshmemServer::Owner,
   uint32_t slots_in_use() const;
   Result<std::shared_ptr<Channel>> channel_for(const GuestSession::Origin& origin);
   void drop_local_channel(io::LocalServer::ConnectionId connection);
-  void post_scrubbing();
   void on_memory_freed();
   void check_local_regions();
   void open_session(GuestSession::Origin origin, const std::string& program, uint32_t guest_pid);
-  // False: not now, but once memory that is being scrubbed is free.
-  bool start_session(GuestSession::Origin origin, const std::string& program, uint32_t guest_pid);
-  void start_waiting();
-  void set_deadline();
-  void rest();
-  std::string back_off_text() const;
   void refuse(const GuestSession::Origin& origin, int status, const std::string& reason);
   void end_guest_sessions(const std::string& reason, bool now);
 
@@ -123,6 +120,8 @@ class VgpuServer final : private io::IvshmemServer::Owner,
   void on_join(io::LocalServer::ConnectionId connection, const std::string& program,
                const PeerCredentials& peer) override;
   void on_left(io::LocalServer::ConnectionId connection) override;
+  void on_start_waits(const StartQueue::Request& first) override;
+  bool start_session(const StartQueue::Request& request) override;
   void on_agent_started(uint64_t agent_epoch) override;
   void on_agent_open(uint64_t request, const std::string& program, uint32_t guest_pid) override;
   void on_agent_close(uint32_t guest_slot, uint64_t guest_epoch) override;
@@ -130,56 +129,37 @@ class VgpuServer final : private io::IvshmemServer::Owner,
   void on_session_open(GuestSession& session) override;
   void on_session_offence(GuestSession& session, core::Offence offence, uint64_t cost_ns,
                           bool more) override;
-  uint64_t stall_wait_ns() const override;
-  void on_session_stalls(uint64_t cost_ns) override;
+  uint64_t stall_wait_ns() const override { return back_off_->stall_wait_ns(); }
+  void on_session_stalls(uint64_t cost_ns) override { back_off_->on_stall(cost_ns); }
   void on_session_over(GuestSession& session) override;
 
+  GrantExecutor& executor() const { return services_.executor; }
+
   SessionServices& services_;
-  GrantExecutor& executor_;
   VgpuSpec spec_;
-  core::VgpuId id_ = 0;
-  bool has_id_ = false;
+  std::optional<core::VgpuId> id_;         // nothing: not yet among the scheduler's
   std::shared_ptr<io::PeerThread> peers_;  // does what its peers can make block
   io::Spawner::Vgpu machine_code_;         // what its workers share of it
   std::shared_ptr<core::Shares> shares_;   // memory that several of its programs have
-  std::shared_ptr<RegionPool> pool_;
-  std::shared_ptr<Channel> channel_;  // with the virtual machine
-  // Of local programs, by connection, as long as that lasts: also after the session's end.
-  std::map<io::LocalServer::ConnectionId, std::shared_ptr<Channel>> local_channels_;
-  std::unique_ptr<AgentLink> agent_;
-  std::vector<std::unique_ptr<GuestSession>> sessions_;
-  bool paused_ = false;
-  bool rests_ = false;            // it may not launch: the back-off
-  bool connection_kept_ = false;  // keep_connection()
+  RegionMemory memory_;
+  std::optional<BackOff> back_off_;  // from make() on
+  StartQueue starts_;
   uint64_t sessions_started_ = 0;
+  std::vector<std::unique_ptr<GuestSession>> sessions_;
+
+  // The virtual machine.
+  std::unique_ptr<io::IvshmemServer> ivshmem_;
   uint64_t host_epoch_;
+  std::shared_ptr<Channel> channel_;
+  std::unique_ptr<AgentLink> agent_;
+  bool connection_kept_ = false;  // keep_connection()
 
-  core::Penalty penalty_;  // outlives its guest's reboots
-  core::StallBudget stall_budget_;
-  uint64_t stall_to_charge_ns_ = 0;  // when it is over
-  io::Timer rest_timer_, stall_timer_;
-  bool logged_waiting_ = false;
-  // Requests that wait because this vGPU starts sessions faster than the limits or its back-off
-  // allow.
-  struct Waiting {
-    GuestSession::Origin origin;
-    std::string program;
-    uint32_t guest_pid;
-  };
-  std::vector<Waiting> waiting_;
-  double start_credit_;
-  uint64_t credit_at_ns_;
-  io::Timer credit_timer_;
-
-  // Frees memory; what the thread did not take waits for the next beat.
-  // Not the thread that rings bells: a peer that blocks that one keeps no memory with it.
-  std::unique_ptr<io::PeerThread> scrubber_;
-  std::deque<std::pair<io::PeerThread::Work, io::PeerThread::Work>> to_scrub_;
+  // Local programs; channels by connection, as long as that lasts: also after the session's end.
+  std::unique_ptr<io::LocalServer> local_;
+  std::map<io::LocalServer::ConnectionId, std::shared_ptr<Channel>> local_channels_;
 
   SocketNote socket_note_;
-  std::unique_ptr<io::IvshmemServer> ivshmem_;
-  std::unique_ptr<io::LocalServer> local_;
-  std::function<void()> gone_;
+  std::function<void()> gone_;  // close()'s
 };
 
 }  // namespace sluice
