@@ -273,8 +273,15 @@ void Scheduler::set_evict_end(VgpuId v, uint64_t evict_end_ns) {
   if (impl_->vgpu(v)) impl_->deadlines.set_limit(v, evict_end_ns);
 }
 
-uint64_t Scheduler::evict_end_ns(VgpuId v) const {
-  return impl_->vgpu(v) ? impl_->deadlines.limit_ns(v) : impl_->config.evict_end_ns;
+uint64_t Scheduler::overstay_ns(VgpuId v) const {
+  return impl_->vgpu(v) ? impl_->deadlines.overstay_ns(v) : impl_->config.evict_end_ns;
+}
+
+void Scheduler::on_starved(uint64_t now_ns, SessionId s, uint64_t starved_ns, ActionQueue& out) {
+  if (!impl_->session(s)) return;
+  impl_->deadlines.on_starved(s, starved_ns);
+  impl_->deadlines.enforce(now_ns, out);
+  impl_->finish(now_ns, out);
 }
 
 // ---- for people ------------------------------------------------------------------------------

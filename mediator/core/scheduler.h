@@ -160,6 +160,8 @@ struct Action {
     kSetGrant,    // host page: grant = word (seq_cst)
     kSetEvict,    // signal page: evict = word (seq_cst)
     kReadReport,  // read the report of `session`, call on_report() at once
+    kAskStarved,  // ask the host's kernel about the worker of `session`, call on_starved() when it
+                  // has answered, or with 0 where it cannot
     kRingGate,    // write the worker's gate eventfd
     kWakeAt,      // (re-)arm the one timer for word (absolute ns); word == kNever disarms it
     kSetSlice,    // the contexts of `session` get time slices of `word` ns
@@ -299,7 +301,11 @@ class Scheduler {
   void on_stall(uint64_t now_ns, VgpuId vgpu, uint64_t stall_ns, ActionQueue& out);
   // From now on evictions of v have this deadline instead of evict_end_ns; 0: evict_end_ns.
   void set_evict_end(VgpuId vgpu, uint64_t evict_end_ns);
-  uint64_t evict_end_ns(VgpuId vgpu) const;
+  // For how long v's last eviction kept the GPU from others, if it was ended for that.
+  uint64_t overstay_ns(VgpuId vgpu) const;
+  // The answer to kAskStarved, at any time after it: for so long in sum since its start nothing of
+  // the session's worker ran although something of it could have.
+  void on_starved(uint64_t now_ns, SessionId session, uint64_t starved_ns, ActionQueue& out);
   // On a GPU with time slices: v's contexts have used so much since the last call. To be called
   // before any event that the policy decides by; decides nothing itself. Elsewhere ignored (and
   // on_measured() is ignored here). `free`: while no other vGPU wanted it; shown, and not charged.

@@ -8,11 +8,11 @@
 //   keeper -> sluiced    Launched (pid; descriptor: the control socket of a new spawner)
 // The control socket, to that spawner:
 //   spawner -> sluiced   Hello (once, first; descriptors: the GPU's context-switch log, see below),
-//                        Spawned (descriptor: a pidfd), Failed, Exited; Xid (a
-//   fault
-//                        that the kernel's log has of a worker), NoXids (there will be none any
-//                        more)
-//   sluiced -> spawner   Spawn (descriptors: control, output), Kill, Forget (a vGPU's machine code)
+//                        Spawned (descriptor: a pidfd), Failed, Exited; Xid (a fault that the
+//                        kernel's log has of a worker), NoXids (there will be none any more);
+//                        Starved (the answer to AskStarved)
+//   sluiced -> spawner   Spawn (descriptors: control, output), Kill, Forget (a vGPU's machine
+//                        code), AskStarved
 //
 //   a worker, by its id:   Spawn --> Spawned --> Exited        or  --> Failed, at any point before
 //   it runs
@@ -33,7 +33,7 @@
 namespace sluice::spawner_protocol {
 
 inline constexpr int kControlFd = 3;
-inline constexpr uint32_t kVersion = 4;
+inline constexpr uint32_t kVersion = 5;
 // A packet of either side at most. Setup carries the environment of workers.
 inline constexpr size_t kMaxBytes = 64u << 10;
 
@@ -68,6 +68,7 @@ enum class Type : uint32_t {
   kKill = 3,
   kLaunch = 4,
   kForget = 5,
+  kAskStarved = 6,
   kHello = 11,
   kSpawned = 12,
   kFailed = 13,
@@ -75,6 +76,7 @@ enum class Type : uint32_t {
   kLaunched = 15,
   kXid = 16,
   kNoXids = 17,
+  kStarved = 18,
 };
 
 struct Header {
@@ -87,8 +89,10 @@ struct Header {
   uint32_t flag = 0;  // Setup: Flags. Spawn: MiB of its region. Exited: 1 it died of a signal
   uint32_t version = kVersion;
   uint64_t vgpu = 0;  // Spawn: whose cache of machine code it shares; 0: it has none
+  uint64_t ns = 0;    // Starved: for so long since its start nothing of it ran although something
+                      // could have, as far as the kernel counts that
 };
-static_assert(sizeof(Header) == 40);
+static_assert(sizeof(Header) == 48);
 
 // kSwitchLog: record the GPU's context switches.
 enum Flags : uint32_t { kNvidia = 1, kSwitchLog = 2 };
@@ -104,7 +108,7 @@ inline constexpr char kSwitchLogGoOn = 'g', kSwitchLogRest = 'r';
 //          kernel-log=PATH memory=BYTES, of one worker, its region apart; none: no limit
 //          code-cache=BYTES, of one vGPU; none: there are no caches of machine code
 //   Hello  missing=WALL: why... no-limit=CONTROLLER: why... no-kernel-log=why
-//          no-code-cache=why no-switch-log=why    or, with a code, error=why
+//          no-code-cache=why no-switch-log=why no-pressure=why    or, with a code, error=why
 struct Packet {
   Header header;
   std::vector<std::string> lines;

@@ -217,6 +217,7 @@ Result<void> Spawner::on_hello(const Packet& packet, std::vector<Fd> fds) {
   ended_ = packet.header.id;
   no_kernel_log_ = packet.one("no-kernel-log");
   no_code_cache_ = packet.one("no-code-cache");
+  no_pressure_ = packet.one("no-pressure");
   switch_log_ = {};
   switch_log_.why = packet.one("no-switch-log");
   if (fds.size() == 2)
@@ -279,6 +280,13 @@ uint64_t Spawner::spawn(Client& client, uint64_t region_bytes, uint64_t vgpu, Fd
 void Spawner::kill(uint64_t id) {
   Packet p;
   p.header.type = SpawnerType::kKill;
+  p.header.id = id;
+  send(p, {});
+}
+
+void Spawner::ask_starved(uint64_t id) {
+  Packet p;
+  p.header.type = SpawnerType::kAskStarved;
   p.header.id = id;
   send(p, {});
 }
@@ -372,6 +380,9 @@ void Spawner::on_packet(const Packet& packet, std::vector<Fd> fds, bool lost_fds
     case SpawnerType::kXid:
       // Of one that is over: what it did was settled with its end.
       if (client) client->on_xid(h.code);
+      return;
+    case SpawnerType::kStarved:
+      if (client) client->on_starved(h.ns);
       return;
     case SpawnerType::kNoXids:
       no_kernel_log_ = "it could not be read any more";

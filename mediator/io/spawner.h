@@ -54,6 +54,8 @@ class Spawner {
     virtual void on_exited(bool signaled, int value) = 0;
     // The kernel's log has a fault of it. Any number of times between the first call and the last.
     virtual void on_xid(int number) = 0;
+    // The answer to ask_starved().
+    virtual void on_starved(uint64_t ns) = 0;
     // The spawner has died; the worker with it, or in a moment: its pidfd will tell. The last call.
     virtual void on_spawner_lost() = 0;
 
@@ -86,6 +88,8 @@ class Spawner {
   // Returns the worker's id. `client` outlives it, or forgets it. `vgpu`: its number; 0: none.
   uint64_t spawn(Client& client, uint64_t region_bytes, uint64_t vgpu, Fd control, Fd output);
   void kill(uint64_t id);
+  // For how long nothing of it ran although something of it could have: Client::on_starved().
+  void ask_starved(uint64_t id);
   // The client hears no more of it. It is killed.
   void forget(uint64_t id);
 
@@ -99,6 +103,8 @@ class Spawner {
   const std::string& no_kernel_log() const { return no_kernel_log_; }
   // Why workers have no cache of machine code that they share; empty: they have.
   const std::string& no_code_cache() const { return no_code_cache_; }
+  // Why nobody can tell for how long workers had no processor; empty: it is counted.
+  const std::string& no_pressure() const { return no_pressure_; }
   // The GPU's context-switch log, as the last spawner's recorder hands it on.
   struct SwitchLog {
     Fd ring, control;  // none: see `why`
@@ -153,7 +159,7 @@ class Spawner {
   std::deque<pid_t> pids_;  // the last of all workers that there were
   uint64_t next_id_ = 1, next_vgpu_ = 1;
   std::vector<std::string> missing_, missing_limits_;
-  std::string no_kernel_log_ = "not asked for", no_code_cache_;
+  std::string no_kernel_log_ = "not asked for", no_code_cache_, no_pressure_;
   SwitchLog switch_log_;
   std::function<void(SwitchLog)> on_switch_log_;
   uint64_t ended_ = 0;

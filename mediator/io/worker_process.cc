@@ -155,6 +155,10 @@ void WorkerProcess::kill() {
   if (!gone_ && !orphaned_) spawner_.kill(id_);
 }
 
+void WorkerProcess::ask_starved() {
+  if (!gone_ && !orphaned_) spawner_.ask_starved(id_);
+}
+
 void WorkerProcess::on_socket(bool exited) {
   FdWatch* watch = &socket_watch_;  // the owner may stop it, but keeps this object
   for (size_t i = 0; i < limits::kWorkerBurst; ++i) {

@@ -63,6 +63,8 @@ class WorkerProcess final : private Spawner::Client {
     virtual void on_worker_hangup() = 0;
     // The kernel's log has a fault of it, of this kind (Xid).
     virtual void on_worker_xid(int number) = 0;
+    // The answer to ask_starved().
+    virtual void on_worker_starved(uint64_t ns) = 0;
     // It is gone and reaped. Called once, last; may destroy the WorkerProcess.
     virtual void on_worker_exit(const WorkerExit& exit) = 0;
 
@@ -79,6 +81,8 @@ class WorkerProcess final : private Spawner::Client {
   // An error if the worker does not read (its socket is full) or is gone.
   Result<void> send(const worker_protocol::Message& message, std::span<const int> fds = {});
   void kill();
+  // For how long nothing of it ran although something of it could have: Owner::on_worker_starved().
+  void ask_starved();
   pid_t pid() const { return pid_; }  // -1: not yet
 
  private:
@@ -89,6 +93,7 @@ class WorkerProcess final : private Spawner::Client {
   void on_spawn_failed(const Error& error) override;
   void on_exited(bool signaled, int value) override;
   void on_xid(int number) override;
+  void on_starved(uint64_t ns) override { owner_.on_worker_starved(ns); }
   void on_spawner_lost() override;
   void finish(const WorkerExit& exit);
 

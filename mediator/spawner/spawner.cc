@@ -92,6 +92,7 @@ Result<void> Spawner::set_up() {
     if (auto made = cgroups_->make("probe"); made) probe = std::move(*made);
   prison_->rehearse(probe.get());
   probe.reset();
+  const bool counts = cgroups_ && cgroups_->starved_ns("probe");
   if (cgroups_) cgroups_->remove("probe");
   if (!prison_->has(Wall::kCgroup)) cgroups_.reset();
   open_code_caches(uids);
@@ -108,6 +109,10 @@ Result<void> Spawner::set_up() {
   if (cgroups_)
     for (const std::string& why : cgroups_->missing_limits()) hello.add("no-limit", why);
   if (!kernel_log_) hello.add("no-kernel-log", no_log);
+  if (!cgroups_)
+    hello.add("no-pressure", "workers have no cgroups");
+  else if (!counts)
+    hello.add("no-pressure", "the kernel does not count it (psi=1 on its command line)");
   if (!no_code_cache_.empty()) hello.add("no-code-cache", no_code_cache_);
   if (!switch_recorder_) {
     hello.add("no-switch-log", no_switch_log_);
@@ -251,11 +256,24 @@ Result<void> Spawner::on_packet() {
       if (worker.id == h.id) kill(pid, worker);
     return {};
   }
+  if (h.type == Type::kAskStarved && in->fds.empty()) return answer_starved(h.id);
   if (h.type == Type::kForget && in->fds.empty()) {
     if (CodeCaches* codes = prison_->code_caches()) codes->forget(h.id);
     return {};
   }
   return Error{EPROTO, "sluiced sent a message of no known kind"};
+}
+
+// Read here, because the kernel may have the reader wait for a thread of its own, which has no
+// processor either.
+Result<void> Spawner::answer_starved(uint64_t id) {
+  Packet starved;
+  starved.header.type = Type::kStarved;
+  starved.header.id = id;
+  for (const auto& [pid, worker] : workers_)
+    if (worker.id == id && cgroups_)
+      starved.header.ns = cgroups_->starved_ns(cgroup_name(worker.slot)).value_or(0);
+  return send(starved);
 }
 
 // Uids go round, so that one is used again as late as can be.

@@ -59,6 +59,7 @@ class Spawner {
   CgroupLimits limits_of(uint32_t shared_mib) const;
   void kill(pid_t pid, Worker& worker);
   Result<void> reap();
+  Result<void> answer_starved(uint64_t id);
   Result<void> read_kernel_log();
   void end_all();
   std::optional<uint32_t> free_slot();

@@ -139,6 +139,9 @@ void SimHost::drain() {
       case Action::Kind::kReadReport:
         scheduler_->on_report(now_ns_, a->session, snapshot(a->session), actions_);
         break;
+      case Action::Kind::kAskStarved:
+        scheduler_->on_starved(now_ns_, a->session, 0, actions_);
+        break;
       case Action::Kind::kRingGate:
         after(costs_.gate_ns, a->session, &SimHost::worker_tries);
         break;

@@ -70,6 +70,9 @@ void TurnsHost::drain() {
       case Action::Kind::kReadReport:
         scheduler_->on_report(now_ns_, a->session, snapshot(all_[v]), actions_);
         break;
+      case Action::Kind::kAskStarved:
+        scheduler_->on_starved(now_ns_, a->session, 0, actions_);
+        break;
       case Action::Kind::kRingGate:
         at(now_ns_ + costs_.gate_ns, [this, v] { worker(v), note_if_left(v); });
         break;

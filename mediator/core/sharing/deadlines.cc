@@ -12,11 +12,13 @@ uint64_t Deadlines::limit_ns(VgpuId v) const {
   return own ? own : sharing_.config.evict_end_ns;
 }
 
+uint64_t Deadlines::warn_ns(VgpuId v) const {
+  return std::min(limit_ns(v), sharing_.config.evict_warn_ns);
+}
+
 void Deadlines::start(uint64_t now_ns, VgpuId v) {
   Eviction& e = evictions_[v];
-  e.stage = Stage::kRunning;
-  e.since_ns = now_ns;
-  e.excused_ns = 0;
+  e = {.stage = Stage::kRunning, .since_ns = now_ns, .limit_ns = e.limit_ns};
   running_.push_back(v);
 }
 
@@ -33,36 +35,89 @@ void Deadlines::excuse(VgpuId v, uint64_t now_ns, uint64_t ns) {
   e.excused_ns = std::min(e.excused_ns + ns, limit_ns(v));
 }
 
+void Deadlines::on_starved(SessionId s, uint64_t starved_ns) {
+  Starved& x = starved_[s];
+  if (x.pending == 0) return;
+  --x.pending;
+  if (!x.before_ns) {
+    x.before_ns = starved_ns;
+    return;
+  }
+  const VgpuId v = sharing_.sessions[s].vgpu;
+  Eviction& e = evictions_[v];
+  const uint64_t since_ns = starved_ns - std::min(*x.before_ns, starved_ns);
+  e.starved_ns = std::max(e.starved_ns, since_ns);
+}
+
+void Deadlines::ask(VgpuId v, ActionQueue& out) {
+  for (const SessionId s : sharing_.vgpus[v].sessions) {
+    if (sharing_.sessions[s].drain == Drain::kNone) continue;
+    sharing_.reports.read(s, out);
+    ++starved_[s].pending;
+    out.push({.kind = Action::Kind::kAskStarved, .session = s, .vgpu = v});
+  }
+}
+
+bool Deadlines::is_answered(VgpuId v) const {
+  const auto& sessions = sharing_.vgpus[v].sessions;
+  return std::none_of(sessions.begin(), sessions.end(), [&](SessionId s) {
+    return sharing_.sessions[s].drain != Drain::kNone && starved_[s].pending > 0;
+  });
+}
+
 void Deadlines::warn(VgpuId v, uint64_t since_ns, ActionQueue& out) {
   evictions_[v].stage = Stage::kWarned;
   ++sharing_.vgpus[v].counters.overdue;
   sharing_.log(out, LogEvent::kOverdue, v, since_ns);
-  // Polled once more, in case a worker's bug lost a ring.
-  for (const SessionId s : sharing_.vgpus[v].sessions)
-    if (sharing_.sessions[s].drain != Drain::kNone) sharing_.reports.read(s, out);
+  for (const SessionId s : sharing_.vgpus[v].sessions) starved_[s].before_ns.reset();
+  ask(v, out);
 }
 
-// Of one that was warned.
+void Deadlines::end(VgpuId v, ActionQueue& out) {
+  evictions_[v].stage = Stage::kEnded;
+  for (const SessionId s : sharing_.vgpus[v].sessions)
+    if (sharing_.sessions[s].drain != Drain::kNone)
+      sharing_.end_session(out, s, EndReason::kDidNotLeave);
+}
+
+// As far as it counts.
+uint64_t Deadlines::starved_ns(VgpuId v) const {
+  const Eviction& e = evictions_[v];
+  return std::min(e.starved_ns, limit_ns(v) - std::min(e.excused_ns, limit_ns(v)));
+}
+
+uint64_t Deadlines::deadline_ns(VgpuId v) const {
+  const Eviction& e = evictions_[v];
+  return e.since_ns + e.excused_ns + starved_ns(v) + limit_ns(v);
+}
+
+// Of one that was warned. One that was asked is not asked again at once: its answer may excuse
+// nearly all the time until it came.
 uint64_t Deadlines::end_at_ns(VgpuId v) const {
   const Eviction& e = evictions_[v];
-  const uint64_t limit = limit_ns(v), warn = std::min(limit, sharing_.config.evict_warn_ns);
-  return std::max(e.since_ns + e.excused_ns + limit, e.warned_ns + limit - warn);
+  const uint64_t limit = limit_ns(v), warn = warn_ns(v);
+  return std::max({deadline_ns(v), e.warned_ns + limit - warn, e.asked_ns ? e.asked_ns + warn : 0});
 }
 
 void Deadlines::enforce(uint64_t now_ns, ActionQueue& out) {
   for (const VgpuId v : running_) {
     Eviction& e = evictions_[v];
     const uint64_t since_ns = now_ns - e.since_ns - e.excused_ns;
-    if (e.stage == Stage::kRunning &&
-        since_ns >= std::min(limit_ns(v), sharing_.config.evict_warn_ns)) {
+    if (e.stage == Stage::kRunning && since_ns >= warn_ns(v)) {
       warn(v, since_ns, out);
       e.warned_ns = now_ns;
     }
-    if (e.stage != Stage::kWarned || now_ns < end_at_ns(v)) continue;
-    e.stage = Stage::kEnded;
-    for (const SessionId s : sharing_.vgpus[v].sessions)
-      if (sharing_.sessions[s].drain != Drain::kNone)
-        sharing_.end_session(out, s, EndReason::kDidNotLeave);
+    if (e.stage == Stage::kWarned && now_ns >= end_at_ns(v)) {
+      e.stage = Stage::kAsked;
+      e.asked_ns = now_ns;
+      ask(v, out);
+    }
+    if (e.stage != Stage::kAsked) continue;
+    if (!is_answered(v) && now_ns < e.asked_ns + limit_ns(v)) continue;
+    if (e.asked_ns < deadline_ns(v))
+      e.stage = Stage::kWarned;
+    else
+      end(v, out);
   }
 }
 
@@ -91,10 +146,9 @@ uint64_t Deadlines::next_ns() const {
   uint64_t next = kNever;
   for (const VgpuId v : running_) {
     const Eviction& e = evictions_[v];
-    if (e.stage == Stage::kRunning)
-      next = std::min(
-          next, e.since_ns + e.excused_ns + std::min(limit_ns(v), sharing_.config.evict_warn_ns));
+    if (e.stage == Stage::kRunning) next = std::min(next, e.since_ns + e.excused_ns + warn_ns(v));
     if (e.stage == Stage::kWarned) next = std::min(next, end_at_ns(v));
+    if (e.stage == Stage::kAsked) next = std::min(next, e.asked_ns + limit_ns(v));
   }
   return next;
 }

@@ -31,6 +31,15 @@
 // stood still for seconds, and its workers with it, has nobody ended whose kernel was about to
 // leave.
 //
+// A worker without a processor cannot report that it has left, nor can its kernels leave where the
+// GPU is software. So nobody is ended before the host's kernel was asked how long since the warning
+// nothing of the worker ran although something of it could have: that time does not count, with
+// what else is excused one limit at most. A session that starves itself gains as much, and pays for
+// it (overstay_ns()).
+//
+//   kRunning --warned: asked--> kWarned --deadline: asked again--> kAsked --> kEnded
+//                                  ^----------- it had starved -------|
+//
 // `ungranted_ns` shrinks as time passes (SchedulerConfig::ungranted_leak), so that the delays of an
 // honest worker between its kernel's end and the GPU's release never add up.
 //
@@ -38,6 +47,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "mediator/core/sharing/state.h"
@@ -51,7 +61,10 @@ class Deadlines {
   explicit Deadlines(Sharing& sharing) : sharing_(sharing) {}
 
   void reset_vgpu(VgpuId v) { reset_record(evictions_, v); }
-  void reset_session(SessionId s) { reset_record(ungranted_, s); }
+  void reset_session(SessionId s) {
+    reset_record(ungranted_, s);
+    reset_record(starved_, s);
+  }
 
   // v's deadline: 0 is everybody's.
   void set_limit(VgpuId v, uint64_t evict_end_ns) { evictions_[v].limit_ns = evict_end_ns; }
@@ -64,7 +77,11 @@ class Deadlines {
   uint64_t evicted_at_ns(VgpuId v) const { return evictions_[v].since_ns; }
   // So much of the time since then was not v's to leave in; in sum at most its limit.
   void excuse(VgpuId v, uint64_t now_ns, uint64_t ns);
+  // The answer to kAskStarved: so long since its worker's start. To be followed by enforce().
+  void on_starved(SessionId s, uint64_t starved_ns);
   uint64_t excused_ns(VgpuId v) const { return evictions_[v].excused_ns; }
+  // For how long v's last eviction kept the GPU from others when it was ended.
+  uint64_t overstay_ns(VgpuId v) const { return limit_ns(v) + starved_ns(v); }
   // For statistics: an eviction that needed no deadline.
   void set_evicted_at(VgpuId v, uint64_t at_ns) { evictions_[v].since_ns = at_ns; }
 
@@ -76,16 +93,30 @@ class Deadlines {
   uint64_t next_ns() const;
 
  private:
-  //   kStopped -> kRunning -> kWarned -> kEnded; stop() leads back from each.
-  enum class Stage : uint8_t { kStopped, kRunning, kWarned, kEnded };
+  // stop() leads back from each to kStopped.
+  enum class Stage : uint8_t { kStopped, kRunning, kWarned, kAsked, kEnded };
   struct Eviction {
     Stage stage = Stage::kStopped;
     uint64_t since_ns = 0;
     uint64_t excused_ns = 0;  // since then, in which another was seen running without a grant
     uint64_t limit_ns = 0;    // 0: evict_end_ns
+    uint64_t starved_ns = 0;  // of its workers the one that starved longest, since the warning
     uint64_t warned_ns = 0;   // when it was
+    uint64_t asked_ns = 0;    // the last time; 0: only at the warning
   };
+  // The kernel's count for a worker at the warning, and how many answers are on their way.
+  struct Starved {
+    std::optional<uint64_t> before_ns;
+    uint32_t pending = 0;
+  };
+  uint64_t warn_ns(VgpuId v) const;
+  uint64_t starved_ns(VgpuId v) const;
+  uint64_t deadline_ns(VgpuId v) const;
   uint64_t end_at_ns(VgpuId v) const;
+  // About its sessions that have not drained; their reports are read once more.
+  void ask(VgpuId v, ActionQueue& out);
+  bool is_answered(VgpuId v) const;
+  void end(VgpuId v, ActionQueue& out);
   struct Ungranted {
     uint64_t sum_ns = 0, at_ns = 0;
   };
@@ -94,6 +125,7 @@ class Deadlines {
   Sharing& sharing_;
   std::vector<Eviction> evictions_;   // by VgpuId
   std::vector<Ungranted> ungranted_;  // by SessionId
+  std::vector<Starved> starved_;      // by SessionId
   std::vector<VgpuId> running_;       // rarely more than one
   uint64_t sampled_ns_ = 0;           // the last sample; 0: none
 };

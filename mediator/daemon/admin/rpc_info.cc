@@ -68,6 +68,7 @@ json::object workers_info(const io::Spawner& s) {
           {"sees_xids", s.sees_xids()},
           {"no_kernel_log", s.no_kernel_log()},
           {"no_code_cache", s.no_code_cache()},
+          {"no_pressure", s.no_pressure()},
           {"ended_at_start", s.ended_at_start()}};
 }
 

@@ -194,6 +194,10 @@ void GuestSession::on_worker_xid(int number) {
   if (usual) note_fault(executor().fault_stall_ns(worker_->pid(), started_ns_).value_or(*usual));
 }
 
+void GuestSession::on_worker_starved(uint64_t ns) {
+  if (scheduler_id_) executor().on_starved(*scheduler_id_, ns);
+}
+
 // The worker is gone: whatever it did, it has done.
 void GuestSession::settle_offences(bool died_of_signal) {
   if (!pages_.made() || !worker_) return;
@@ -381,7 +385,7 @@ void GuestSession::on_ready(const Message& m) {
             reason != core::EndReason::kPassedDescriptors) {
           offences_.on_forced_end();
           owner_.on_session_offence(*this, core::Offence::kDidNotLeave,
-                                    executor().evict_end_ns(request_.vgpu_id), false);
+                                    executor().overstay_ns(request_.vgpu_id), false);
         }
         end(kCudaErrorLaunchTimeout, "ended by the host: " + std::string(core::to_string(reason)),
             true);
@@ -393,7 +397,8 @@ void GuestSession::on_ready(const Message& m) {
         if (auto sent = worker_->send(slice); !sent)
           log::warning("vgpu {} slot {}: its worker is not told its time slice: {}", request_.vgpu,
                        slot_.number(), sent.error().message);
-      });
+      },
+      [this] { worker_->ask_starved(); });
   if (!id) return end(kCudaErrorUnknown, id.error().message);
   scheduler_id_ = *id;
   pages_.worker_has_them();

@@ -111,6 +111,7 @@ class GuestSession final : private io::WorkerProcess::Owner {
   void on_worker_bad(const std::string& why) override;
   void on_worker_hangup() override;
   void on_worker_xid(int number) override;
+  void on_worker_starved(uint64_t ns) override;
   void on_worker_exit(const io::WorkerExit& exit) override;
   void on_ready(const worker_protocol::Message& message);
   void give_leave();

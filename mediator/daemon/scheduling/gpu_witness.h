@@ -68,6 +68,7 @@ class GpuWitness : private io::WorkerProcess::Owner {
   void on_worker_bad(const std::string& why) override { end(why); }
   void on_worker_hangup() override { end("it hung up"); }
   void on_worker_xid(int number) override;
+  void on_worker_starved(uint64_t) override {}
   void on_worker_exit(const io::WorkerExit& exit) override;
 
   boost::asio::io_context& io_;

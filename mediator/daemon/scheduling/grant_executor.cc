@@ -32,6 +32,7 @@ struct GrantExecutor::SessionEntry {
   pid_t worker;
   EndHook end;
   SliceHook slice;
+  StarvedHook ask_starved;
   uint64_t grant = 0;  // as the scheduler set it
   bool ending = false;
   ErrorHook on_error = {};  // empty: nobody asks, or it was called
@@ -119,7 +120,8 @@ void GrantExecutor::remove_vgpu(core::VgpuId vgpu) {
 
 Result<core::SessionId> GrantExecutor::add_session(core::VgpuId vgpu, io::StubPages& pages,
                                                    int gate_fd, int ring_fd, pid_t worker,
-                                                   EndHook end, SliceHook slice) {
+                                                   EndHook end, SliceHook slice,
+                                                   StarvedHook ask_starved) {
   // The entry must be there when the scheduler's first actions about it are executed.
   if (slices_) slices_->add(worker, vgpu);
   const uint64_t now = monotonic_ns();
@@ -134,6 +136,7 @@ Result<core::SessionId> GrantExecutor::add_session(core::VgpuId vgpu, io::StubPa
                                                            .worker = worker,
                                                            .end = std::move(end),
                                                            .slice = std::move(slice),
+                                                           .ask_starved = std::move(ask_starved),
                                                            .ring_watch = {}});
   entry->ring_watch = io::FdWatch(
       io_, ring_fd, io::Pace{limits::kRingsPerSecond, limits::kRingBurst},
@@ -228,6 +231,9 @@ void GrantExecutor::execute(const core::Action& action) {
     case Kind::kReadReport:
       read_report(action.session);
       break;
+    case Kind::kAskStarved:
+      entry.ask_starved();
+      break;
     case Kind::kRingGate:
       ring_wake(entry.gate_fd);
       break;
@@ -278,6 +284,15 @@ void GrantExecutor::on_ring(core::SessionId session) {
   }
   measure(false);
   read_report(session);
+  run();
+}
+
+// What its worker has stored meanwhile comes first.
+void GrantExecutor::on_starved(core::SessionId session, uint64_t ns) {
+  measure(true);
+  read_report(session);
+  run();
+  scheduler_->on_starved(monotonic_ns(), session, ns, actions_);
   run();
 }
 

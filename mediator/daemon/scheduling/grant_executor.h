@@ -32,6 +32,9 @@ class GrantExecutor {
  public:
   // The session's contexts are to have a slice of so long.
   using SliceHook = std::function<void(uint64_t slice_ns)>;
+  // Called when the scheduler asks for how long the session's worker had no processor: the answer
+  // is on_starved().
+  using StarvedHook = std::function<void()>;
   // Called when the scheduler wants a session ended. It ends the worker and, once that is gone,
   // calls remove_session(); not before this call returns.
   using EndHook = std::function<void(core::EndReason)>;
@@ -69,7 +72,9 @@ class GrantExecutor {
   // `pages` and both wake sockets (base/peer_socket.h) stay the session's and outlive
   // remove_session(). `worker`: its process.
   Result<core::SessionId> add_session(core::VgpuId vgpu, io::StubPages& pages, int gate_fd,
-                                      int ring_fd, pid_t worker, EndHook end, SliceHook slice);
+                                      int ring_fd, pid_t worker, EndHook end, SliceHook slice,
+                                      StarvedHook ask_starved);
+  void on_starved(core::SessionId session, uint64_t ns);
   // Whether workers have to be woken to take an eviction further (worker_protocol::is_forwarded).
   // Before any session.
   void ring_on_evict(bool ring) { ring_on_evict_ = ring; }
@@ -80,11 +85,11 @@ class GrantExecutor {
   // A fault of the vGPU has stopped the GPU until now: it pays for what the clock has not charged
   // it. An event from outside.
   void charge_stall(core::VgpuId vgpu, uint64_t stall_ns);
-  // The deadline of its evictions; 0: everybody's.
-  uint64_t evict_end_ns(core::VgpuId vgpu) const { return scheduler_->evict_end_ns(vgpu); }
+  uint64_t overstay_ns(core::VgpuId vgpu) const { return scheduler_->overstay_ns(vgpu); }
   std::optional<uint64_t> fault_stall_ns(pid_t worker, uint64_t since_ns) const {
     return accounting_->fault_stall_ns(worker, since_ns);
   }
+  // The deadline of its evictions; 0: everybody's.
   void set_evict_end(core::VgpuId vgpu, uint64_t ns) { scheduler_->set_evict_end(vgpu, ns); }
   // From now on the worker reads in its grant word that its session is being ended.
   void mark_ending(core::SessionId session);

@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -186,6 +188,16 @@ Result<Fd> Cgroups::make(const std::string& name, const CgroupLimits& limits) {
 }
 
 void Cgroups::kill(const std::string& name) { write_one(folder_.get(), name + "/cgroup.kill"); }
+
+std::optional<uint64_t> Cgroups::starved_ns(const std::string& name) const {
+  Fd fd(::openat(folder_.get(), (name + "/cpu.pressure").c_str(), O_RDONLY | O_CLOEXEC));
+  char text[512] = {};
+  if (!fd || ::read(fd.get(), text, sizeof text - 1) <= 0) return std::nullopt;
+  const char* full = std::strstr(text, "full ");
+  const char* total = full ? std::strstr(full, "total=") : nullptr;
+  if (!total) return std::nullopt;
+  return std::strtoull(total + std::strlen("total="), nullptr, 10) * 1000;
+}
 
 bool Cgroups::remove(const std::string& name) { return remove_folder(folder_.get(), name); }
 

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,9 @@ class Cgroups {
   // A new one, as a descriptor for CLONE_INTO_CGROUP. A limit that cannot be set is an error.
   Result<Fd> make(const std::string& name, const CgroupLimits& limits = {});
   void kill(const std::string& name);
+  // For how long nothing of it ran although something of it could have (cpu.pressure, "full"), each
+  // processor by its part. Nothing: the kernel does not count that.
+  std::optional<uint64_t> starved_ns(const std::string& name) const;
   // Removes an empty one; false: something in it is still dying.
   bool remove(const std::string& name);
   // Ends all that runs in any of them and removes them. Returns how many processes there were.

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,6 +31,7 @@ struct Host {
     uint64_t grant = 0, evict = 0;
     SmSet sms;
     ReportSnapshot report;
+    uint64_t starved_ns = 0;  // the answer to kAskStarved
   };
   Pages& page(SessionId s) {
     if (s >= pages.size()) pages.resize(s + 1);
@@ -63,6 +65,10 @@ struct Host {
         case Action::Kind::kReadReport:
           did += "read" + s + " ";
           scheduler->on_report(now, a->session, page(a->session).report, queue);
+          break;
+        case Action::Kind::kAskStarved:
+          if (on_asked) on_asked();
+          if (answers) scheduler->on_starved(now, a->session, page(a->session).starved_ns, queue);
           break;
         case Action::Kind::kRingGate:
           did += "ring" + s + " ";
@@ -125,6 +131,8 @@ struct Host {
   std::vector<Pages> pages;
   std::string did;
   uint64_t now = kMs, wake = kNever;
+  bool answers = true;  // to kAskStarved
+  std::function<void()> on_asked;
 };
 
 }  // namespace sluice::core

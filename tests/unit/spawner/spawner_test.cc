@@ -331,6 +331,24 @@ TEST_F(SpawnerProgram, AWorkerThatDoesNotReadItsKillIsKilled) {
   EXPECT_EQ(exited->header.id, 1u);
 }
 
+// A number for each question, whatever this host counts, also of a worker that there is not.
+TEST_F(SpawnerProgram, SaysForHowLongAWorkerHadNoProcessor) {
+  set_up("/usr/bin/yes");
+  spawn(1);
+  ASSERT_TRUE(answer());
+  Packet ask;
+  ask.header.type = Type::kAskStarved;
+  for (const uint64_t id : {1, 99}) {
+    ask.header.id = id;
+    send(ask);
+    auto starved = answer();
+    ASSERT_TRUE(starved);
+    EXPECT_EQ(starved->header.type, Type::kStarved);
+    EXPECT_EQ(starved->header.id, id);
+    EXPECT_TRUE(id == 1 || starved->header.ns == 0);
+  }
+}
+
 TEST_F(SpawnerProgram, MoreThanThereAreUidsAreRefused) {
   set_up("/usr/bin/yes", "2000000000-2000000000");
   spawn(1);

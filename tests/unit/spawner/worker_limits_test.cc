@@ -93,6 +93,18 @@ TEST_F(WorkerLimits, AWorkerWhoseLimitCannotBeSetIsNotStarted) {
   EXPECT_NE(made.error().message.find("memory.max"), std::string::npos) << made.error().message;
 }
 
+TEST_F(WorkerLimits, TheKernelsCountOfLackingProcessorsIsRead) {
+  make("");
+  auto c = Cgroups::open_in(dir_.path, "t");
+  ASSERT_TRUE(c) << c.error().message;
+  EXPECT_FALSE(c->starved_ns("w0")) << "no such file";
+  const std::string some = "some avg10=2.00 avg60=1.50 avg300=0.50 total=77\n";
+  write(worker() + "/cpu.pressure", some);
+  EXPECT_FALSE(c->starved_ns("w0")) << "a kernel before 5.13";
+  write(worker() + "/cpu.pressure", some + "full avg10=1.00 avg60=0.50 avg300=0.10 total=1234\n");
+  EXPECT_EQ(c->starved_ns("w0"), 1'234'000u);
+}
+
 // In the cgroup of this test, where that may have others below it.
 class WorkerLimitsHere : public ::testing::Test {
  protected:

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// core::Scheduler and workers without a processor: what their deadlines excuse, and what they do
+// not (mediator/core/sharing/deadlines.h).
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "tests/unit/core/scheduler_host.h"
+
+namespace sluice::core {
+namespace {
+
+constexpr uint64_t kLimit = 2000 * kMs;  // SchedulerConfig::evict_end_ns
+
+// v was granted, and has just been evicted; w waits. v's worker reports nothing by itself.
+struct Starved : Host {
+  Starved() {
+    const VgpuId v = vgpu(), w = vgpu();
+    a = session(v), b = session(w);
+    report(a, 2, 1);
+    now = 500 * kMs;
+    quietly(a, 2, 1);
+    report(b, 1, 0);
+    EXPECT_NE(take().find("evict0="), std::string::npos);
+    evicted_ns = now;
+  }
+  // Time passes, and at each step the kernel's count for a's worker is what `count` says. When a
+  // was ended, since its eviction; 0: it was not, for so long.
+  uint64_t ended_after(uint64_t for_ns, const std::function<uint64_t()>& count) {
+    const uint64_t until = now + for_ns;
+    while (now < until) {
+      now += 10 * kMs;
+      page(a).starved_ns = count();
+      if (wake <= now) scheduler->on_timer(now, queue);
+      drain();
+      if (take().find("end0") != std::string::npos) return now - evicted_ns;
+    }
+    return 0;
+  }
+  SessionId a, b;
+  uint64_t evicted_ns;
+};
+
+TEST(SchedulerStarved, WhoseWorkerHadAProcessorIsEndedAtItsDeadline) {
+  Starved h;
+  // What it had to do without before the warning says nothing of this eviction.
+  EXPECT_EQ(h.ended_after(2 * kLimit, [] { return 60'000 * kMs; }), kLimit);
+}
+
+TEST(SchedulerStarved, WhoseWorkerHadNoneMayLeaveLater) {
+  Starved h;
+  EXPECT_EQ(h.ended_after(kLimit + 500 * kMs, [&] { return h.now - h.evicted_ns; }), 0u);
+  h.report(h.a, 2, 0, 1);  // now it had one
+  EXPECT_NE(h.page(h.b).grant & SLUICE_GRANT_OPEN, 0u);
+  EXPECT_EQ(h.ended_after(2 * kLimit, [] { return 0; }), 0u);
+}
+
+TEST(SchedulerStarved, ItsTimeGoesOnWhereItHasAProcessorAgain) {
+  Starved h;
+  const uint64_t spent = 700 * kMs;
+  const uint64_t ended =
+      h.ended_after(2 * kLimit, [&] { return std::min(h.now - h.evicted_ns, spent); });
+  EXPECT_GE(ended, kLimit + spent - 100 * kMs) << "but for what was before the warning";
+  EXPECT_LE(ended, kLimit + spent + 10 * kMs);
+}
+
+// One that starves itself, with the help of whatever.
+TEST(SchedulerStarved, WhoStarvesForEverGainsItsLimitOnce) {
+  for (const uint64_t times : {uint64_t{1}, uint64_t{1000}}) {
+    Starved h;
+    const uint64_t ended =
+        h.ended_after(10 * kLimit, [&] { return times * (h.now - h.evicted_ns); });
+    EXPECT_GE(ended, 2 * kLimit);
+    EXPECT_LE(ended, 2 * kLimit + 100 * kMs);
+    EXPECT_EQ(h.scheduler->overstay_ns(0), 2 * kLimit) << "it pays for that";
+  }
+}
+
+TEST(SchedulerStarved, NobodyIsAskedMoreOftenThanWarningsCome) {
+  Starved h;
+  size_t asked = 0;
+  h.on_asked = [&] { ++asked; };
+  h.ended_after(10 * kLimit, [&] { return h.now - h.evicted_ns; });
+  EXPECT_GE(asked, 2u);
+  EXPECT_LE(asked, 2 * kLimit / (100 * kMs) + 1);
+}
+
+TEST(SchedulerStarved, WithoutAnAnswerItEndsAllTheSame) {
+  Starved h;
+  h.answers = false;
+  const uint64_t ended = h.ended_after(10 * kLimit, [] { return 0; });
+  EXPECT_GT(ended, kLimit);
+  EXPECT_LE(ended, 2 * kLimit + 10 * kMs);
+}
+
+// Its worker ends before it is answered for.
+TEST(SchedulerStarved, ASessionThatHasGoneKeepsNobodyWaiting) {
+  Starved h;
+  h.answers = false;
+  EXPECT_EQ(h.ended_after(kLimit + 50 * kMs, [] { return 0; }), 0u);
+  h.remove(h.a);
+  EXPECT_NE(h.page(h.b).grant & SLUICE_GRANT_OPEN, 0u);
+  h.scheduler->on_starved(h.now, h.a, 0, h.queue);  // too late
+  h.drain();
+  EXPECT_EQ(h.take().find("end"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sluice::core
