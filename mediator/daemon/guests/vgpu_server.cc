@@ -69,7 +69,7 @@ VgpuServer::~VgpuServer() {
   local_channels_.clear();
   channel_.reset();
   memory_.detach();
-  if (!*id_) return;
+  if (!id_) return;
   services_.memory.remove_vgpu(*id_);
   services_.neighbours.forget(*id_);
   services_.host_memory.remove_vgpu(*id_);

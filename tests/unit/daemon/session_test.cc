@@ -482,6 +482,19 @@ TEST_F(SessionTest, DeletingAVgpuEndsItsSessionsAndRemovesItsSockets) {
   joined("a");
 }
 
+// A number that was not given back is missing at the next creation.
+TEST_F(SessionTest, ADeletedVgpusNumberIsFreeAgain) {
+  start();
+  std::vector<core::VgpuId> ids;
+  for (int i = 0; i < 2; ++i) {
+    ids.push_back(create("first")->id());
+    bool gone = false;
+    ASSERT_TRUE(daemon_->remove("first", [&] { gone = true; }).ok());
+    EXPECT_TRUE(run_until([&] { return gone; }));
+  }
+  EXPECT_EQ(ids[0], ids[1]);
+}
+
 TEST_F(SessionTest, ShuttingDownEndsEveryWorker) {
   start();
   create("a");
