@@ -28,7 +28,7 @@ SYSTEM_LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 
 
 def compile_program(nvcc, name, to):
-    source = PROGRAMS / f"{name}.cu"
+    source, = PROGRAMS.rglob(f"{name}.cu")
     text = source.read_text()
     more = re.findall(r"^// nvcc: (.*)$", text, re.M)
     sass = re.findall(r"^// sass: sm_(.*)$", text, re.M)
@@ -36,7 +36,8 @@ def compile_program(nvcc, name, to):
             if sass else "-arch=sm_90"]
     p = subprocess.run([nvcc, "-std=c++17", "-O1", "-cudart", "shared", *arch,
                         *(more[0].split() if more else []), source.name, "-o", to],
-                       cwd=PROGRAMS, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                       cwd=source.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                       text=True)
     return p.returncode == 0
 
 
@@ -60,7 +61,7 @@ def main():
     p.add_argument("--out", type=pathlib.Path)
     a = p.parse_args()
     a.build = a.build.resolve()
-    names = a.programs or sorted(f.stem for f in PROGRAMS.glob("*.cu") if ".part" not in f.name)
+    names = a.programs or sorted(f.stem for f in PROGRAMS.rglob("*.cu") if ".part" not in f.name)
     a.work.mkdir(parents=True, exist_ok=True)
     a.work.chmod(0o711)
     results = {name: {} for name in names}

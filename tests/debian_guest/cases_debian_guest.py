@@ -19,7 +19,7 @@ import support
 import two_versions
 import virt
 from guest import Guest
-from host import Installed, Sluiced
+from installed_host import WithInstalledHost
 from two_versions import EPOCH, NEW, OLD
 
 # A boot takes 20 s here; a machine may be busy.
@@ -47,7 +47,7 @@ def cuda_programs(folder):
     subprocess.run([nvcc, "-std=c++17", "-O1", "-cudart", "shared", "-gencode",
                     "arch=compute_75,code=compute_75", "-Xcompiler",
                     "-static-libstdc++,-static-libgcc",
-                    support.ROOT / "tests/cudart/programs/vector_add.cu", "-o",
+                    support.ROOT / "tests/cudart/programs/kernels/vector_add.cu", "-o",
                     folder / "vector_add"], check=True)
     return True
 
@@ -65,7 +65,7 @@ def domain_xml(image, disk, media, jobs, console):
 
 @unittest.skipUnless(os.geteuid() == 0, "libvirt runs hooks for qemu:///system")
 @unittest.skipUnless(shutil.which("mmdebstrap"), "needs mmdebstrap")
-class DebianGuest(unittest.TestCase):
+class DebianGuest(WithInstalledHost, unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.began = time.monotonic()
@@ -86,20 +86,7 @@ class DebianGuest(unittest.TestCase):
         cls.jobs, cls.console = cls.work / "jobs", cls.work / "console"
 
         say("the host")
-        cls.host = cls.work / "host"
-        two_versions.unpack(cls.old, cls.host)
-        cls.sluiced = Sluiced(support.BUILD, cls.work, programs=Installed(cls.host))
-        cls.addClassCleanup(cls.sluiced.stop)
-        cls.sluiced.start()
-        cls.libvirt = virt.Libvirt(cls.work / "libvirt", cls.sluiced)
-        cls.addClassCleanup(cls.libvirt.stop)
-        cls.libvirt.start()
-        cls.events = subprocess.Popen(
-            [cls.sluiced.programs.events], stdin=subprocess.DEVNULL,
-            stderr=open(cls.work / "events.log", "ab"),
-            env={**cls.libvirt.env, **{k: str(v) for k, v in cls.libvirt.hook_env.items()}})
-        cls.addClassCleanup(cls.events.wait, TIMEOUT_S)
-        cls.addClassCleanup(cls.events.kill)
+        cls.start_host(cls.old)
         (cls.work / "domain.xml").write_text(
             domain_xml(image, cls.work / "disk", cls.work / "media.ext4", cls.jobs, cls.console))
         cls.libvirt.define(cls.work / "domain.xml")
@@ -108,11 +95,6 @@ class DebianGuest(unittest.TestCase):
         cls.guest = None
 
     # What a case is made of.
-
-    @classmethod
-    def ctl(cls, command, *arguments):
-        return cls.sluiced.run(command, *arguments, "--connect", cls.libvirt.uri,
-                               env=cls.libvirt.env)
 
     def context(self):
         console = self.console.read_text(errors="replace") if self.console.exists() else ""

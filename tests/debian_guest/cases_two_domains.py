@@ -4,7 +4,6 @@ their metadata and over the admin socket, their shares measured, detached live, 
 of them is left. The guests are small: a kernel, the guest's package, the suite's programs."""
 import os
 import pathlib
-import subprocess
 import time
 import unittest
 
@@ -13,7 +12,7 @@ import report
 import support
 import two_versions
 import virt
-from host import Installed, Sluiced
+from installed_host import WithInstalledHost
 
 NAMES = ["vm1", "vm2"]
 NAMESPACE = "https://sluice.example/vgpu/1"
@@ -35,33 +34,17 @@ def processes(folder):
 
 
 @unittest.skipUnless(os.geteuid() == 0, "libvirt runs hooks for qemu:///system")
-class TwoDomains(unittest.TestCase):
+class TwoDomains(WithInstalledHost, unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.work = support.folder()
         debs = cls.work / "debs"
         two_versions.build(debs, [*two_versions.HOST, "sluice-guest-agent"])
-        cls.host = cls.work / "host"
-        two_versions.unpack(debs, cls.host)
         programs = [support.BUILD / "kernels/suite" / f"sluice-suite-{p}" for p in ("probe", "md5")]
         agent, = debs.glob("sluice-guest-agent_*.deb")
         cls.image = guest_image.build(support.BUILD / "guest-cache", cls.work / "image", agent,
                                       programs)
-        cls.sluiced = Sluiced(support.BUILD, cls.work, programs=Installed(cls.host))
-        cls.addClassCleanup(cls.sluiced.stop)
-        cls.sluiced.start()
-        cls.libvirt = virt.Libvirt(cls.work / "libvirt", cls.sluiced)
-        cls.addClassCleanup(cls.libvirt.stop)
-        cls.libvirt.start()
-        cls.events = subprocess.Popen(
-            [cls.sluiced.programs.events], stdin=subprocess.DEVNULL,
-            stderr=open(cls.work / "events.log", "ab"),
-            env={**cls.libvirt.env, **{k: str(v) for k, v in cls.libvirt.hook_env.items()}})
-        cls.addClassCleanup(cls.events.wait, support.TIMEOUT_S)
-        cls.addClassCleanup(cls.events.kill)
-
-    def ctl(self, *arguments):
-        return self.sluiced.run(*arguments, "--connect", self.libvirt.uri, env=self.libvirt.env)
+        cls.start_host(debs)
 
     def eventually(self, condition, what):
         end = time.monotonic() + support.TIMEOUT_S

@@ -21,7 +21,7 @@ import sys
 LIST = "tests/house/api_not_covered.txt"
 DRIVER_TABLES = ("cuda_driver_functions.h", "cuda_graph_functions.h", "cuda_other_functions.h",
                  "cuda_texture.h")
-DRIVER_TESTS = ("tests/system/*.cc", "tests/conformance/driver/*.cc",
+DRIVER_TESTS = ("tests/system/programs/*.cc", "tests/conformance/driver/*.cc",
                 "tests/conformance/graphs/*.cc", "tests/conformance/virtual_memory/*.cc",
                 "tests/unit/shim/*.cc", "tests/unit/softgpu/*.cc")
 RUNTIME_TESTS = ("tests/cudart/**/*.cc", "tests/cudart/**/*.cu")

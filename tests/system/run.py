@@ -7,9 +7,9 @@
 With `--device nvidia` sluiced uses the GPU of this machine; meant for `-k Adversary` and `-k
 Local`.
 
-Each module cases_*.py of the folder --cases (default: this one) holds unittest cases; they find the
-build through `support.BUILD`. Nothing here asserts on time; time-outs are generous, a guest's boot
-may be retried, a wrong result never.
+Each module cases_*.py of the folder --cases (default: this one and its `adversaries`) holds
+unittest cases; they find the build through `support.BUILD`. Nothing here asserts on time; time-outs
+are generous, a guest's boot may be retried, a wrong result never.
 """
 import argparse
 import os
@@ -73,21 +73,22 @@ class JUnitResult(unittest.TextTestResult):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--build", required=True, type=pathlib.Path)
-    p.add_argument("--cases", default=HERE, type=pathlib.Path)
+    p.add_argument("--cases", type=pathlib.Path)
     p.add_argument("--junit", type=pathlib.Path)
     p.add_argument("-k", dest="pattern", action="append")
     p.add_argument("--device", choices=("soft", "nvidia"), default="soft")
     a = p.parse_args()
     support.BUILD = a.build.resolve()
     support.DEVICE = a.device
-    sys.path.insert(0, str(a.cases.resolve()))
+    folders = [a.cases.resolve()] if a.cases else [HERE, HERE / "adversaries"]
+    sys.path[:0] = map(str, folders)
     if os.geteuid() == 0:
         import virt
         virt.enter_private_namespace()
     loader = unittest.TestLoader()
     if a.pattern:
         loader.testNamePatterns = [f"*{p}*" for p in a.pattern]
-    suite = loader.discover(str(a.cases), pattern="cases_*.py")
+    suite = unittest.TestSuite(loader.discover(str(f), "cases_*.py", str(f)) for f in folders)
     result = unittest.TextTestRunner(verbosity=2, resultclass=JUnitResult).run(suite)
     support.clean_up()
     if a.junit:

@@ -294,7 +294,8 @@ TEST_F(GuestCallsOfArrays, NeitherSparseNorInPlanes) {
 }
 
 class OtherProcesses : public DriverCase {};
-// What passes between processes is in tests/system/cases_ipc.py and tests/cudart/programs/ipc.cu.
+// What passes between processes is in tests/system/cases_ipc.py and
+// tests/cudart/programs/memory/ipc.cu.
 TEST_F(OtherProcesses, HandlesForThem) {
   CUdeviceptr memory = 0, opened = 0;
   OK(cuMemAlloc(&memory, 1 << 16));

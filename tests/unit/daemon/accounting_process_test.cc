@@ -14,7 +14,7 @@
 #include "mediator/base/clock.h"
 #include "mediator/base/log.h"
 #include "mediator/daemon/scheduling/accounting.h"
-#include "tests/unit/softgpu/contender.h"
+#include "tests/unit/softgpu/contention/contender.h"
 
 namespace sluice {
 namespace {

@@ -14,7 +14,7 @@
 #include "mediator/base/log.h"
 #include "mediator/daemon/scheduling/worker_time_slices.h"
 #include "mediator/gpu/soft_gpu.h"
-#include "tests/unit/softgpu/contender.h"
+#include "tests/unit/softgpu/contention/contender.h"
 
 namespace sluice {
 namespace {

@@ -9,7 +9,8 @@
 namespace sluice::testing {
 namespace {
 
-// What bodies do when they run is tested with real kernels (tests/system/conditional_graph.cc).
+// What bodies do when they run is tested with real kernels
+// (tests/system/programs/conditional_graph.cc).
 TEST(ShimGraphLimits, ConditionalNodesOwnTheirBodiesAndTheirValue) {
   in_process({}, [](FakeWorker& worker) {
     set_up();

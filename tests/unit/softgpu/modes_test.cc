@@ -10,7 +10,7 @@
 #include "mediator/gpu/soft_gpu.h"
 #include "mediator/softgpu/shared/shared_gpu.h"
 #include "policies/accounting/switch_log.h"
-#include "tests/unit/softgpu/contender.h"
+#include "tests/unit/softgpu/contention/contender.h"
 
 namespace sluice::softgpu {
 namespace {

@@ -2,7 +2,7 @@
 // Stream priorities across the processes that share a software GPU in mps mode: at block
 // boundaries, counted in blocks, never in time.
 #include "mediator/softgpu/shared/shared_gpu.h"
-#include "tests/unit/softgpu/contender.h"
+#include "tests/unit/softgpu/contention/contender.h"
 
 namespace sluice::softgpu {
 namespace {

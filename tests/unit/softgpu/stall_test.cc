@@ -3,7 +3,7 @@
 // still for as long as on an H100, and who faulted stands in the file.
 #include "mediator/base/clock.h"
 #include "mediator/gpu/soft_gpu.h"
-#include "tests/unit/softgpu/contender.h"
+#include "tests/unit/softgpu/contention/contender.h"
 
 namespace sluice::softgpu {
 namespace {
