@@ -13,8 +13,10 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 class FluidSystem {
  public:
   FluidSystem(const Workload& w, const std::vector<Offered>& offered,
-              const std::function<double(uint32_t, uint32_t, uint64_t)>& mean_work, double capacity)
+              const std::function<double(uint32_t, uint32_t, uint64_t)>& mean_work, Loops loops,
+              double capacity)
       : w_(w),
+        loops_(loops),
         capacity_(capacity),
         offered_(offered),
         mean_work_(mean_work),
@@ -176,7 +178,8 @@ class FluidSystem {
       const double think =
           static_cast<double>(s.ended < thinks.size() ? thinks[s.ended] : program.think_ns);
       ++s.ended;
-      if (program.arrival == ArrivalKind::kClosed) plan_run(p, s.ended, now_ + think);
+      if (program.arrival == ArrivalKind::kClosed && loops_ == Loops::kOwnPace)
+        plan_run(p, s.ended, now_ + think);
     }
     if (!s.queue.empty()) become_head(p);
     plan_host(p);
@@ -252,6 +255,7 @@ class FluidSystem {
   }
 
   const Workload& w_;
+  const Loops loops_;
   const double capacity_;
   const std::vector<Offered>& offered_;
   const std::function<double(uint32_t, uint32_t, uint64_t)>& mean_work_;
@@ -266,8 +270,9 @@ class FluidSystem {
 
 Fluid fluid_reference(const Workload& w, const std::vector<Offered>& offered,
                       const std::function<double(uint32_t, uint32_t, uint64_t)>& mean_work,
-                      double capacity, uint64_t end_ns, uint64_t mark_ns, uint64_t max_steps) {
-  return FluidSystem(w, offered, mean_work, capacity)
+                      Loops loops, double capacity, uint64_t end_ns, uint64_t mark_ns,
+                      uint64_t max_steps) {
+  return FluidSystem(w, offered, mean_work, loops, capacity)
       .run(static_cast<double>(end_ns), static_cast<double>(mark_ns), max_steps);
 }
 

@@ -10,9 +10,15 @@
 //   who has    a vGPU with work queued in the fluid system; one without is owed nothing
 //   width      in space, a vGPU is given no more SMs than its launches can use
 //   open       runs arrive when they did in the simulation
-//   closed     a run arrives when it did in the simulation, or, if sooner, its pause after the
-//              fluid system ended the run before: a vGPU that is starved still asks for what it
-//              would use
+//   closed     a run arrives when it did in the simulation. At its own pace (Loops::kOwnPace), if
+//              sooner, its pause after the fluid system ended the run before: a vGPU that is
+//              starved still asks for what it would use
+//   backlog    always has work
+//
+// As they came, the difference to what was held is bounded by theory: by the longest packet, here a
+// turn and a hand-over (Parekh and Gallager 1993). At their own pace it has no bound that is less
+// than the delay of each run, added up: a loop that waits for half a turn of somebody else comes
+// back later by that, each time.
 // Priorities, groups, limits and latency classes are not considered.
 #pragma once
 
@@ -37,10 +43,14 @@ struct Fluid {
   std::vector<std::vector<double>> at_mark;  // the same up to each multiple of mark_ns
 };
 
+// When runs of closed loops arrive.
+enum class Loops : uint8_t { kAsTheyCame, kOwnPace };
+
 // `mean_work(program, kernel, run)`: for launches that the simulation did not come to or that do
 // not vary. `mark_ns` 0: no marks.
 Fluid fluid_reference(const Workload& w, const std::vector<Offered>& offered,
                       const std::function<double(uint32_t, uint32_t, uint64_t)>& mean_work,
-                      double capacity, uint64_t end_ns, uint64_t mark_ns, uint64_t max_steps);
+                      Loops loops, double capacity, uint64_t end_ns, uint64_t mark_ns,
+                      uint64_t max_steps);
 
 }  // namespace sluice::policy::sim

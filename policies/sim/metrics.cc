@@ -84,6 +84,12 @@ WorstWindow worst_window(const VgpuResult& v, double least) {
   }
   return worst;
 }
+double most_behind(const VgpuResult& v) {
+  double most = 0;
+  for (size_t i = 0; i < v.asked_at_mark.size(); ++i)
+    most = std::max(most, v.asked_at_mark[i] - v.held_at_mark[i]);
+  return most;
+}
 void measure_programs(const Workload& w, const Outcome& r, const std::vector<double>& alone_ns,
                       Metrics& m) {
   for (uint32_t i = 0; i < w.programs.size(); ++i) {
@@ -137,13 +143,15 @@ void measure_worst(const Workload& w, const Outcome& r, Metrics& m) {
       m.got_of_owed_min = std::min(m.got_of_owed_min, static_cast<double>(v.sm_ns) / v.due_sm_ns);
     m.got_of_owed_window_min =
         std::min(m.got_of_owed_window_min, worst_window(v, least).got_of_owed);
+    m.behind_max_ms = std::max(m.behind_max_ms, most_behind(v) / w.gpu.sm_count / 1e6);
     m.lag_max_ms = std::max(m.lag_max_ms, v.lag_max_sm_ns / w.gpu.sm_count / 1e6);
     m.longest_wait_ms = std::max(m.longest_wait_ms, static_cast<double>(v.longest_wait_ns) / 1e6);
     if (r.end_ns)
       m.set_changes_per_s += static_cast<double>(v.changes) * 1e9 / static_cast<double>(r.end_ns);
   }
   if (!r.has_reference)
-    m.got_of_owed_min = m.got_of_owed_window_min = std::numeric_limits<double>::quiet_NaN();
+    m.got_of_owed_min = m.got_of_owed_window_min = m.behind_max_ms =
+        std::numeric_limits<double>::quiet_NaN();
 }
 
 void measure_vgpus(const Workload& w, const Outcome& r, Metrics& m) {
@@ -162,12 +170,13 @@ void measure_vgpus(const Workload& w, const Outcome& r, Metrics& m) {
          .got_of_owed = v.due_sm_ns > 0 ? static_cast<double>(v.sm_ns) / v.due_sm_ns : 1,
          .got_of_owed_window = worst.got_of_owed,
          .lacked_window_ms = worst.lacked_sm_ns / w.gpu.sm_count / 1e6,
+         .behind_ms = most_behind(v) / w.gpu.sm_count / 1e6,
          .slowdown = v.worked_sm_ns > 0 ? 1 + v.slowed_sm_ns / v.worked_sm_ns : 1,
          .figures = v.figures});
     VgpuMetrics& made = m.vgpus.back();
     if (!r.has_reference)
       made.owed_ms = made.got_of_owed = made.got_of_owed_window = made.lacked_window_ms =
-          std::numeric_limits<double>::quiet_NaN();
+          made.behind_ms = std::numeric_limits<double>::quiet_NaN();
   }
 }
 
@@ -234,6 +243,8 @@ Metrics mean_of(const std::vector<Metrics>& runs) {
     for (double Metrics::*x : {&Metrics::got_of_owed_min, &Metrics::got_of_owed_window_min,
                                &Metrics::got_of_instant_min})
       if (std::isnan(m.*x) || m.*x < mean.*x) mean.*x = m.*x;
+    if (std::isnan(m.behind_max_ms) || m.behind_max_ms > mean.behind_max_ms)
+      mean.behind_max_ms = m.behind_max_ms;
     for (Quantiles Metrics::*q : {&Metrics::evict_latency_us, &Metrics::wait_us}) {
       (mean.*q).p50 += (m.*q).p50 / n;
       (mean.*q).p99 += (m.*q).p99 / n;

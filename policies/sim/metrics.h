@@ -37,6 +37,9 @@ struct VgpuMetrics {
   // window: the least of 1 - (rise of its lag above 0) / (due in that window), of windows in which
   // 1 % of the GPU or more was due; and the largest such rise, ms of the GPU.
   double owed_ms = 0, got_of_owed = 1, got_of_owed_window = 1, lacked_window_ms = 0;
+  // The most that it was behind what the reference had given its runs as they came, at the end of a
+  // window, ms of the GPU: what theory bounds by a longest turn and a hand-over.
+  double behind_ms = 0;
   // Of its launches that use memory bandwidth: their time over that with the same SMs and nobody
   // else using memory; 1 if it has none.
   double slowdown = 1;
@@ -58,6 +61,7 @@ struct Metrics {
   // there is none, NaN without a reference. Below 1: it was held short. The second: of
   // got_of_owed_window.
   double got_of_owed_min = 1, got_of_owed_window_min = 1;
+  double behind_max_ms = 0;  // of all vGPUs; NaN without a reference
   // The same of its weight's part of each instant in which it and another had work, however little
   // it asked for: lower, and known without a reference.
   double got_of_instant_min = 1;

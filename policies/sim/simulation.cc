@@ -139,20 +139,26 @@ void Simulation::compare_with_fluid() {
     const uint32_t width = k.width_sms ? std::min(k.width_sms, w_.gpu.sm_count) : w_.gpu.sm_count;
     return mean_alone_ns(p, kernel, run, opaque(p, k)) * width;
   };
-  const bool whole = !w_.gpu.spatial && w_.gpu.preemptor == PreemptorKind::kExclusive;
+  const bool in_space = w_.gpu.spatial && w_.gpu.preemptor == PreemptorKind::kExclusive;
   const double capacity =
-      !whole || out_.some_work_ns == 0
+      in_space || out_.some_work_ns == 0
           ? 1
           : out_.useful_sm_ns / (static_cast<double>(out_.some_work_ns) * w_.gpu.sm_count);
   // Without hand-overs the same programs come to more launches than in the simulation.
-  const Fluid f = fluid_reference(w_, offered_, work, capacity, now_ns_, w_.share_window_ns,
-                                  kFluidSteps + 16 * out_.events);
-  if (!f.complete) return;
+  const auto reference = [&](Loops loops) {
+    return fluid_reference(w_, offered_, work, loops, capacity, now_ns_, w_.share_window_ns,
+                           kFluidSteps + 16 * out_.events);
+  };
+  const Fluid own = reference(Loops::kOwnPace), asked = reference(Loops::kAsTheyCame);
+  if (!own.complete || !asked.complete) return;
   out_.has_reference = true;
   for (VgpuId v = 0; v < vgpus_.size(); ++v) {
-    out_.vgpus[v].due_sm_ns = f.served[v];
-    for (uint64_t i = 0; i < std::min<uint64_t>(marks_, f.at_mark.size()); ++i)
-      out_.vgpus[v].due_at_mark.push_back(f.at_mark[i][v]);
+    VgpuResult& r = out_.vgpus[v];
+    r.due_sm_ns = own.served[v];
+    for (uint64_t i = 0; i < std::min<uint64_t>(marks_, own.at_mark.size()); ++i)
+      r.due_at_mark.push_back(own.at_mark[i][v]);
+    for (uint64_t i = 0; i < std::min<uint64_t>(marks_, asked.at_mark.size()); ++i)
+      r.asked_at_mark.push_back(asked.at_mark[i][v]);
   }
 }
 

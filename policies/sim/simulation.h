@@ -85,8 +85,9 @@ struct VgpuResult {
   double lag_max_sm_ns = 0;  // largest |owed - got| while it stayed contended
   // What the fluid reference gave it (fluid.h); 0 without Options::reference.
   double due_sm_ns = 0;
-  // At each multiple of share_window_ns, from the start: what it held and what was due.
-  std::vector<double> held_at_mark, due_at_mark;
+  // At each multiple of share_window_ns, from the start: what it held, what was due at its own
+  // pace, and what was due of the runs as they came.
+  std::vector<double> held_at_mark, due_at_mark, asked_at_mark;
 };
 
 // Windows slide in tenths of themselves.

@@ -7,9 +7,12 @@
 //         most    max_quantum_ns of the GPU; for all together kTargets latency targets
 //
 // Rules beside those of whole.h, each a function of the same name below
-//   short_ns()          work is short if it fits into `most`
+//   short_ns()          work is short if it fits into `most`, which all have by weight: by number,
+//                       many light ones led a heavy one by 90 ms
 //   eligible()          the credit covers the known rest
 //   protect()           a short holder ends what it said, and a little more (nearly_done())
+// Guarantee: whatever others do, one that has work is behind a fluid GPU by kPatience times `most`
+// (srt_credit.h), which is its share of 0.64 s, and a longest turn and a hand-over.
 #include "policies/parts/share_tree.h"
 #include "policies/wfq/whole.h"
 
@@ -26,7 +29,7 @@ class WfqSrt final : public WholeGpu {
 
   uint64_t short_ns(VgpuId v) const override {
     const uint64_t all_ns = kTargets * config_.latency_target_ns;
-    const uint64_t each_ns = all_ns / std::max(clock_.busy(level(v)), 1u);
+    const auto each_ns = static_cast<uint64_t>(static_cast<double>(all_ns) * part(v));
     return std::max(std::min(config_.max_quantum_ns, each_ns), length_.least_quantum());
   }
   bool eligible(VgpuId v) const override {

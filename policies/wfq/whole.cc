@@ -376,11 +376,13 @@ void WholeGpu::stop_waiting(VgpuId v) {
   if (uncovered_.contains(v)) uncovered_.remove(v);
 }
 
-// Those that have always had work keep the order of a round. A burst is measured against half a
-// round, for a newcomer finds half of them due: against a whole one, or none, more sleepers of
-// drawn populations get less than they are owed.
+// Those that have always had work keep the order of a round, once they are in it. By their previous
+// due times all that began at once would have a turn each before a heavy one had its first. A burst
+// is measured against half a round, for a newcomer finds half of them due: against a whole one, or
+// none, more sleepers of drawn populations get less than they are owed.
 int64_t WholeGpu::rank(VgpuId v, int64_t due) const {
-  if (pauses_[v].gap_ns == 0 || work_[v].rest == 0) return due;
+  const bool keeps_order = pauses_[v].gap_ns == 0 && turn_of_[v] != 0;
+  if (keeps_order || work_[v].rest == 0) return due;
   const uint64_t rest_ns = work_[v].rest / std::max<uint64_t>(sms(), 1);
   const uint64_t burst_ns = std::min(rest_ns, quantum(v));
   const double busy = std::max(clock_.busy(level(v)), 1u);

@@ -21,15 +21,16 @@
 //   covered()   except one whose sure share, which all can have at once, pays for its known work:
 //               that goes before, and ends, even an overdue turn. It may take up to sure_burst()
 //   watch()     one whose sure share pays for that later is looked at again then
-//   rank()      the due time. Of one that pauses and has said what it wants, by when a fluid GPU
-//               would end that (at most a quantum of it), against half a round: bursts are served
-//               in the order of their fluid ends (weighted fair queuing; FSP, Friedman and
-//               Henderson 2003)
+//   rank()      the due time. Of one that pauses, or has had no turn, and has said what it wants,
+//               by when a fluid GPU would end that (at most a quantum of it), against half a round:
+//               bursts are served in the order of their fluid ends (weighted fair queuing; FSP,
+//               Friedman and Henderson 2003)
 //   next_due()  the previous due time plus one quantum; falls back to vtime when they differ by
 //               more than half a quantum. Keeps the order of a round stable.
 //   quantum()   by entitlement: turn_length.h
 //   correct()   an overrun is taken off the next quantum, a shortfall added, at most half of one
-//   eligible()  when its work is done, a short vGPU leads V by its length at most
+//   eligible()  when its work is done, a short vGPU leads V by its length at most, and all of them
+//               together by a latency target: longest_lead_ns()
 //   preempts()  a short one, or one that came back and has an earlier rank, ends a turn at once
 //               (after a hand-over's length, if it has less than two to do); preempt_budget.h
 //               bounds what this costs
@@ -97,7 +98,7 @@ class WholeGpu : public Policy {
   // ---- where wfq-srt differs ------------------------------------------------------------------
   virtual uint64_t short_ns(VgpuId) const { return length_.least_quantum(); }
   virtual bool eligible(VgpuId v) const {
-    const auto bound = static_cast<int64_t>(short_ns(v) * sms());
+    const auto bound = static_cast<int64_t>(longest_lead_ns(v) * sms());
     auto rest = static_cast<int64_t>(work_[v].rest);
     if (latency(v) == LatencyClass::kLow) rest = std::min(rest, bound);
     return clock_.lead_sm_ns(v) + rest <= bound;
@@ -118,6 +119,12 @@ class WholeGpu : public Policy {
   uint64_t longest_burst_ns(VgpuId v) const {
     const double share = std::min(kBurstTargets * part(v), 1.0);
     return static_cast<uint64_t>(share * static_cast<double>(config_.latency_target_ns));
+  }
+  // By weight: each a least quantum, as many light ones that begin at once kept a heavy one from a
+  // third of its second where hand-overs take 300 us, and then waited for most of another.
+  uint64_t longest_lead_ns(VgpuId v) const {
+    const double all_ns = static_cast<double>(config_.latency_target_ns);
+    return std::min(short_ns(v), static_cast<uint64_t>(part(v) * all_ns));
   }
   bool bursts(VgpuId v) const {
     return latency(v) == LatencyClass::kLow && pauses_[v].had_credit && credits_[v] > 0;

@@ -36,8 +36,8 @@ struct FluidCase {
     for (Program& p : w.programs) p.runs = 1;
   }
   // What each was served, in ms of the whole GPU.
-  std::vector<double> served(uint64_t end_ms) const {
-    const Fluid f = fluid_reference(w, offered, work, capacity, end_ms * kOneMs, 0, 100'000);
+  std::vector<double> served(uint64_t end_ms, Loops loops = Loops::kOwnPace) const {
+    const Fluid f = fluid_reference(w, offered, work, loops, capacity, end_ms * kOneMs, 0, 100'000);
     EXPECT_TRUE(f.complete);
     std::vector<double> ms;
     for (const double x : f.served) ms.push_back(x / kSms / kOneMs);
@@ -98,6 +98,8 @@ TEST(Fluid, StarvedLoopIsOwedItsOwnPace) {
   c.add(1, 1, {0});
   c.add(1, 2, {0}).think_ns = 6 * kOneMs;
   expect_ms(c.served(100), {80, 20});
+  // As they came, one run of each was all.
+  expect_ms(c.served(100, Loops::kAsTheyCame), {1, 2});
 }
 
 // The same, served faster in the simulation: each 8 ms, a run. What it asked for more counts.
@@ -142,7 +144,7 @@ TEST(Fluid, HostTimeIsNotBacklog) {
 TEST(Fluid, TooManyStepsAreNotHalfAnAnswer) {
   FluidCase c;
   c.add(1, 1, {0});
-  const Fluid f = fluid_reference(c.w, c.offered, c.work, 1, 100 * kOneMs, 0, 10);
+  const Fluid f = fluid_reference(c.w, c.offered, c.work, Loops::kOwnPace, 1, 100 * kOneMs, 0, 10);
   EXPECT_FALSE(f.complete);
   EXPECT_TRUE(f.served.empty());
 }

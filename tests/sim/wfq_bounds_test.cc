@@ -295,16 +295,16 @@ TEST(WfqBounds, ClassesLeaveSharesInSpaceAndOnSlices) {
 }
 
 // Beside more sleepers than fit, beside sleepers whose bursts take several turns, and beside a
-// short think time, each has nearly all of what a fluid GPU would give it in any second, and all in
-// the end. (Debts used to fall on those who stay, and short work to go before everybody: 64 to 82
-// %.)
+// short think time, each has all but a turn of what a fluid GPU would give it in any second (64
+// sleepers are owed 15 of theirs), and all in the end. (Debts used to fall on those who stay, and
+// short work to go before everybody: 64 to 82 %.)
 TEST(WfqBounds, EverybodyHasItsShareOfAnySecondBesideSleepers) {
   for (const char* row : {"tenant-crowd", "tenant-naps", "tenant-think"})
     for (uint32_t i = 0; i < find_workload(row)->runs; ++i) {
       const uint64_t seed = 9001;
       const auto report = evaluate(find_workload(row)->make(i, seed), "wfq", seed, 1, "wfq");
       ASSERT_TRUE(report) << row;
-      EXPECT_GE(report->mean.got_of_owed_window_min, 0.94) << row << i;
+      EXPECT_GE(report->mean.got_of_owed_window_min, 0.91) << row << i;
       EXPECT_GE(report->mean.got_of_owed_min, 0.97) << row << i;
     }
 }
