@@ -76,8 +76,7 @@ void LocalServer::on_connection(Fd socket, const PeerCredentials& peer) {
   auto c = std::make_unique<Connection>(io_, *peers_, std::move(socket), peer);
   c->watch = FdWatch(
       io_, c->socket.get(), kIdlePace, [this, id] { on_readable(id); }, loop_time_);
-  c->deadline.after_ms(join_deadline_ms_,
-                       [this, id] { refuse(id, ETIMEDOUT, "no join message came"); });
+  c->deadline.after_ms(join_deadline_ms_, [this, id] { on_join_deadline(id); });
   connections_.emplace(id, std::move(c));
   ++pending_;
 }
@@ -110,6 +109,14 @@ void LocalServer::on_readable(ConnectionId id) {
   c.deadline.cancel();
   --pending_;
   owner_.on_join(id, clean_text(guest.join.program, sizeof guest.join.program), c.peer);
+}
+
+// Where the loop had no processor, the message may lie there unread.
+void LocalServer::on_join_deadline(ConnectionId id) {
+  on_readable(id);
+  const auto it = connections_.find(id);
+  if (it != connections_.end() && !it->second->joined)
+    refuse(id, ETIMEDOUT, "no join message came");
 }
 
 void LocalServer::refuse(ConnectionId id, int status, const std::string& reason) {

@@ -62,6 +62,7 @@ class LocalServer {
               Owner& owner);
   void on_connection(Fd socket, const PeerCredentials& peer);
   void on_readable(ConnectionId id);
+  void on_join_deadline(ConnectionId id);
   void refuse(ConnectionId id, int status, const std::string& reason);
 
   boost::asio::io_context& io_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mediator/io/peers/peer_thread.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -12,6 +13,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <condition_variable>
+#include <cstring>
 #include <deque>
 #include <list>
 #include <mutex>
@@ -43,6 +45,17 @@ void install_interrupt() {
   });
 }
 }  // namespace
+
+// Whether a thread of ours runs, or would if it had a processor. The kernel waits for nobody to
+// answer.
+bool could_run(pid_t tid) {
+  char text[256] = {};
+  const Fd stat(
+      ::open(("/proc/self/task/" + std::to_string(tid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+  if (!stat || ::read(stat.get(), text, sizeof text - 1) <= 0) return false;
+  const char* name_end = std::strrchr(text, ')');
+  return name_end && name_end[1] == ' ' && name_end[2] == 'R';
+}
 
 // Shared by the object and its threads, which keep it when the object goes.
 struct PeerThread::State : std::enable_shared_from_this<State> {
@@ -159,7 +172,7 @@ struct PeerThread::State : std::enable_shared_from_this<State> {
       if (took_ns > late_ns && t.kind != Kind::kWork) interrupt(t);
       // Interrupted before, without effect.
       if (t.does == Does::kBusy && took_ns > 2 * late_ns && !jobs.empty() &&
-          stuck < limits::kMaxStuckPeerThreads) {
+          stuck < limits::kMaxStuckPeerThreads && !could_run(t.tid)) {
         t.does = Does::kStuck;
         ++stuck;
         *new_stuck = true;

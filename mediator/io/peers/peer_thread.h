@@ -16,8 +16,9 @@
 //
 // A ring or a close that is late is interrupted by a signal, which ends a write to an eventfd and a
 // lingering close. What cannot be interrupted (the flush of a file of a FUSE file system) leaves
-// its thread stuck: it is left alone, and another one goes on with the queue. After
-// limits::kMaxStuckPeerThreads nothing goes on until one comes back.
+// its thread stuck: it is left alone, and another one goes on with the queue. A thread that could
+// run is at work, or has no processor: it is not stuck. After limits::kMaxStuckPeerThreads nothing
+// goes on until one comes back.
 //
 // With a Share the thread rests after work that has taken more processor time than that: the memory
 // that programs make it free costs nobody else more.

@@ -220,6 +220,26 @@ TEST_F(PeerThreadTest, WhatHangsForGoodKeepsNobodyElseWaiting) {
   EXPECT_TRUE(eventually([&] { return thread_->stuck() == 0; }));
 }
 
+// As one that has no processor: it is late, and no peer's doing.
+TEST_F(PeerThreadTest, WhatCouldRunDoesNotHang) {
+  std::atomic<bool> over{false}, done{false};
+  ASSERT_TRUE(thread_->post([&] {
+    while (!over) {
+    }
+  }));
+  ASSERT_TRUE(thread_->post([&] { done = true; }));
+  // Longer than it takes to give up one that hangs.
+  const auto end = std::chrono::steady_clock::now() + 5ms * kSoon.work_ms;
+  while (std::chrono::steady_clock::now() < end) {
+    io_.poll();
+    std::this_thread::sleep_for(10ms);
+  }
+  EXPECT_EQ(thread_->stuck(), 0u);
+  EXPECT_FALSE(done);
+  over = true;
+  EXPECT_TRUE(eventually([&] { return done.load(); }));
+}
+
 TEST_F(PeerThreadTest, ThreadsThatHangAreBounded) {
   // Threads of the tests before end when they have closed what they were given.
   ASSERT_TRUE(eventually([] { return peer_threads() == 0; }));
