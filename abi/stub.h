@@ -118,6 +118,11 @@
  *     the set of that grant.
  *   - What cannot be confined to SMs (an opaque kernel) runs all the same; `unconfined` counts it.
  */
+/* After so long without a beat sluiced counts as gone and its gates as open: fairness waits, the
+ * programs go on. Shorter: a busy machine opens gates by mistake. Longer: a dead mediator stalls
+ * every program for that long. */
+#define SLUICE_STALE_HEARTBEAT_NS 2000000000ull
+
 struct sluice_host_page {
   uint64_t grant; /* sluiced, seq_cst */
   uint64_t pad0[7];

@@ -251,6 +251,8 @@ void Scheduler::on_seen(uint64_t now_ns, SessionId running, ActionQueue& out) {
   impl_->finish(now_ns, out);
 }
 
+void Scheduler::on_silence(uint64_t now_ns) { impl_->deadlines.on_silence(now_ns); }
+
 void Scheduler::on_measured(uint64_t now_ns, VgpuId v, uint64_t refund_sm_ns, uint64_t extra_sm_ns,
                             ActionQueue& out) {
   if (!impl_->vgpu(v) || !impl_->strategy->charges_by_clock()) return;

@@ -314,6 +314,8 @@ class Scheduler {
   // knows (kNoSession). Decides who is ended (sharing/deadlines.h has the table), so what was read
   // has to be the GPU's word. Without samples the workers' reports decide.
   void on_seen(uint64_t now_ns, SessionId running, ActionQueue& out);
+  // sluiced did nothing until now, for so long that gates counted as open.
+  void on_silence(uint64_t now_ns);
   // The time of kWakeAt has come. Early and spurious calls do no harm.
   void on_timer(uint64_t now_ns, ActionQueue& out);
 

@@ -133,7 +133,8 @@ void Deadlines::sample(uint64_t now_ns, SessionId running, ActionQueue& out) {
 
   Ungranted& u = ungranted_[running];
   const uint64_t leaked = (now_ns - u.at_ns) / std::max(c.ungranted_leak, 1u);
-  u.sum_ns = u.sum_ns - std::min(u.sum_ns, leaked) + stands_for_ns;
+  const bool excused = silent_until_ns_ != 0 && now_ns < silent_until_ns_ + limit_ns(x->vgpu);
+  u.sum_ns = u.sum_ns - std::min(u.sum_ns, leaked) + (excused ? 0 : stands_for_ns);
   u.at_ns = now_ns;
   for (const VgpuId v : running_) {
     Eviction& e = evictions_[v];

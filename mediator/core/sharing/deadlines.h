@@ -43,6 +43,11 @@
 // `ungranted_ns` shrinks as time passes (SchedulerConfig::ungranted_leak), so that the delays of an
 // honest worker between its kernel's end and the GPU's release never add up.
 //
+// Where sluiced itself had no processor for so long that its gates counted as open (abi/stub.h),
+// workers launched without a grant as they should, and what they launched may run for a while.
+// Nothing is added up for a session until its own deadline has passed since then. Who waits in the
+// meantime does not pay for it: the table's third column holds.
+//
 // Owned by Sharing, one thread.
 #pragma once
 
@@ -89,6 +94,8 @@ class Deadlines {
   void enforce(uint64_t now_ns, ActionQueue& out);
   // A context of `running` was on the GPU, or of nobody known (kNoSession).
   void sample(uint64_t now_ns, SessionId running, ActionQueue& out);
+  // Until now gates may have counted as open.
+  void on_silence(uint64_t now_ns) { silent_until_ns_ = now_ns; }
   // The next time at which enforce() has something to do.
   uint64_t next_ns() const;
 
@@ -128,6 +135,7 @@ class Deadlines {
   std::vector<Starved> starved_;      // by SessionId
   std::vector<VgpuId> running_;       // rarely more than one
   uint64_t sampled_ns_ = 0;           // the last sample; 0: none
+  uint64_t silent_until_ns_ = 0;      // 0: sluiced never was silent
 };
 
 }  // namespace sluice::core

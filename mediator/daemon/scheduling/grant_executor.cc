@@ -62,7 +62,9 @@ Result<std::unique_ptr<GrantExecutor>> GrantExecutor::make(boost::asio::io_conte
     executor->run();
   };
   const auto seen = [executor = e.get()](core::SessionId running) {
-    executor->scheduler_->on_seen(monotonic_ns(), running, executor->actions_);
+    const uint64_t now_ns = monotonic_ns();
+    executor->note_silence(now_ns);
+    executor->scheduler_->on_seen(now_ns, running, executor->actions_);
     executor->run();
   };
   e->accounting_ = std::make_unique<Accounting>(io, accounting, correct, seen);
@@ -327,7 +329,15 @@ void GrantExecutor::measure(bool now) {
 }
 
 void GrantExecutor::start_beating() {
-  if (!beat_timer_.pending()) beat_timer_.after_ms(limits::kHostPageBeatMs, [this] { beat(); });
+  if (beat_timer_.pending()) return;
+  last_beat_ns_ = monotonic_ns();
+  beat_timer_.after_ms(limits::kHostPageBeatMs, [this] { beat(); });
+}
+
+void GrantExecutor::note_silence(uint64_t now_ns) {
+  constexpr uint64_t kLeastNs =
+      SLUICE_STALE_HEARTBEAT_NS - limits::kHostPageBeatMs * uint64_t{1'000'000};
+  if (now_ns - last_beat_ns_ > kLeastNs) scheduler_->on_silence(now_ns);
 }
 
 void GrantExecutor::beat() {
@@ -336,6 +346,7 @@ void GrantExecutor::beat() {
     return;
   }
   const uint64_t now = monotonic_ns();
+  note_silence(now);
   measure(true);
   for (core::SessionId s = 0; s < sessions_.size(); ++s) {
     if (!sessions_[s]) continue;

@@ -140,6 +140,9 @@ class GrantExecutor {
   void measure(bool now);
   Figures figures(core::VgpuId vgpu) const;
   static uint64_t relaunches_of(const SessionEntry& entry);
+  // Whether gates counted as open for want of a beat. To be called before anything is held against
+  // a session.
+  void note_silence(uint64_t now_ns);
   void beat();
   void start_beating();
   void take_sample();
@@ -168,7 +171,7 @@ class GrantExecutor {
       session_of_;  // by worker: asked for each, at each ring
   size_t session_count_ = 0;
   uint32_t sm_count_ = 1;
-  uint64_t beats_ = 0;
+  uint64_t beats_ = 0, last_beat_ns_ = 0;
   std::deque<Sample> samples_;
   uint64_t last_violation_log_ns_ = 0;
 };

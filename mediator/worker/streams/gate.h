@@ -15,10 +15,7 @@
 
 namespace sluice::worker {
 
-// After so long without a beat sluiced counts as gone and its gates as open: fairness waits, the
-// programs go on. Shorter: a busy machine opens gates by mistake. Longer: a dead mediator stalls
-// every program for that long.
-inline constexpr uint64_t kStaleHeartbeatNs = 2'000'000'000;
+inline constexpr uint64_t kStaleHeartbeatNs = SLUICE_STALE_HEARTBEAT_NS;
 
 // Under what a physical launch goes to the GPU.
 struct Grant {

@@ -178,6 +178,16 @@ TEST(SchedulerSeen, JustAfterItLeftNothingIsCounted) {
   EXPECT_EQ(h.take().find("end"), std::string::npos);
 }
 
+// Gates counted as open while sluiced had no processor: what was launched then may run on.
+TEST(SchedulerSeen, WhatBeganWhileSluicedWasSilentMayEnd) {
+  Seen h;
+  h.a_reports_left_and_b_is_evicted();
+  h.scheduler->on_silence(h.now);
+  EXPECT_EQ(h.look(h.a, 3900 * kMs), "") << "its deadline, and then its deadline";
+  EXPECT_EQ(h.look(h.a, 500 * kMs), "end0");
+  EXPECT_EQ(h.scheduler->stats(h.now, h.w).ended, 0u) << "meanwhile nobody else pays for it";
+}
+
 // A host that did not look for minutes knows nothing of them.
 TEST(SchedulerSeen, OneLookStandsForABoundedTime) {
   Seen h;
