@@ -331,6 +331,7 @@ class WorkerBench {
   wp::Message ready{};
   wp::Message ended_message{};
   std::atomic<bool> has_ended_message{false};
+  std::atomic<bool> answers_host_memory{true};  // else such requests wait until it does
   sluice_host_page* host;
   sluice_signal_page* signal;
   Report* report;
@@ -376,6 +377,7 @@ class WorkerBench {
             break;
           }
           if (m.code == wp::kHostMemory) {
+            while (!answers_host_memory && !stop_) ::usleep(1000);
             reply.code = host_leased_ + m.bytes <= options_.host_limit ? 0 : ENOMEM;
             if (reply.code == 0) host_leased_ += m.bytes;
             break;

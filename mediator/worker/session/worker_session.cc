@@ -193,9 +193,16 @@ void WorkerSession::charge_held() {
   charges.charge_held(work.engine.queued(), work.queued.bytes.load());
 }
 
+// Refused: what is queued may be more than it may be now. The decoder checks that before the next
+// record, but a program that is held sends none.
 void WorkerSession::on_held_answered(bool granted) {
-  if (granted) charge_held();
-  wake_decoder_if_stopped();
+  if (granted) {
+    charge_held();
+    wake_decoder_if_stopped();
+  } else {
+    (void)work.queued.resume_decoder();
+    pollers.decoder.wake();
+  }
 }
 
 void WorkerSession::wake_decoder_if_stopped() {

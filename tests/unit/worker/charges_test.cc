@@ -329,6 +329,21 @@ TEST_F(WorkerHolds, WhatWaitsForAHostFunctionIsCharged) {
   EXPECT_GT(b->host_leased(), kHostLimit / 2);
 }
 
+// Also when the answer comes after the last record: held, the program sends none that would show
+// it.
+TEST_F(WorkerHolds, MemoryThatIsRefusedLateEndsAProgramThatWaits) {
+  start_holding(1);
+  const uint64_t event = create_event().as<uint64_t>();
+  b->answers_host_memory = false;
+  (void)stall();
+  for (int i = 0; i < 20'000; ++i) record(event);
+  const sluice_ring& submit = b->slot->submit;
+  while (load_shared(submit.tail) != load_shared(submit.head)) ::usleep(1000);
+  EXPECT_FALSE(b->ended()) << b->slot->reason;
+  b->answers_host_memory = true;
+  expect_violation("vgpu.host_memory");
+}
+
 // A program that stops when it is asked to is only slowed down, as by CUDA's own full queue.
 TEST_F(WorkerHolds, AProgramIsAskedToStopBehindAHostFunction) {
   start_holding(256 * kMiB);
