@@ -6,10 +6,18 @@
 
 namespace sluice::core {
 
-const Shares::Share* Shares::add(const Token& token, Share share) {
-  if (shares_.size() >= kMost) return nullptr;
+const Shares::Share* Shares::add(const Token& token, Share share, uint64_t most_bytes) {
+  if (shares_.size() >= kMost || bytes_ > most_bytes || share.bytes > most_bytes - bytes_)
+    return nullptr;
   const auto [entry, added] = shares_.try_emplace(token, std::move(share));
-  return added ? &entry->second : nullptr;
+  if (!added) return nullptr;
+  bytes_ += entry->second.bytes;
+  return &entry->second;
+}
+
+void Shares::erase(Entry entry) {
+  bytes_ -= entry->second.bytes;
+  shares_.erase(entry);
 }
 
 const Shares::Share* Shares::open(const Token& token, Session session) {
@@ -27,7 +35,7 @@ Result<void> Shares::give_up(Entry entry, uint64_t bytes) {
   Share& share = entry->second;
   const Session exporter = share.exporter;
   if (share.importers.empty()) {
-    shares_.erase(entry);
+    erase(entry);
     return bytes == 0 ? Result<void>{} : ledger_.give_back(exporter, bytes);
   }
   share.given_up = true;
@@ -57,7 +65,7 @@ bool Shares::close(Entry entry, Session session) {
       (void)ledger_.move(session, *share.importers.begin(), share.charged);
   }
   if (last)
-    shares_.erase(entry);
+    erase(entry);
   else
     share.payer = *share.importers.begin();
   return last;

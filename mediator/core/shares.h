@@ -7,7 +7,9 @@
 //     |                                                                                  ^
 //     +-------------------------- the same, while nobody has opened it ------------------+
 //
-// It is charged once: to its exporter, and when that has given it up to one of the importers.
+// It is charged once: to its exporter, and when that has given it up to one of the importers. What
+// is charged is a worker's word, and what it exports may stay when it has gone. So all of a vGPU's
+// together hold no more than its memory limit, whatever of it is charged.
 //
 // Owned by a VgpuServer and its sessions, used from sluiced's one thread. No I/O; files are only
 // kept here.
@@ -44,8 +46,13 @@ class Shares {
 
   explicit Shares(QuotaLedger& ledger) : ledger_(ledger) {}
 
-  // Null: there are too many.
-  const Share* add(const Token& token, Share share);
+  // Null: there are too many, or with it they hold more than `most_bytes`.
+  const Share* add(const Token& token, Share share, uint64_t most_bytes);
+  // What an honest vGPU has to be allowed: each share may be rounded up to whole pages.
+  static uint64_t most_bytes(uint64_t memory_limit) {
+    constexpr uint64_t kRounding = kMost * 2 * 4096;
+    return memory_limit > UINT64_MAX - kRounding ? UINT64_MAX : memory_limit + kRounding;
+  }
   // The session has it mapped from now on. Null: there is none, or it is the session's own.
   const Share* open(const Token& token, Session session);
   // The exporter has freed it and is charged for `bytes` of it until now. EINVAL as
@@ -56,14 +63,17 @@ class Shares {
   void session_ends(Session session);
 
   size_t size() const { return shares_.size(); }
+  uint64_t bytes() const { return bytes_; }
 
  private:
   using Entry = std::map<Token, Share>::iterator;
   Result<void> give_up(Entry entry, uint64_t bytes);
   bool close(Entry entry, Session session);
+  void erase(Entry entry);
 
   QuotaLedger& ledger_;
   std::map<Token, Share> shares_;
+  uint64_t bytes_ = 0;  // of all of them
 };
 
 }  // namespace sluice::core

@@ -309,6 +309,7 @@ void GuestSession::share(const Message& m) {
   worker_protocol::SharedMemory of;
   std::memcpy(static_cast<void*>(&of), m.text, sizeof of);
   std::copy(std::begin(of.handle), std::end(of.handle), share.handle.begin());
+  const uint64_t most = core::Shares::most_bytes(services_.memory.limit(request_.vgpu_id));
   core::Shares::Token token{};
   bool made = m.bytes != 0 && m.bytes <= leased_bytes() &&
               ::getrandom(token.data(), token.size(), 0) == static_cast<ssize_t>(token.size());
@@ -318,7 +319,7 @@ void GuestSession::share(const Message& m) {
     if (made) share.file = std::move(*file);
   }
   answer_share(m, Type::kShareReply, token,
-               made ? request_.shares->add(token, std::move(share)) : nullptr);
+               made ? request_.shares->add(token, std::move(share), most) : nullptr);
 }
 
 void GuestSession::answer_share(const Message& question, Type type,

@@ -18,7 +18,7 @@ class SharesTest : public testing::Test {
     Shares::Share share;
     share.exporter = 1;
     share.bytes = 600;
-    ASSERT_NE(shares_.add(kToken, std::move(share)), nullptr);
+    ASSERT_NE(shares_.add(kToken, std::move(share), 1000), nullptr);
   }
   void end(uint32_t session) {
     shares_.session_ends(session);
@@ -41,7 +41,7 @@ TEST_F(SharesTest, OnlyOthersOpenIt) {
   ASSERT_NE(shares_.open(kToken, 2), nullptr);
   EXPECT_EQ(shares_.open(kToken, 2)->bytes, 600u);
   Shares::Share again;
-  EXPECT_EQ(shares_.add(kToken, std::move(again)), nullptr);
+  EXPECT_EQ(shares_.add(kToken, std::move(again), 1000), nullptr);
 }
 
 TEST_F(SharesTest, WhatNobodyHasGoesWithItsExporter) {
@@ -93,9 +93,34 @@ TEST_F(SharesTest, ThereIsRoomForSoMany) {
   for (size_t i = 1; i < Shares::kMost; ++i) {
     Shares::Share share;
     share.exporter = 1;
-    EXPECT_NE(shares_.add(Shares::Token{7, static_cast<uint8_t>(i)}, std::move(share)), nullptr);
+    EXPECT_NE(shares_.add(Shares::Token{7, static_cast<uint8_t>(i)}, std::move(share), 1000),
+              nullptr);
   }
-  EXPECT_EQ(shares_.add(Shares::Token{8}, {}), nullptr);
+  EXPECT_EQ(shares_.add(Shares::Token{8}, {}, 1000), nullptr);
+}
+
+// A worker that was taken over gives back what it is charged for, and its successors hold the
+// files.
+TEST_F(SharesTest, WhatIsNotChargedIsBoundedAllTheSame) {
+  shares_.open(kToken, 2);
+  ASSERT_TRUE(shares_.give_up(kToken, 1, 0).ok());
+  ASSERT_TRUE(ledger_.give_back(1, 800).ok());
+  holds(0, 0, 0);
+  ASSERT_TRUE(ledger_.lease(3, 600).ok());
+  const auto add = [&](uint8_t number, uint64_t bytes) {
+    Shares::Share share;
+    share.exporter = 3;
+    share.bytes = bytes;
+    return shares_.add(Shares::Token{number}, std::move(share), 1000) != nullptr;
+  };
+  EXPECT_FALSE(add(4, 401));
+  EXPECT_FALSE(add(4, UINT64_MAX));
+  EXPECT_TRUE(add(4, 400));
+  EXPECT_FALSE(add(5, 1));
+  shares_.close(kToken, 2);
+  EXPECT_EQ(shares_.bytes(), 400u);
+  EXPECT_TRUE(add(5, 600));
+  EXPECT_EQ(Shares::most_bytes(UINT64_MAX), UINT64_MAX);
 }
 
 }  // namespace

@@ -579,7 +579,23 @@ TEST_F(WorkerProcess, ExtentsAreAllocatedUsedAndFreed) {
             CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(b->call(SLUICE_CALL_EXTENT_FREE, sluice_bulk{e.offset, 2 << 20}, context).status,
             CUDA_ERROR_INVALID_VALUE);
+  // Another size, within it, around it, of nobody, of all, the staging buffer's, beyond any region.
+  const uint64_t offset = e.offset, bytes = e.bytes, most = UINT64_MAX;
+  for (const sluice_bulk& other :
+       {sluice_bulk{offset, 2 << 20}, sluice_bulk{offset, 0}, sluice_bulk{offset, bytes + 1},
+        sluice_bulk{offset, most}, sluice_bulk{offset, most - offset + 1},
+        sluice_bulk{offset + (2 << 20), 2 << 20},
+        sluice_bulk{offset - (2 << 20), bytes + (2 << 20)}, sluice_bulk{offset + 1, bytes},
+        sluice_bulk{0, 0}, sluice_bulk{0, most}, sluice_bulk{most, 2},
+        sluice_bulk{most - (2 << 20) + 1, 2 << 20},
+        sluice_bulk{kStaging, WorkerBench::kStagingBytes}})
+    EXPECT_EQ(b->call(SLUICE_CALL_EXTENT_FREE, other, context).status, CUDA_ERROR_INVALID_VALUE)
+        << other.offset << " " << other.bytes;
+  for (const uint64_t size : {uint64_t{0}, most, most - (2 << 20) + 2})
+    EXPECT_NE(b->call(SLUICE_CALL_EXTENT_ALLOC, sluice_extent{size}, context).status, 0) << size;
+  EXPECT_EQ(b->call(SLUICE_CALL_COPY, to_device(d, e.offset, 1 << 20), context).status, 0);
   EXPECT_EQ(b->call(SLUICE_CALL_EXTENT_FREE, e, context).status, 0);
+  EXPECT_EQ(b->call(SLUICE_CALL_EXTENT_FREE, e, context).status, CUDA_ERROR_INVALID_VALUE);
   b->post(SLUICE_CALL_COPY, to_device(d, e.offset, 16), context);
   expect_violation("bulk range");
 }
