@@ -158,3 +158,17 @@ class Ipc(WithSluiced):
             p.stdin.close()
             self.assertEqual(p.wait(), 0)
         self.assert_all_free("a")
+
+    def test_who_waits_for_a_record_of_a_program_that_has_ended_is_told(self):
+        a, host, stream = self.start(), self.start(), self.start()
+        memory, event = self.ask(a, f"alloc {MIB}", "fill 1", "export"), self.ask(a, "event")
+        for p in (host, stream):
+            self.ask(p, f"open {memory}", f"openevent {event}")
+        self.ask(a, "hold", "queue 2", "record")
+        self.ask(stream, "wait")
+        self.assertEqual(self.answer(host, "query")[0], NOT_READY)
+        a.kill()
+        a.wait()
+        self.assertEqual(self.answer(host, "synchronize")[0], INVALID_HANDLE)
+        self.assertEqual(self.answer(stream, "last")[0], INVALID_HANDLE)
+        self.ask(stream, "last", "endevent")  # that was all

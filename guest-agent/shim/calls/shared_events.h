@@ -2,9 +2,14 @@
 // Events of several programs of a VM (cuIpcGetEventHandle and kin), of what each of them has
 // anyway: device memory that both map, and a page of the guest's memory.
 //
-//   page     how often the event was recorded, by whomever: records take their numbers from it
+//   page     how often the event was recorded, by whomever: records take their numbers from it; and
+//            which process made each of the last kSlots records
 //   memory   kSlots words. Record n writes n into word n % kSlots when its stream is there; who
 //            waits for it waits until the word is at least n
+//
+// A record whose process has ended never ends. Who waits for it in the host gets
+// CUDA_ERROR_INVALID_HANDLE. A stream that waits for it goes on, and the program gets that error
+// from its next synchronising call: a thread watches the processes that streams wait for.
 //
 // So records of several streams may end in any order. An event is an ordinary one until it is first
 // exported. Only where events are exported or opened does any of this run. Any thread.
