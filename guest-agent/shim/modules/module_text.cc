@@ -181,20 +181,50 @@ KernelFlags flags_of(const passes::KernelReport& kernel) {
   return of;
 }
 
+namespace {
+
+// Machine code: what it has to say of its kernels, which run to their ends.
+void read_machine_code(Text* text) {
+  const auto read = cubin::read(text->original);
+  if (!read) return;
+  for (const cubin::Kernel& kernel : read->kernels) {
+    text->entries.emplace_back(kernel.name);
+    if (kernel.block[0] != 0 && !kernel.blocks_are_clusters)
+      text->required_blocks.emplace(kernel.name, kernel.block);
+    log_line(
+        "kernel %s: opaque: machine code, which runs to its end; %s; or, if the program "
+        "compiles it, run the program by sluice-run",
+        std::string(kernel.name).c_str(), std::string(cubin::kBuildWithPtx).c_str());
+  }
+}
+
+// The clones of all its kernels, now.
+void rewrite_all(Text* text) {
+  auto rewritten = passes::rewrite_module(text->original);
+  if (!rewritten) {
+    log_line("module not rewritten: %s", rewritten.error().message.c_str());
+    text->entries = entries_of(text->original);
+    return;
+  }
+  bool any = false;
+  for (const passes::KernelReport& kernel : rewritten->kernels) {
+    text->entries.push_back(kernel.name);
+    log_line("kernel %s: %s%s%s", kernel.name.c_str(), passes::tier_name(kernel.tier),
+             kernel.reason.empty() ? "" : ": ", kernel.reason.c_str());
+    if (!kernel.evictable) continue;
+    any = true;
+    text->kernels[kernel.name] = flags_of(kernel);
+  }
+  if (any) text->rewritten = std::move(rewritten->text);
+}
+
+}  // namespace
+
 std::shared_ptr<const Text> make_text(ModuleCode code) {
   auto text = std::make_shared<Text>();
   text->original = std::move(code.text);
   if (cubin::is_cubin(std::string_view(text->original))) {
-    if (const auto read = cubin::read(text->original))
-      for (const cubin::Kernel& kernel : read->kernels) {
-        text->entries.emplace_back(kernel.name);
-        if (kernel.block[0] != 0 && !kernel.blocks_are_clusters)
-          text->required_blocks.emplace(kernel.name, kernel.block);
-        log_line(
-            "kernel %s: opaque: machine code, which runs to its end; %s; or, if the program "
-            "compiles it, run the program by sluice-run",
-            std::string(kernel.name).c_str(), std::string(cubin::kBuildWithPtx).c_str());
-      }
+    read_machine_code(text.get());
     return text;
   }
   const bool sets_conditionals = add_device_runtime(&text->original);
@@ -220,22 +250,7 @@ std::shared_ptr<const Text> make_text(ModuleCode code) {
     log_line("module: its clones are made as it is loaded: %s", separable.error().message.c_str());
   }
   text->spare = std::move(code.machine);
-  auto rewritten = passes::rewrite_module(text->original);
-  if (!rewritten) {
-    log_line("module not rewritten: %s", rewritten.error().message.c_str());
-    text->entries = entries_of(text->original);
-    return text;
-  }
-  bool any = false;
-  for (const passes::KernelReport& kernel : rewritten->kernels) {
-    text->entries.push_back(kernel.name);
-    log_line("kernel %s: %s%s%s", kernel.name.c_str(), passes::tier_name(kernel.tier),
-             kernel.reason.empty() ? "" : ": ", kernel.reason.c_str());
-    if (!kernel.evictable) continue;
-    any = true;
-    text->kernels[kernel.name] = flags_of(kernel);
-  }
-  if (any) text->rewritten = std::move(rewritten->text);
+  rewrite_all(text.get());
   return text;
 }
 

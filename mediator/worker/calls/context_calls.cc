@@ -50,7 +50,7 @@ CUresult GenericCalls::cuDevicePrimaryCtxRetain(ContextHandle* out, CUdevice dev
     return not_made(r);
   }
   std::lock_guard lock(s.mutex);
-  c->charged = s.setup.start.context_bytes;
+  c->charged.own = s.setup.start.context_bytes;
   c->retained = 1;
   s.contexts.primary[dev] = c;
   out->value = c->handle;
@@ -119,7 +119,7 @@ CUresult GenericCalls::cuCtxCreate_v2(ContextHandle* out, unsigned flags, CUdevi
     return not_made(r);
   }
   std::lock_guard lock(s.mutex);
-  c->charged = s.setup.start.context_bytes;
+  c->charged.own = s.setup.start.context_bytes;
   out->value = c->handle;
   return CUDA_SUCCESS;
 }
@@ -153,8 +153,8 @@ CUresult GenericCalls::cuCtxSetLimit(CUlimit limit, size_t value) {
   }
   // Set aside in the cache of the whole GPU, it would be every neighbour's loss.
   if (limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE && value != 0) return CUDA_ERROR_UNSUPPORTED_LIMIT;
-  if (!c.limits.count(limit)) return s.api.cuCtxSetLimit(limit, value);
-  uint64_t& charged = c.limits[limit].charged;
+  if (!c.charged.limits.count(limit)) return s.api.cuCtxSetLimit(limit, value);
+  uint64_t& charged = c.charged.limits[limit].charged;
   uint64_t wanted = 0;
   {
     std::lock_guard lock(s.mutex);

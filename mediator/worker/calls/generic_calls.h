@@ -139,6 +139,7 @@ struct GenericCalls {
   CUresult as_job();
   CUresult ask_for_token(CUdeviceptr address, uint64_t bytes);
   CUresult park_for_sluiced(worker_protocol::Message question);
+  CUresult open_again(const SharedMemory::Wire& wire, uint64_t guest_offset, CUdeviceptr* address);
   CUresult end_import(const SharedMemory::Import& import);
   void drop_if_unused(const std::shared_ptr<MemoryObject>& memory);
   std::shared_ptr<MemoryObject> memory(CUmemGenericAllocationHandle guest_handle);

@@ -158,10 +158,10 @@ void create(WorkerSession& s, const Call& call, const sluice_green& guest) {
 // lease, is far below the handles that there are.
 CUresult price(WorkerSession& s, ContextObject& c, uint64_t* bytes) {
   std::lock_guard lock(s.mutex);
-  const uint64_t live = c.greens_live.load() + 1;
+  const uint64_t live = c.charged.greens_live.load() + 1;
   if (live > kMostGreens || !s.handles.has_room(SLUICE_HANDLE_GREEN))
     return CUDA_ERROR_OUT_OF_MEMORY;
-  *bytes = live * kGreenBytes > c.charged_greens ? kGreenBytes : 0;
+  *bytes = live * kGreenBytes > c.charged.greens ? kGreenBytes : 0;
   return CUDA_SUCCESS;
 }
 
@@ -189,8 +189,8 @@ void handle_green_create(WorkerSession& s, const Call& call, const sluice_green&
                                    if (!charged) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
                                    {
                                      std::lock_guard lock(s.mutex);
-                                     call.context->charged += bytes;
-                                     call.context->charged_greens += bytes;
+                                     call.context->charged.own += bytes;
+                                     call.context->charged.greens += bytes;
                                    }
                                    create(s, call, guest);
                                  });

@@ -157,6 +157,20 @@ CUresult GenericCalls::cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr add
   return CUDA_SUCCESS;
 }
 
+// With the session's lock held. kParked: it is not open yet.
+CUresult GenericCalls::open_again(const SharedMemory::Wire& wire, uint64_t guest_offset,
+                                  CUdeviceptr* address) {
+  if (s.memory.shared.is_own(wire)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (auto* import = s.memory.shared.find_import(wire)) {
+    if (import->context != call.context) return CUDA_ERROR_INVALID_CONTEXT;
+    if (guest_offset >= import->bytes) return CUDA_ERROR_INVALID_VALUE;
+    ++import->uses;
+    *address = import->base + guest_offset;
+    return CUDA_SUCCESS;
+  }
+  return s.charges.held_is_refused() ? CUDA_ERROR_OUT_OF_MEMORY : kParked;
+}
+
 CUresult GenericCalls::cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle,
                                              unsigned flags) {
   const auto reply = std::exchange(s.memory.shared.reply, std::nullopt);
@@ -169,15 +183,7 @@ CUresult GenericCalls::cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandl
   std::memcpy(wire.token, guest.token, sizeof wire.token);
   {
     std::lock_guard lock(s.mutex);
-    if (s.memory.shared.is_own(wire)) return CUDA_ERROR_INVALID_CONTEXT;
-    if (auto* import = s.memory.shared.find_import(wire)) {
-      if (import->context != call.context) return CUDA_ERROR_INVALID_CONTEXT;
-      if (guest.offset >= import->bytes) return CUDA_ERROR_INVALID_VALUE;
-      ++import->uses;
-      *address = import->base + guest.offset;
-      return CUDA_SUCCESS;
-    }
-    if (s.charges.held_is_refused()) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (const CUresult r = open_again(wire, guest.offset, address); r != kParked) return r;
   }
   if (!reply) {
     wp::Message question{};

@@ -59,14 +59,14 @@ void handle_clusters(WorkerSession& s, const Call& call, const sluice_clusters& 
   uint64_t threads = 1;
   for (int i = 0; i < 3; ++i) {
     if (c.grid[i] == 0 || c.block[i] == 0 ||
-        c.grid[i] > static_cast<uint32_t>(context.max_grid[i]) ||
-        c.block[i] > static_cast<uint32_t>(context.max_block[i]))
+        c.grid[i] > static_cast<uint32_t>(context.shape.max_grid[i]) ||
+        c.block[i] > static_cast<uint32_t>(context.shape.max_block[i]))
       return s.answer(call, CUDA_ERROR_INVALID_VALUE);
     threads *= c.block[i];
   }
-  if (threads > static_cast<uint64_t>(context.max_threads_per_block) || !known_flags(c.flags) ||
-      (c.flags & SLUICE_LAUNCHED_COOPERATIVE) != 0 || c.dynamic_shared_bytes > kMaxDynamicShared ||
-      c.what > SLUICE_CLUSTERS_SIZE)
+  if (threads > static_cast<uint64_t>(context.shape.max_threads_per_block) ||
+      !known_flags(c.flags) || (c.flags & SLUICE_LAUNCHED_COOPERATIVE) != 0 ||
+      c.dynamic_shared_bytes > kMaxDynamicShared || c.what > SLUICE_CLUSTERS_SIZE)
     return s.answer(call, CUDA_ERROR_INVALID_VALUE);
   CUresult r = make_current(s.api, context.cu);
   int number = 0;
@@ -93,13 +93,14 @@ void handle_launch(WorkerSession& s, const Call& call, const sluice_launch& l,
   }
   uint64_t threads = 1;
   for (int i = 0; i < 3; ++i) {
-    if (l.grid[i] == 0 || l.block[i] == 0 || l.grid[i] > static_cast<uint32_t>(c.max_grid[i]) ||
-        l.block[i] > static_cast<uint32_t>(c.max_block[i])) {
+    if (l.grid[i] == 0 || l.block[i] == 0 ||
+        l.grid[i] > static_cast<uint32_t>(c.shape.max_grid[i]) ||
+        l.block[i] > static_cast<uint32_t>(c.shape.max_block[i])) {
       return s.answer(call, CUDA_ERROR_INVALID_VALUE);
     }
     threads *= l.block[i];
   }
-  if (threads > static_cast<uint64_t>(c.max_threads_per_block))
+  if (threads > static_cast<uint64_t>(c.shape.max_threads_per_block))
     return s.answer(call, CUDA_ERROR_INVALID_VALUE);
 
   LaunchRequest asked;

@@ -26,20 +26,20 @@ CUresult GenericCalls::make_stream(StreamHandle* out, StreamKind kind, unsigned 
   ContextObject& c = *call.context;
   {
     std::lock_guard lock(s.mutex);
-    const uint32_t live = c.streams_live.load() + 1;
+    const uint32_t live = c.charged.streams_live.load() + 1;
     if (live > kMostStreams) return CUDA_ERROR_OUT_OF_MEMORY;
-    const uint64_t one = c.lefts->list_bytes() + kStreamBytes, wanted = live * one;
-    if (live > LeftPool::kSlabLists && wanted > c.charged_streams) {
-      if (!charge_or_park(wanted - c.charged_streams, ChargeKind::kContexts)) return kParked;
-      c.charged += wanted - c.charged_streams;
-      c.charged_streams = wanted;
+    const uint64_t one = c.pools.lefts->list_bytes() + kStreamBytes, wanted = live * one;
+    if (live > LeftPool::kSlabLists && wanted > c.charged.streams) {
+      if (!charge_or_park(wanted - c.charged.streams, ChargeKind::kContexts)) return kParked;
+      c.charged.own += wanted - c.charged.streams;
+      c.charged.streams = wanted;
     }
   }
   CUresult r;
   auto stream = s.make_stream(call.context, kind, flags, priority, &r, green);
   if (!stream) return r;
   stream->counted = true;
-  c.streams_live.fetch_add(1);
+  c.charged.streams_live.fetch_add(1);
   std::lock_guard lock(s.mutex);
   out->value = s.handles.add(SLUICE_HANDLE_STREAM, stream);
   if (out->value != 0) return CUDA_SUCCESS;

@@ -40,9 +40,9 @@ void CudaStreams::drained(StreamId id) {
   SLUICE_CHECK(it != streams_.end());
   StreamObject& s = *it->second;
   lanes_.destroy(s);
-  if (s.context->greens) s.context->greens->remove(id);
-  if (s.left != 0 && s.context->lefts) {
-    s.context->lefts->give_back(s.left, s.barred);
+  if (s.context->pools.greens) s.context->pools.greens->remove(id);
+  if (s.left != 0 && s.context->pools.lefts) {
+    s.context->pools.lefts->give_back(s.left, s.barred);
     s.left = 0;
   }
   streams_.erase(it);

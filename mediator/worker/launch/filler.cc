@@ -117,10 +117,11 @@ bool Filler::make(ContextObject& c, Place& p) {
   for (CUevent& event : p.ended)
     if (r == CUDA_SUCCESS) r = api_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
   if (r == CUDA_SUCCESS) r = api_.cuModuleGetFunction(&p.kernel, p.module, "sluice_fill");
-  const uint64_t cycles = uint64_t{kBlockNs} * static_cast<uint64_t>(std::max(c.clock_khz, 1));
+  const uint64_t cycles =
+      uint64_t{kBlockNs} * static_cast<uint64_t>(std::max(c.shape.clock_khz, 1));
   p.cycles = static_cast<uint32_t>(
       std::min<uint64_t>(cycles / 1'000'000, std::numeric_limits<uint32_t>::max()));
-  p.blocks = kBlocksOfSm * kWaves * static_cast<uint32_t>(std::max(c.multiprocessors, 1));
+  p.blocks = kBlocksOfSm * kWaves * static_cast<uint32_t>(std::max(c.shape.multiprocessors, 1));
   return r == CUDA_SUCCESS;
 }
 

@@ -20,7 +20,7 @@ CUresult Launcher::launch(StreamObject& s, LaunchWork& w, const Grant& grant, co
   if (w.local && w.local->refused) return CUDA_ERROR_OUT_OF_MEMORY;
   if (CUresult r = make_current(all_.api, c.cu); r != CUDA_SUCCESS) return r;
   if (!again) {
-    if (CUresult r = c.controls->take(&w.control); r != CUDA_SUCCESS) return r;
+    if (CUresult r = c.pools.controls->take(&w.control); r != CUDA_SUCCESS) return r;
     if (w.record < 0) all_.take_record(w, false);
   }
 
@@ -49,7 +49,7 @@ CUresult Launcher::launch_in_lane(StreamObject& s, LaunchWork& w, const Grant& g
   const Geometry& geometry = w.submission.confined_sms != 0 ? w.submission.on_sms : w.plan.geometry;
   if (!w.progress.begun) w.progress.first_tickets = geometry.first_tickets;
   if (s.left == 0) {
-    if (CUresult r = c.lefts->take(&s.left, &s.barred); r != CUDA_SUCCESS) return r;
+    if (CUresult r = c.pools.lefts->take(&s.left, &s.barred); r != CUDA_SUCCESS) return r;
   }
   sluice_preempt_params p = params_of(s, w, grant);
   p.pred = address_of_done(pred);
@@ -69,7 +69,7 @@ CUresult Launcher::launch_in_lane(StreamObject& s, LaunchWork& w, const Grant& g
   // An earlier physical launch may have had more workers, and what they left is in their slots.
   w.progress.most_blocks =
       std::max(w.progress.most_blocks, one_task ? w.plan.geometry.blocks : launched);
-  p.left_slots = std::min(w.progress.most_blocks, c.lefts->slots());
+  p.left_slots = std::min(w.progress.most_blocks, c.pools.lefts->slots());
 
   w.submission.generation = grant.generation;
   w.submission.issued_ns = now_ns;
@@ -90,7 +90,7 @@ sluice_preempt_params Launcher::params_of(const StreamObject& s, const LaunchWor
   const ContextObject& c = *s.context;
   const CloneForm& form = w.request.function->form;
   LoopSettings settings = all_.settings;
-  settings.clock_khz = static_cast<uint32_t>(std::max(c.clock_khz, 1));
+  settings.clock_khz = static_cast<uint32_t>(std::max(c.shape.clock_khz, 1));
   sluice_preempt_params p =
       make_params(w.request.grid, w.plan.tasks,
                   w.submission.confined_sms != 0 ? w.submission.on_sms : w.plan.geometry, settings);

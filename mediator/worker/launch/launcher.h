@@ -74,7 +74,7 @@ class Launcher {
     w.submission.confined_sms = 0;
     CUresult here = lanes_.move_to(s, s);
     if (here == CUDA_SUCCESS) here = launch();
-    if (here == CUDA_SUCCESS) s.context->greens->refuse("a launch: " + gpu::describe(there));
+    if (here == CUDA_SUCCESS) s.context->pools.greens->refuse("a launch: " + gpu::describe(there));
     return here;
   }
 

@@ -49,52 +49,63 @@ struct TextureObject {
   bool surface = false;
 };
 
-struct ContextObject : HandleObject {
-  uint64_t handle = 0;
-  ContextId id = 0;
-  CUcontext cu = nullptr;
-  CUdevice device = 0;
-  bool primary = false;
-  uint32_t retained = 0;  // primary: by the program; session lock
-  bool closed = false;    // session lock
+// What launches may be like on a context's device.
+struct DeviceShape {
   int multiprocessors = 1;
+  int clock_khz = 1000000;  // of the SMs
   int max_threads_per_block = 1024;
   int max_block[3] = {1024, 1024, 64};
   int max_grid[3] = {0x7fffffff, 65535, 65535};
-  CUstream transfers = nullptr;  // ours: control blocks in and out
-  CUdeviceptr signal = 0;        // the signal page's evict word as kernels address it
-  CUdeviceptr evict_word =
-      0;                    // the word in device memory that follows it (EvictForwarder); 0: none
-  CUdeviceptr records = 0;  // the launch records as kernels address them
-  int clock_khz = 1000000;  // of the SMs
-  // What it is charged besides allocations and modules. The driver keeps as much local memory as
-  // the launch with most of it wanted, for every thread that fits on the GPU at once. Session lock.
-  uint64_t charged = 0;          // for itself
-  uint64_t charged_streams = 0;  // of `charged`: streams that were paid for; they are used again
+  uint64_t threads_at_once = 0;  // that fit on the GPU
+};
+
+// What a context is charged besides allocations and modules. Session lock, but for the atomics.
+struct ContextCharges {
+  uint64_t own = 0;  // with streams and green contexts, which are used again once they are paid for
+  uint64_t streams = 0;
   std::atomic<uint32_t> streams_live{0};
-  uint64_t charged_greens = 0;  // likewise, for the guest's green contexts
+  uint64_t greens = 0;  // the guest's own
   std::atomic<uint32_t> greens_live{0};
-  uint64_t threads_at_once = 0;  // fixed
-  uint64_t local_bytes = 0;      // per thread, charged
-  std::shared_ptr<LocalGrant>
-      local_asked;  // the newest that sluiced was asked for; null: all answered
+  // The driver keeps as much local memory as the launch with most of it wanted, for every thread
+  // that fits on the GPU at once.
+  uint64_t local_bytes = 0;                 // per thread
+  std::shared_ptr<LocalGrant> local_asked;  // the newest that sluiced was asked for; null: none
   struct Limit {
     uint64_t usual = 0;    // as the context was made, which it pays for itself
     uint64_t charged = 0;  // bytes
   };
   std::map<CUlimit, Limit> limits;
-  std::vector<std::shared_ptr<struct ModuleObject>>
-      kept_modules;  // the driver would not unload them
-  std::vector<std::shared_ptr<struct ArrayObject>>
-      kept_arrays;  // destroyed by the program, and still in use; session lock
-  std::map<uint64_t, TextureObject> textures;  // by the driver's name; session lock
-  SeenWorkers* seen =
-      nullptr;  // pinned, goes with the context; null until launches stay; session lock
-  std::unique_ptr<ControlPool> controls;  // session lock
-  std::unique_ptr<LeftPool> lefts;        // session lock
-  std::unique_ptr<StatePool> states;      // session lock
-  std::shared_ptr<GreenContexts>
-      greens;  // fixed; null: launches are not confined by the hardware here
+};
+
+// Device memory and streams that launches of a context take and give back. Session lock, but for
+// `greens`, which is fixed.
+struct ContextPools {
+  std::unique_ptr<ControlPool> controls;
+  std::unique_ptr<LeftPool> lefts;
+  std::unique_ptr<StatePool> states;
+  std::shared_ptr<GreenContexts> greens;  // null: the hardware confines no launches here
+  SeenWorkers* seen = nullptr;            // pinned, goes with the context; null until launches stay
+};
+
+struct ContextObject : HandleObject {
+  uint64_t handle = 0;
+  ContextId id = 0;
+  CUcontext cu = nullptr;
+  CUdevice device = 0;
+  DeviceShape shape;
+  bool primary = false;
+  uint32_t retained = 0;         // primary: by the program; session lock
+  bool closed = false;           // session lock
+  CUstream transfers = nullptr;  // ours: control blocks in and out
+  CUdeviceptr signal = 0;        // the signal page's evict word as kernels address it
+  CUdeviceptr evict_word = 0;    // in device memory, follows that (EvictForwarder); 0: none
+  CUdeviceptr records = 0;       // the launch records as kernels address them
+  ContextCharges charged;
+  ContextPools pools;
+  std::vector<std::shared_ptr<struct ModuleObject>> kept_modules;  // that the driver keeps
+  // Destroyed by the program, and still in use; session lock.
+  std::vector<std::shared_ptr<struct ArrayObject>> kept_arrays;
+  std::map<uint64_t, TextureObject> textures;        // by the driver's name; session lock
   std::shared_ptr<StreamObject> legacy, per_thread;  // CUDA's streams 0/1 and 2
 };
 
@@ -180,7 +191,7 @@ struct Lane {
 
 struct StreamObject : HandleObject, Lane {
   ~StreamObject() override {
-    if (counted) context->streams_live.fetch_sub(1);
+    if (counted) context->charged.streams_live.fetch_sub(1);
   }
   bool counted = false;  // among its context's streams_live: the program made it
   StreamId id = 0;
@@ -201,11 +212,11 @@ struct StreamObject : HandleObject, Lane {
 struct GreenObject : HandleObject {
   GreenObject(const gpu::DriverApi& driver_api, std::shared_ptr<ContextObject> primary)
       : api(driver_api), context(std::move(primary)) {
-    context->greens_live.fetch_add(1);
+    context->charged.greens_live.fetch_add(1);
   }
   ~GreenObject() override {
     if (cu) (void)api.cuGreenCtxDestroy(cu);
-    context->greens_live.fetch_sub(1);
+    context->charged.greens_live.fetch_sub(1);
   }
   const gpu::DriverApi& api;
   const std::shared_ptr<ContextObject> context;

@@ -11,7 +11,7 @@ namespace sluice::worker {
 namespace {
 // What of the blocks that the whole GPU holds at once so many of its SMs do.
 uint32_t held_by(const FunctionObject& f, uint32_t resident, uint32_t sms) {
-  return resident / static_cast<uint32_t>(f.module->context->multiprocessors) * sms;
+  return resident / static_cast<uint32_t>(f.module->context->shape.multiprocessors) * sms;
 }
 }  // namespace
 
@@ -35,7 +35,7 @@ uint32_t LaunchPlanner::variant_of(const LaunchWork& w) {
     const ChosenForm form = choose_form(all_.api, {f.original, f.clone, f.clamped}, block_threads,
                                         dynamic_shared, v.clone_dynamic_shared);
     v.clone = form.function;
-    const auto sms = static_cast<uint32_t>(f.module->context->multiprocessors);
+    const auto sms = static_cast<uint32_t>(f.module->context->shape.multiprocessors);
     v.resident = form.blocks_per_sm * sms;
     // Those that have no slots.
     const auto beside = [&](CUfunction clone, CUfunction clamped,
@@ -74,7 +74,7 @@ void LaunchPlanner::plan(LaunchWork& w, bool contended) {
   LaunchVariant& v = f.variants[w.plan.variant];
   // Where parts may be granted the other forms are for those that the hardware confines: known when
   // it is issued (fit_to).
-  const auto sms = static_cast<uint32_t>(f.module->context->multiprocessors);
+  const auto sms = static_cast<uint32_t>(f.module->context->shape.multiprocessors);
   if (turns_ && runs_whole(w, v)) {
     take_opaque_record(w);
     ++whole_;
@@ -87,7 +87,7 @@ void LaunchPlanner::plan(LaunchWork& w, bool contended) {
   if (parts_) plan_for_parts(w);
   if (w.plan.geometry.evictable && f.form.resumable) {
     const uint64_t bytes = resume_bytes(w.plan.tasks, v.block_threads, f.form.state_bytes);
-    if (bytes != 0) w.state = f.module->context->states->take(bytes);
+    if (bytes != 0) w.state = f.module->context->pools.states->take(bytes);
     if (w.state.address == 0) w.plan.geometry = Geometry{};
   }
   if (!w.plan.geometry.evictable && !f.form.resumable) ++whole_;
@@ -104,8 +104,8 @@ WindowPlan LaunchPlanner::take_form(LaunchWork& w, LaunchVariant& v, uint32_t sm
   WindowPlan windows;
   unsigned may = 0;
   // On fewer SMs the blocks that are not admitted take longer to come and go.
-  const uint64_t tasks =
-      uint64_t{w.plan.tasks} * static_cast<uint32_t>(f.module->context->multiprocessors) / sms;
+  const uint64_t tasks = uint64_t{w.plan.tasks} *
+                         static_cast<uint32_t>(f.module->context->shape.multiprocessors) / sms;
   if (v.one_task && tasks < 1u << 31 &&
       FormChoice::allowed(static_cast<uint32_t>(tasks), v.block_threads, v.chunks.task_ns(),
                           f.form.in_order, all_.settings))
@@ -230,7 +230,7 @@ void LaunchPlanner::plan_for_parts(LaunchWork& w) {
   const FunctionObject& f = *w.request.function;
   const uint32_t resident = f.variants[w.plan.variant].resident;
   w.plan.per_sm =
-      std::max(1u, resident / static_cast<uint32_t>(f.module->context->multiprocessors));
+      std::max(1u, resident / static_cast<uint32_t>(f.module->context->shape.multiprocessors));
   const uint32_t proxy = all_.proxy ? 1 : 0;
   if (!w.plan.geometry.evictable && resident > proxy && !f.form.once && !f.form.resumable) {
     w.plan.geometry.evictable = true;
@@ -313,7 +313,7 @@ bool LaunchPlanner::may_confine_original(LaunchWork& w, uint32_t sms) {
   const uint64_t tasks = uint64_t{w.request.grid[0]} * w.request.grid[1] * w.request.grid[2];
   if (tasks <= uint64_t{f.fits} * sms) return true;
   return !(w.request.flags & SLUICE_LAUNCHED_COOPERATIVE) &&
-         tasks > uint64_t{f.fits} * static_cast<uint32_t>(f.module->context->multiprocessors);
+         tasks > uint64_t{f.fits} * static_cast<uint32_t>(f.module->context->shape.multiprocessors);
 }
 
 // Beside a neighbour that has turns all the time no launch may ever be done without an eviction,
@@ -333,7 +333,8 @@ void LaunchPlanner::observe(LaunchWork& w, uint64_t ns) {
                              : w.plan.tasks;
   v.chunks.observe(tasks, w.submission.workers, ns);
   // As if it had had the whole GPU, so that those of different parts can be compared.
-  const auto sms = static_cast<uint32_t>(w.request.function->module->context->multiprocessors);
+  const auto sms =
+      static_cast<uint32_t>(w.request.function->module->context->shape.multiprocessors);
   const uint32_t had = w.submission.confined_sms != 0 ? w.submission.confined_sms
                        : w.submission.part            ? w.submission.sms.count()
                                                       : sms;

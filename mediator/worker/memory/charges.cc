@@ -19,12 +19,12 @@ uint64_t times(uint64_t a, uint64_t b) {
 }  // namespace
 
 uint64_t bytes_of_all_threads(const ContextObject& c, uint64_t bytes_per_thread) {
-  return times(bytes_per_thread, c.threads_at_once);
+  return times(bytes_per_thread, c.shape.threads_at_once);
 }
 
 uint64_t limit_bytes(const ContextObject& c, CUlimit limit, uint64_t value) {
-  const auto it = c.limits.find(limit);
-  const uint64_t usual = it == c.limits.end() ? 0 : it->second.usual;
+  const auto it = c.charged.limits.find(limit);
+  const uint64_t usual = it == c.charged.limits.end() ? 0 : it->second.usual;
   const uint64_t beyond = value - std::min(value, usual);
   return limit == CU_LIMIT_STACK_SIZE ? bytes_of_all_threads(c, beyond) : beyond;
 }
@@ -100,7 +100,7 @@ void Charges::ask_lease(uint64_t lacking, std::function<void(bool)> then, wp::Re
 
 bool Charges::pay_pool(ContextObject& c, uint64_t bytes) {
   if (parts_.control.device().charge(bytes, ChargeKind::kContexts)) {
-    c.charged += bytes;
+    c.charged.own += bytes;
     return true;
   }
   if (!pool_lease_asked_ && !parts_.control.lost()) {
@@ -160,12 +160,12 @@ void Charges::release_module(ModuleObject& m) {
 }
 
 void Charges::release_context(ContextObject& c) {
-  release_device(c.charged, ChargeKind::kContexts);
-  release_device(bytes_of_all_threads(c, c.local_bytes), ChargeKind::kLocalMemory);
-  for (const auto& [limit, of] : c.limits) release_device(of.charged, ChargeKind::kLimits);
+  release_device(c.charged.own, ChargeKind::kContexts);
+  release_device(bytes_of_all_threads(c, c.charged.local_bytes), ChargeKind::kLocalMemory);
+  for (const auto& [limit, of] : c.charged.limits) release_device(of.charged, ChargeKind::kLimits);
   for (const auto& m : c.kept_modules) release_module(*m);
-  c.charged = c.local_bytes = 0;
-  c.limits.clear();
+  c.charged.own = c.charged.local_bytes = 0;
+  c.charged.limits.clear();
   c.kept_modules.clear();
 }
 

@@ -55,26 +55,26 @@ namespace {
 CUresult ask_device(const gpu::DriverApi& api, ContextObject* c) {
   int threads_per_sm = 0;
   const std::pair<CUdevice_attribute, int*> attributes[] = {
-      {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &c->multiprocessors},
+      {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &c->shape.multiprocessors},
       {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, &threads_per_sm},
-      {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, &c->clock_khz},
-      {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &c->max_threads_per_block},
-      {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, &c->max_block[0]},
-      {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, &c->max_block[1]},
-      {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, &c->max_block[2]},
-      {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, &c->max_grid[0]},
-      {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, &c->max_grid[1]},
-      {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, &c->max_grid[2]}};
+      {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, &c->shape.clock_khz},
+      {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &c->shape.max_threads_per_block},
+      {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, &c->shape.max_block[0]},
+      {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, &c->shape.max_block[1]},
+      {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, &c->shape.max_block[2]},
+      {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, &c->shape.max_grid[0]},
+      {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, &c->shape.max_grid[1]},
+      {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, &c->shape.max_grid[2]}};
   for (auto [attribute, to] : attributes) {
     const CUresult r = api.cuDeviceGetAttribute(to, attribute, c->device);
     if (r != CUDA_SUCCESS) return r;
   }
-  c->threads_at_once =
-      static_cast<uint64_t>(c->multiprocessors) * static_cast<uint64_t>(threads_per_sm);
+  c->shape.threads_at_once =
+      static_cast<uint64_t>(c->shape.multiprocessors) * static_cast<uint64_t>(threads_per_sm);
   for (CUlimit limit :
        {CU_LIMIT_STACK_SIZE, CU_LIMIT_PRINTF_FIFO_SIZE, CU_LIMIT_MALLOC_HEAP_SIZE}) {
     size_t value = 0;
-    if (api.cuCtxGetLimit(&value, limit) == CUDA_SUCCESS) c->limits[limit] = {value, 0};
+    if (api.cuCtxGetLimit(&value, limit) == CUDA_SUCCESS) c->charged.limits[limit] = {value, 0};
   }
   return CUDA_SUCCESS;
 }
@@ -83,22 +83,22 @@ CUresult ask_device(const gpu::DriverApi& api, ContextObject* c) {
 CUresult make_pools(WorkerSession& s, ContextObject* c, std::function<bool(uint64_t)> pay) {
   CUresult r = s.api.cuStreamCreate(&c->transfers, CU_STREAM_NON_BLOCKING);
   if (r != CUDA_SUCCESS) return r;
-  c->controls = std::make_unique<ControlPool>(s.api, c->transfers, s.pinned.zeros());
-  if ((r = c->controls->prepare(4)) != CUDA_SUCCESS) return r;
-  c->states = std::make_unique<StatePool>(s.api, std::move(pay));
+  c->pools.controls = std::make_unique<ControlPool>(s.api, c->transfers, s.pinned.zeros());
+  if ((r = c->pools.controls->prepare(4)) != CUDA_SUCCESS) return r;
+  c->pools.states = std::make_unique<StatePool>(s.api, std::move(pay));
   constexpr uint32_t kBlocksPerSm = 32;  // the most that any GPU up to compute capability 12 holds
   const worker_protocol::Start& start = s.setup.start;
   const uint32_t over_launched = start.spatial_sms ? 4 : 2;  // of two grids
-  c->lefts = std::make_unique<LeftPool>(
+  c->pools.lefts = std::make_unique<LeftPool>(
       s.api, c->transfers, s.pinned.zeros(), ControlPool::kPageBytes,
-      over_launched * kBlocksPerSm * static_cast<uint32_t>(c->multiprocessors));
+      over_launched * kBlocksPerSm * static_cast<uint32_t>(c->shape.multiprocessors));
   if (start.spatial_sms != 0 && start.green_contexts != 0 && c->primary)
-    c->greens = std::make_shared<GreenContexts>(s.api, c->device, c->transfers, start.spatial_sms,
-                                                s.work.streams.confinement().green);
+    c->pools.greens = std::make_shared<GreenContexts>(
+        s.api, c->device, c->transfers, start.spatial_sms, s.work.streams.confinement().green);
   SmSet barred;
   CUdeviceptr first = 0;  // so that the first launches need not wait
-  if ((r = c->lefts->take(&first, &barred)) != CUDA_SUCCESS) return r;
-  c->lefts->give_back(first, barred);
+  if ((r = c->pools.lefts->take(&first, &barred)) != CUDA_SUCCESS) return r;
+  c->pools.lefts->give_back(first, barred);
   return CUDA_SUCCESS;
 }
 
@@ -116,7 +116,7 @@ CUresult WorkerSession::enter_context(const std::shared_ptr<ContextObject>& c, C
   if (c->per_thread) work.engine.remove_stream(c->per_thread->id);
   c->legacy = c->per_thread = nullptr;
   work.streams.forget(*c);
-  c->controls->abandon();
+  c->pools.controls->abandon();
   return r;
 }
 
@@ -131,11 +131,11 @@ CUresult WorkerSession::open_context(CUcontext cu, CUdevice device, bool primary
   if (r == CUDA_SUCCESS) r = ask_device(api, c.get());
   if (r != CUDA_SUCCESS) return r;
   if (setup.start.spatial_sms != 0 &&
-      static_cast<uint32_t>(c->multiprocessors) != setup.start.spatial_sms) {
+      static_cast<uint32_t>(c->shape.multiprocessors) != setup.start.spatial_sms) {
     end(CUDA_ERROR_INVALID_DEVICE,
         "the host shares its GPU by SMs (scheduler.spatial) and takes it to have " +
             std::to_string(setup.start.spatial_sms) + "; it has " +
-            std::to_string(c->multiprocessors) +
+            std::to_string(c->shape.multiprocessors) +
             ": device.soft_sms or device.nvidia_sms in its sluice.toml is wrong",
         false);
   }
@@ -168,10 +168,8 @@ CUresult WorkerSession::open_context(CUcontext cu, CUdevice device, bool primary
   return CUDA_SUCCESS;
 }
 
-namespace {
-
 // What goes with a context. The objects end outside of the session's lock: they call the driver.
-struct ContextRemains {
+struct WorkerSession::ContextRemains {
   uint64_t charged = 0;
   std::vector<Allocation> allocations;
   std::vector<SharedMemory::Wire> imports;
@@ -179,48 +177,72 @@ struct ContextRemains {
   std::vector<std::shared_ptr<ModuleObject>> modules;
 };
 
-// With the session's lock held: no handle names anything of the context from here on.
-void forget_handles(WorkerSession& s, ContextObject* c, ContextRemains* remains) {
+// With `mutex` held: no handle names anything of the context from here on.
+void WorkerSession::forget_handles(ContextObject* c, ContextRemains* remains) {
   std::vector<std::pair<sluice_handle_kind, uint64_t>> names;
-  s.handles.for_each(SLUICE_HANDLE_FUNCTION, [&](uint64_t h, const auto& o) {
+  handles.for_each(SLUICE_HANDLE_FUNCTION, [&](uint64_t h, const auto& o) {
     if (static_cast<FunctionObject&>(*o).module->context.get() == c)
       names.push_back({SLUICE_HANDLE_FUNCTION, h});
   });
-  s.handles.for_each(SLUICE_HANDLE_MODULE, [&](uint64_t h, const auto& o) {
+  handles.for_each(SLUICE_HANDLE_MODULE, [&](uint64_t h, const auto& o) {
     if (static_cast<ModuleObject&>(*o).context.get() == c)
       names.push_back({SLUICE_HANDLE_MODULE, h});
   });
-  s.handles.for_each(SLUICE_HANDLE_EVENT, [&](uint64_t h, const auto& o) {
+  handles.for_each(SLUICE_HANDLE_EVENT, [&](uint64_t h, const auto& o) {
     if (static_cast<EventObject&>(*o).context.get() == c) names.push_back({SLUICE_HANDLE_EVENT, h});
   });
-  s.handles.for_each(SLUICE_HANDLE_STREAM, [&](uint64_t h, const auto& o) {
+  handles.for_each(SLUICE_HANDLE_STREAM, [&](uint64_t h, const auto& o) {
     if (static_cast<StreamObject&>(*o).context.get() != c) return;
     names.push_back({SLUICE_HANDLE_STREAM, h});
-    s.work.engine.remove_stream(static_cast<StreamObject&>(*o).id);
+    work.engine.remove_stream(static_cast<StreamObject&>(*o).id);
   });
-  s.handles.for_each(SLUICE_HANDLE_GREEN, [&](uint64_t h, const auto& o) {
+  handles.for_each(SLUICE_HANDLE_GREEN, [&](uint64_t h, const auto& o) {
     auto& green = static_cast<GreenObject&>(*o);
     if (green.context.get() != c) return;
     names.push_back({SLUICE_HANDLE_GREEN, h});
     if (const auto its = std::exchange(green.default_stream, nullptr))
-      s.work.engine.remove_stream(its->id);
+      work.engine.remove_stream(its->id);
   });
   for (const auto kind : {SLUICE_HANDLE_ARRAY, SLUICE_HANDLE_MIPMAP})
-    s.handles.for_each(kind, [&](uint64_t h, const auto& o) {
+    handles.for_each(kind, [&](uint64_t h, const auto& o) {
       const auto& array = static_cast<ArrayObject&>(*o);
       if (array.context.get() != c) return;
       names.push_back({kind, h});
       remains->charged += array.charged;
     });
   for (auto [kind, handle] : names) {
-    if (kind == SLUICE_HANDLE_MODULE) s.memory.allocations.remove_owner(handle);
-    remains->dead.push_back(s.handles.remove(kind, handle));
+    if (kind == SLUICE_HANDLE_MODULE) memory.allocations.remove_owner(handle);
+    remains->dead.push_back(handles.remove(kind, handle));
     if (kind == SLUICE_HANDLE_MODULE)
       remains->modules.push_back(std::static_pointer_cast<ModuleObject>(remains->dead.back()));
   }
 }
 
-}  // namespace
+// With `mutex` held: nothing of the session's finds the context from here on.
+void WorkerSession::forget_context(const std::shared_ptr<ContextObject>& c,
+                                   ContextRemains* remains) {
+  c->closed = true;
+  forget_handles(c.get(), remains);
+  for (const auto& array : c->kept_arrays) remains->charged += array->charged;
+  c->kept_arrays.clear();
+  charges.textures.fetch_sub(static_cast<uint32_t>(c->textures.size()));
+  c->textures.clear();
+  work.engine.remove_stream(c->legacy->id);
+  work.engine.remove_stream(c->per_thread->id);
+  c->legacy = c->per_thread = nullptr;
+  work.engine.context_ends(c->id);
+  work.streams.forget(*c);
+  c->pools.controls->abandon();
+  for (const Allocation& a : memory.freed.remove_owner(c->handle))
+    remains->charged += a.charged_bytes;
+  remains->allocations = memory.allocations.remove_owner(c->handle);
+  for (const SharedMemory::Import& import : memory.shared.take_imports(c.get())) {
+    memory.allocations.remove_owner(import.base);
+    remains->imports.push_back(import.wire);
+  }
+  handles.remove(SLUICE_HANDLE_CONTEXT, c->handle);
+  --contexts.open;
+}
 
 // Everything that the context has queued is complete (or the session has failed).
 void WorkerSession::close_context(const std::shared_ptr<ContextObject>& c) {
@@ -230,34 +252,14 @@ void WorkerSession::close_context(const std::shared_ptr<ContextObject>& c) {
   {
     std::lock_guard lock(mutex);
     if (c->closed) return;
-    c->closed = true;
-    forget_handles(*this, c.get(), &remains);
-    for (const auto& array : c->kept_arrays) remains.charged += array->charged;
-    c->kept_arrays.clear();
-    charges.textures.fetch_sub(static_cast<uint32_t>(c->textures.size()));
-    c->textures.clear();
-    work.engine.remove_stream(c->legacy->id);
-    work.engine.remove_stream(c->per_thread->id);
-    c->legacy = c->per_thread = nullptr;
-    work.engine.context_ends(c->id);
-    work.streams.forget(*c);
-    c->controls->abandon();
-    for (const Allocation& a : memory.freed.remove_owner(c->handle))
-      remains.charged += a.charged_bytes;
-    remains.allocations = memory.allocations.remove_owner(c->handle);
-    for (const SharedMemory::Import& import : memory.shared.take_imports(c.get())) {
-      memory.allocations.remove_owner(import.base);
-      remains.imports.push_back(import.wire);
-    }
-    handles.remove(SLUICE_HANDLE_CONTEXT, c->handle);
-    --contexts.open;
+    forget_context(c, &remains);
     other = any_context();
     // Pinned with this context or another: asked anew, which is refused where it still holds.
     pinned.forget_extents();
     ranges = memory.extents();
   }
   remains.dead.clear();
-  if (c->greens && make_current(api, c->cu) == CUDA_SUCCESS) c->greens->close();
+  if (c->pools.greens && make_current(api, c->cu) == CUDA_SUCCESS) c->pools.greens->close();
   engine_thread.forwarder.close(c->cu);
   CUresult r = c->primary ? api.cuDevicePrimaryCtxRelease(c->device) : api.cuCtxDestroy(c->cu);
   forget_current();
@@ -286,12 +288,12 @@ void WorkerSession::make_green_context(const std::shared_ptr<ContextObject>& c) 
   {
     std::lock_guard lock(mutex);
     if (c->closed || sticky.load() != 0 || make_current(api, c->cu) != CUDA_SUCCESS) return;
-    job = c->greens->begin();
+    job = c->pools.greens->begin();
   }
   if (!job) return;
-  c->greens->run(*job);
+  c->pools.greens->run(*job);
   std::lock_guard lock(mutex);
-  c->greens->end(std::move(*job), monotonic_ns());
+  c->pools.greens->end(std::move(*job), monotonic_ns());
 }
 
 }  // namespace sluice::worker

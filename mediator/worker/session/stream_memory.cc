@@ -62,12 +62,12 @@ void WorkerSession::settle_local(const std::shared_ptr<ContextObject>& context,
                                  const std::shared_ptr<LocalGrant>& asked, bool may_ask) {
   ContextObject& c = *context;
   const uint64_t wanted = asked->bytes_per_thread;
-  const uint64_t more = bytes_of_all_threads(c, wanted - std::min(wanted, c.local_bytes));
+  const uint64_t more = bytes_of_all_threads(c, wanted - std::min(wanted, c.charged.local_bytes));
   if (c.closed) {
     asked->refused = true;
   } else if (more != 0) {
     if (control.device().charge(more, ChargeKind::kLocalMemory)) {
-      c.local_bytes = wanted;
+      c.charged.local_bytes = wanted;
     } else if (may_ask && more <= setup.start.memory_limit_bytes) {
       return charges.ask_lease(
           control.device().lacking(more), [this, context, asked](bool granted) {
@@ -82,22 +82,22 @@ void WorkerSession::settle_local(const std::shared_ptr<ContextObject>& context,
       asked->refused = true;
     }
   }
-  if (c.local_asked == asked) c.local_asked = nullptr;
+  if (c.charged.local_asked == asked) c.charged.local_asked = nullptr;
   asked->answered->complete = true;
 }
 
 void WorkerSession::charge_local(StreamObject& stream, uint64_t bytes_per_thread,
                                  std::shared_ptr<LocalGrant>* grant) {
   ContextObject& c = *stream.context;
-  if (bytes_per_thread <= c.local_bytes) return;
-  if (!c.local_asked || c.local_asked->bytes_per_thread < bytes_per_thread) {
+  if (bytes_per_thread <= c.charged.local_bytes) return;
+  if (!c.charged.local_asked || c.charged.local_asked->bytes_per_thread < bytes_per_thread) {
     auto asked = std::make_shared<LocalGrant>();
     asked->bytes_per_thread = bytes_per_thread;
-    c.local_asked = asked;
+    c.charged.local_asked = asked;
     settle_local(stream.context, asked, true);
     *grant = std::move(asked);
   } else {
-    *grant = c.local_asked;
+    *grant = c.charged.local_asked;
   }
   if (!(*grant)->answered->complete)
     work.engine.submit_wait(stream.id, (*grant)->answered, monotonic_ns());

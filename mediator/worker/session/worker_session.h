@@ -156,6 +156,9 @@ class WorkerSession : private Charges::Owner {
   void send_printed(const Call& call);
   // With `mutex` held: the session's first fault.
   void on_fault(CUresult error);
+  struct ContextRemains;
+  void forget_handles(ContextObject* context, ContextRemains* remains);
+  void forget_context(const std::shared_ptr<ContextObject>& context, ContextRemains* remains);
   CUresult enter_context(const std::shared_ptr<ContextObject>& context, CUresult so_far);
   void make_green_context(const std::shared_ptr<ContextObject>& context);
 

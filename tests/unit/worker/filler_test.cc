@@ -33,7 +33,7 @@ class FillerTest : public testing::Test {
   }
   void make(ContextObject& c, ContextId id) {
     c.id = id;
-    c.clock_khz = 1000;  // blocks of 2 cycles: here they need not last
+    c.shape.clock_khz = 1000;  // blocks of 2 cycles: here they need not last
     ASSERT_EQ(api_.cuCtxCreate(&c.cu, nullptr, 0, device_), CUDA_SUCCESS);
     forget_current();
   }

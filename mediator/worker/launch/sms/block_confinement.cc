@@ -28,12 +28,12 @@ uint32_t chunks_of(const LaunchWork& w) {
 CUresult BlockConfinement::first_grid(StreamObject& s, LaunchWork& w, const SmSet& granted,
                                       sluice_preempt_params* p, uint32_t* blocks) {
   const ContextObject& c = *s.context;
-  const auto gpu_sms = static_cast<uint32_t>(c.multiprocessors);
+  const auto gpu_sms = static_cast<uint32_t>(c.shape.multiprocessors);
   const SmSet sms = granted & SmSet(0, gpu_sms);
   SLUICE_CHECK(!sms.empty());  // sluiced's SMs are the context's: checked when it was made
   const uint32_t proxy = all_.proxies_of(w);
   const uint32_t chunks = chunks_of(w);
-  const Part part = plan_part(sms, gpu_sms, w.plan.per_sm, chunks, c.lefts->slots() - proxy);
+  const Part part = plan_part(sms, gpu_sms, w.plan.per_sm, chunks, c.pools.lefts->slots() - proxy);
   p->flags |= SLUICE_LAUNCH_SPATIAL;
   p->sm_lo = static_cast<uint16_t>(part.lo);
   p->sm_hi = static_cast<uint16_t>(part.hi);
@@ -84,11 +84,11 @@ struct SeenWorkers {
 CUresult BlockConfinement::check_sms(ContextObject& c, std::span<const Running> running,
                                      const SmSet& lost, bool* left) {
   if (CUresult r = make_current(all_.api, c.cu); r != CUDA_SUCCESS) return r;
-  if (!c.seen) {
+  if (!c.pools.seen) {
     void* memory = nullptr;
     if (all_.api.cuMemHostAlloc(&memory, sizeof(SeenWorkers), 0) != CUDA_SUCCESS)
       return CUDA_ERROR_NOT_SUPPORTED;
-    c.seen = static_cast<SeenWorkers*>(memory);
+    c.pools.seen = static_cast<SeenWorkers*>(memory);
   }
   const uint64_t word = __atomic_load_n(&all_.signal->evict, __ATOMIC_SEQ_CST);
   const uint32_t lo = lost.next_range().lo;
@@ -112,22 +112,23 @@ CUresult BlockConfinement::check_sms(ContextObject& c, std::span<const Running> 
     w.submission.moved = true;
     w.submission.sms = w.submission.sms - lost;
     run(all_.api.cuMemcpyDtoHAsync(
-        &c.seen->workers[n][lo],
+        &c.pools.seen->workers[n][lo],
         s.left + offsetof(sluice_launch_left, sm_workers) + lo * sizeof(uint32_t),
         (hi - lo) * sizeof(uint32_t), c.transfers));
-    c.seen->evict[n] = word;
+    c.pools.seen->evict[n] = word;
     if (all_.proxy)
-      run(all_.api.cuMemcpyDtoHAsync(&c.seen->evict[n], evict, sizeof word, c.transfers));
+      run(all_.api.cuMemcpyDtoHAsync(&c.pools.seen->evict[n], evict, sizeof word, c.transfers));
     ++n;
   }
   run(all_.api.cuStreamSynchronize(c.transfers));
   if (e != CUDA_SUCCESS) return e;
   for (size_t k = 0; k < n; ++k) {
-    *left &= c.seen->evict[k] == word;
+    *left &= c.pools.seen->evict[k] == word;
     for (SmSet::Range r = lost.next_range(); r.lo < r.hi; r = lost.next_range(r.hi))
       for (uint32_t sm = r.lo; sm < r.hi; ++sm)
         // Barred, and perhaps counted out of by some that came too late: nobody stays there.
-        *left &= c.seen->workers[k][sm] == 0 || c.seen->workers[k][sm] > SLUICE_LEFT_BARRED / 2;
+        *left &= c.pools.seen->workers[k][sm] == 0 ||
+                 c.pools.seen->workers[k][sm] > SLUICE_LEFT_BARRED / 2;
   }
   return CUDA_SUCCESS;
 }
@@ -154,19 +155,19 @@ CUresult BlockConfinement::second_grid(StreamObject& s, LaunchWork& w, const Gra
                                        sluice_preempt_params p, uint64_t now_ns) {
   ContextObject& c = *s.context;
   if (!w.submission.part || w.submission.grown) return CUDA_ERROR_NOT_SUPPORTED;
-  const auto gpu_sms = static_cast<uint32_t>(c.multiprocessors);
+  const auto gpu_sms = static_cast<uint32_t>(c.shape.multiprocessors);
   const SmSet sms = grant.sms & SmSet(0, gpu_sms);
   // An SM that is barred in the list cannot be set free while blocks of the first grid may still
   // count on it.
   if (sms.empty() || sms.meets(s.barred)) return CUDA_ERROR_NOT_SUPPORTED;
   const uint32_t proxy = all_.proxies_of(w);
   // One for each SM at least, or some might stay empty.
-  if (w.submission.first_workers + gpu_sms + proxy > c.lefts->slots())
+  if (w.submission.first_workers + gpu_sms + proxy > c.pools.lefts->slots())
     return CUDA_ERROR_NOT_SUPPORTED;
   if (CUresult r = make_current(all_.api, c.cu); r != CUDA_SUCCESS) return r;
   if (CUresult r = lanes_.make_second(s); r != CUDA_SUCCESS) return r;
   const Part part = plan_part(sms, gpu_sms, w.plan.per_sm, chunks_of(w),
-                              c.lefts->slots() - w.submission.first_workers - proxy);
+                              c.pools.lefts->slots() - w.submission.first_workers - proxy);
   p.flags |= SLUICE_LAUNCH_SPATIAL | SLUICE_LAUNCH_RESUME;
   p.grid = 1;
   p.worker_base = w.submission.first_workers;
@@ -177,7 +178,7 @@ CUresult BlockConfinement::second_grid(StreamObject& s, LaunchWork& w, const Gra
   p.place = workers_in_place((sms - w.submission.sms).count() * part.quota);
   w.progress.most_blocks =
       std::max(w.progress.most_blocks, w.submission.first_workers + part.blocks + proxy);
-  p.left_slots = std::min(w.progress.most_blocks, c.lefts->slots());
+  p.left_slots = std::min(w.progress.most_blocks, c.pools.lefts->slots());
   const SmSet more = part.barred - s.barred;
   if (CUresult r = bar(s, s.second, more, SLUICE_LEFT_BARRED); r != CUDA_SUCCESS) return r;
   s.barred = s.barred | more;

@@ -364,9 +364,9 @@ TEST_F(ChargesTest, APoolThatCannotPayNowAsksForLater) {
   answer(true);
   EXPECT_TRUE(nothing_sent());
   EXPECT_TRUE(charges->pay_pool(c, 4096));
-  EXPECT_EQ(c.charged, 4096u);
+  EXPECT_EQ(c.charged.own, 4096u);
   charges->release_context(c);
-  EXPECT_EQ(c.charged, 0u);
+  EXPECT_EQ(c.charged.own, 0u);
   EXPECT_EQ(link->device().used_bytes(), 0u);
 }
 
