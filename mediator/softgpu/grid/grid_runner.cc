@@ -23,9 +23,6 @@ constexpr uint64_t kSliceSteps = 8192;
 constexpr useconds_t kShortestPause_us = 10;
 constexpr useconds_t kLongestPause_us = 100;
 constexpr size_t kLooksPerEjection = 256;
-// Of so many picks one goes to blocks that have not begun, and one to those that only polled, even
-// while others are in the middle of something.
-constexpr uint64_t kPicksPerOther = 16;
 // Parts of a stall, after each of which the process shows that it lives.
 constexpr uint64_t kStallStep_ns = 5'000'000;
 // What a thread's sleep may be late by, in ns: a change of context waits for some 80 us.
@@ -105,22 +102,9 @@ void GridRunner::submit(std::shared_ptr<Grid> grid) {
   advance();
 }
 
-GridRunner::Resident* GridRunner::pick() {
-  const uint64_t turn = picks_++ % kPicksPerOther;
-  std::deque<Resident*>* order[3] = {&hot_, &cold_, &polling_};
-  if (turn == 0) std::swap(order[0], order[1]);
-  if (turn == kPicksPerOther / 2) std::swap(order[0], order[2]);
-  for (std::deque<Resident*>* queue : order) {
-    if (queue->empty()) continue;
-    Resident* r = queue->front();
-    queue->pop_front();
-    return r;
-  }
-  return nullptr;
-}
-
 void GridRunner::requeue(Resident* r) {
-  (!r->begun ? cold_ : r->waiting ? polling_ : hot_).push_back(r);
+  using Kind = RunQueue<Resident*>::Kind;
+  run_queue_.add(r, !r->begun ? Kind::kCold : r->waiting ? Kind::kPolling : Kind::kHot);
 }
 
 // Starts the resident's block; false: it cannot be made, and the grid is given up. Without the
@@ -259,14 +243,14 @@ void GridRunner::thread_main() {
     }
     poll_control_words(lock);
     if (stop_) break;
-    if (arriving_) {
+    if (turn_.arriving) {
       arrive(lock);
       continue;
     }
     if (unplaced_) place();
-    Resident* r = pick();
+    Resident* r = run_queue_.pick();
     if (r == nullptr) {
-      const bool needs_turn = holder_ < 0 && queued_ != 0;
+      const bool needs_turn = turn_.holder < 0 && queued_ != 0;
       if ((needs_turn || starved_.any()) && !standing_) {
         wait_for_turn(lock);
       } else {
@@ -277,10 +261,10 @@ void GridRunner::thread_main() {
     const bool was_waiting = r->waiting;
     r->running = true;
     run_slice(lock, r);
-    if (!was_waiting || !hot_.empty() || !cold_.empty()) {
+    if (!was_waiting || run_queue_.any_working()) {
       fruitless = 0;
       pause_us = kShortestPause_us;
-    } else if (!polling_.empty() && ++fruitless > polling_.size()) {
+    } else if (run_queue_.polling() != 0 && ++fruitless > run_queue_.polling()) {
       fruitless = 0;
       // What they wait for may be blocks that found no room, for which nobody stands in the queue
       // while these run.
@@ -324,8 +308,8 @@ void GridRunner::stop() {
     if (gpu_.is_mps() && clients_[slot].presence != Presence::kOff) gpu_.end_beside(slot);
     clients_[slot] = {};
   }
-  if (holder_ >= 0) gpu_.release(static_cast<unsigned>(holder_));
-  holder_ = -1;
+  if (turn_.holder >= 0) gpu_.release(static_cast<unsigned>(turn_.holder));
+  turn_.holder = -1;
   queued_ = 0;
 }
 

@@ -37,6 +37,7 @@
 #include <vector>
 
 #include "kernels/exec/block/block.h"
+#include "mediator/softgpu/grid/run_queue.h"
 #include "mediator/softgpu/shared/shared_gpu.h"
 #include "mediator/softgpu/state/model.h"
 
@@ -182,7 +183,6 @@ class GridRunner : private exec::Environment {
   void start_threads();
   void thread_main();
   void wait_for_stall();
-  Resident* pick();
   void requeue(Resident* resident);
   void run_slice(Lock& lock, Resident* resident);
   bool begin(Resident& resident);
@@ -234,13 +234,14 @@ class GridRunner : private exec::Environment {
   std::array<Client, kMaxContexts> clients_;
   std::vector<Sm> sm_;
   std::vector<std::unique_ptr<Resident>> residents_;
-  // Who runs next: those in the middle of something, those that have not begun, those that polled.
-  std::deque<Resident*> hot_, cold_, polling_;
-  uint64_t picks_ = 0;
-  int holder_ = -1;                    // slot that has the engine (not mps)
-  bool arriving_ = false;              // it does, but a thread has to wait for the switch
-  uint64_t switch_ns_ = 0;             // so long
-  bool turn_used_ = false;             // it has started a kernel since it got the engine
+  RunQueue<Resident*> run_queue_;
+  // The context that has the engine (not mps).
+  struct Turn {
+    int holder = -1;         // its slot; -1: none of ours
+    bool arriving = false;   // it has it, but a thread has to wait for the switch
+    uint64_t switch_ns = 0;  // so long
+    bool used = false;       // it has started a kernel since it got the engine
+  } turn_;
   bool standing_ = false;              // a thread waits in the GPU's queue
   SmSet starved_;                      // mps: where blocks found no room because of others
   SharedGpu::Urgencies starved_at_{};  // and how urgent the most urgent of them are

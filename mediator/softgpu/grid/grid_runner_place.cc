@@ -83,7 +83,7 @@ void GridRunner::place() {
     gpu_.clear_starved();
   }
   // The thread that stands in the queue sleeps elsewhere.
-  if (standing_ && !cold_.empty()) gpu_.ring_self();
+  if (standing_ && run_queue_.any_cold()) gpu_.ring_self();
 }
 
 // Whether blocks of the grid may be placed now. A cooperative one's not while another one is only
@@ -286,7 +286,7 @@ void GridRunner::park_preempted(unsigned slot) {
   if (going.empty()) return;
   std::sort(going.begin(), going.end());
   const auto goes = [&](Resident* r) { return std::binary_search(going.begin(), going.end(), r); };
-  for (std::deque<Resident*>* queue : {&hot_, &cold_, &polling_}) std::erase_if(*queue, goes);
+  run_queue_.remove_if(goes);
   // In the order of their indices, so that the first to start is the first to go on.
   std::sort(going.begin(), going.end(),
             [](const Resident* a, const Resident* b) { return a->index < b->index; });

@@ -63,14 +63,14 @@ void GridRunner::activate(unsigned slot) {
   if (client.presence != Presence::kOn) return;
   const bool by_kernels = !gpu_.is_mps() && !gpu_.has_slices();
   while (!client.ready.empty() && client.active.size() < kMaxActiveGrids &&
-         (!by_kernels || !turn_used_ || !gpu_.others_waiting(slot))) {
+         (!by_kernels || !turn_.used || !gpu_.others_waiting(slot))) {
     GridRef grid = std::move(client.ready.front());
     client.ready.pop_front();
     const auto place = std::upper_bound(
         client.active.begin(), client.active.end(), grid->priority,
         [](int priority, const GridRef& other) { return priority < other->priority; });
     client.active.insert(place, std::move(grid));
-    turn_used_ = true;
+    turn_.used = true;
     unplaced_ = true;
   }
   if (unplaced_) place();
@@ -91,25 +91,25 @@ void GridRunner::settle(unsigned slot) {
   // Back in line before it leaves: otherwise the next one could think that nobody waits.
   if (!client.ready.empty()) queue_up(slot);
   gpu_.release(slot);
-  holder_ = -1;
+  turn_.holder = -1;
   advance();
 }
 
 // Takes the engine for one of the contexts that wait, if it is its turn.
 void GridRunner::advance(bool out_of_turn) {
-  if (holder_ >= 0 || queued_ == 0) return;
+  if (turn_.holder >= 0 || queued_ == 0) return;
   for (unsigned slot = 0; slot < kMaxContexts; ++slot) {
     Client& client = clients_[slot];
     if (client.presence != Presence::kQueued || !gpu_.try_acquire(slot, out_of_turn)) continue;
     --queued_;
-    holder_ = static_cast<int>(slot);
-    turn_used_ = false;
+    turn_.holder = static_cast<int>(slot);
+    turn_.used = false;
     client.presence = Presence::kSwitching;
-    switch_ns_ = gpu_.begin_switch(slot);
-    arriving_ = true;
-    if (switch_ns_ == 0 && client.parked_bytes == 0) {
+    turn_.switch_ns = gpu_.begin_switch(slot);
+    turn_.arriving = true;
+    if (turn_.switch_ns == 0 && client.parked_bytes == 0) {
       // Nothing to wait for, so this thread can do it, whoever it is.
-      arriving_ = false;
+      turn_.arriving = false;
       begin_running(slot);
     } else {
       work_.notify_one();
@@ -120,12 +120,12 @@ void GridRunner::advance(bool out_of_turn) {
   if (!standing_) work_.notify_one();  // somebody has to stand in the queue
 }
 
-// Waits for the change of context that gives the engine to holder_.
+// Waits for the change of context that gives the engine to turn_.holder.
 void GridRunner::arrive(Lock& lock) {
-  const auto slot = static_cast<unsigned>(holder_);
+  const auto slot = static_cast<unsigned>(turn_.holder);
   Client& client = clients_[slot];
-  arriving_ = false;
-  pass_time(lock, switch_ns_);
+  turn_.arriving = false;
+  pass_time(lock, turn_.switch_ns);
   if (stop_) return;
   if (client.parked_bytes != 0 && gpu_.holds(slot)) {
     gpu_.begin_restore(slot);
@@ -187,13 +187,13 @@ void GridRunner::finish_leaving(Lock& lock, unsigned slot) {
   client.presence = Presence::kOff;
   if (client.has_work()) queue_up(slot);
   gpu_.release_saved(slot);
-  holder_ = -1;
+  turn_.holder = -1;
   advance();
 }
 
 // Each thread polls before it takes a block: whether a context has to leave, or has other SMs.
 void GridRunner::poll_control_words(Lock& lock) {
-  if (residents_.empty() && holder_ < 0 && !gpu_.is_mps()) return;
+  if (residents_.empty() && turn_.holder < 0 && !gpu_.is_mps()) return;
   gpu_.beat();
   if (gpu_.is_mps() && claims_epoch_ != gpu_.claims_epoch()) renew_claims();
   for (unsigned slot = 0; slot < kMaxContexts; ++slot) {
@@ -225,16 +225,16 @@ void GridRunner::poll_control_words(Lock& lock) {
 void GridRunner::wait_for_turn(Lock& lock) {
   standing_ = true;
   unsigned misses = 0;
-  while (!stop_ && !arriving_ && hot_.empty() && cold_.empty() && polling_.empty() &&
-         ((holder_ < 0 && queued_ != 0) || starved_.any())) {
+  while (!stop_ && !turn_.arriving && run_queue_.empty() &&
+         ((turn_.holder < 0 && queued_ != 0) || starved_.any())) {
     const uint32_t seen = gpu_.bell();
     if (starved_.any()) {
       poll_control_words(lock);
       place();
-      if (starved_.none() || !cold_.empty() || !hot_.empty()) break;
+      if (starved_.none() || run_queue_.any_working()) break;
     } else {
       advance(misses >= kMissesBeforeOvertaking);
-      if (holder_ >= 0) break;
+      if (turn_.holder >= 0) break;
     }
     lock.unlock();
     // A holder whose slice ends is notified; it would notice by itself a little later.
