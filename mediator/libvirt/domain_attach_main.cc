@@ -19,6 +19,7 @@
 #include "mediator/core/names.h"
 #include "mediator/libvirt/api/attachment.h"
 #include "mediator/libvirt/limits.h"
+#include "mediator/libvirt/standard_input.h"
 
 namespace {
 
@@ -85,20 +86,9 @@ Result<sluice::DomainVgpu> checked(const VgpuSettings& settings) {
   return sluice::parse_vgpu_settings(settings);
 }
 
-// All of standard input, or so much that it is too long.
-std::string read_input() {
-  std::string text;
-  char buffer[65536];
-  ssize_t n;
-  while (text.size() <= sluice::libvirt::limits::kMaxXmlBytes &&
-         ((n = ::read(0, buffer, sizeof buffer)) > 0 || (n < 0 && errno == EINTR)))
-    if (n > 0) text.append(buffer, static_cast<size_t>(n));
-  return text;
-}
-
 Result<std::string> changed_xml(const Options& o) {
   if (auto good = checked(o.attachment.settings); !good) return good.error();
-  const std::string xml = read_input();
+  const std::string xml = sluice::libvirt::read_standard_input();
   if (xml.size() > sluice::libvirt::limits::kMaxXmlBytes)
     return Error{E2BIG, "the domain's XML is too long"};
   auto change = sluice::libvirt::provide_vgpu(xml, o.attachment, o.socket);

@@ -7,24 +7,13 @@
 #include <cstdlib>
 
 #include "mediator/libvirt/hook.h"
-#include "mediator/libvirt/limits.h"
+#include "mediator/libvirt/standard_input.h"
 
 namespace {
 
 const char* environment(const char* name, const std::string& otherwise) {
   const char* value = ::getenv(name);
   return value && *value ? value : otherwise.c_str();
-}
-
-// All of standard input, or so much that it is too long.
-std::string read_input() {
-  std::string text;
-  char buffer[65536];
-  ssize_t n;
-  while (text.size() <= sluice::libvirt::limits::kMaxXmlBytes &&
-         ((n = ::read(0, buffer, sizeof buffer)) > 0 || (n < 0 && errno == EINTR)))
-    if (n > 0) text.append(buffer, static_cast<size_t>(n));
-  return text;
 }
 
 }  // namespace
@@ -37,7 +26,8 @@ int main(int argc, char** argv) {
   sluice::libvirt::HookPaths paths;
   paths.admin_socket = environment("SLUICE_ADMIN_SOCKET", paths.admin_socket);
   paths.sockets = environment("SLUICE_VGPU_SOCKETS", paths.sockets);
-  const auto done = sluice::libvirt::run_hook(paths, argv[2], argv[3], read_input());
+  const auto done =
+      sluice::libvirt::run_hook(paths, argv[2], argv[3], sluice::libvirt::read_standard_input());
   if (done) return 0;
   std::fprintf(stderr, "Sluice: %s\n", done.error().message.c_str());
   return 1;
