@@ -234,7 +234,7 @@ Variable* find_variable(const void* host) {
   std::shared_lock lock(registry().mutex);
   const auto found = registry().variables.find(host);
   if (found != registry().variables.end()) return found->second;
-  // A program that names a managed variable gives the address that it has been told.
+  // A program that names a managed variable gives the address that it has got.
   for (const auto& [pointer, variable] : registry().variables)
     if (variable->managed != nullptr && host != nullptr && *variable->managed == host)
       return variable;

@@ -6,7 +6,7 @@
 //   the GPU's microcode ──▶ kernel driver ──▶ ring of records ──▶ read(), read only
 //                              ▲ flush()
 //
-// The driver keeps what the GPU has written to itself for some 20 ms, unless it is told to flush.
+// The driver keeps what the GPU has written to itself for some 20 ms, unless it has to flush.
 // The ring keeps the oldest records: what finds no room is dropped and counted.
 //
 // To open it takes root (CAP_SYS_ADMIN); another user would see records of its own processes only,
@@ -32,7 +32,7 @@ class DriverSwitchLog {
  public:
   struct Record {
     uint64_t time_ns = 0;  // the GPU's clock (%globaltimer), steps of 32
-    uint32_t pid = 0;      // 0, 0xffffffff: not told
+    uint32_t pid = 0;      // 0, 0xffffffff: not known
     uint32_t channel = 0;  // several of a context have it in turn
     uint16_t seq = 0;
     bool start = false;  // false: it ends

@@ -6,7 +6,7 @@
 //                       once, and changes nothing.
 //   domain paused       its vGPU gets no turn until the domain goes on
 //   domain ended        a vGPU that it owns and that no virtual machine is connected to is deleted,
-//                       when two looks that are `grace_ns` apart find it so: the hook does it
+//                       when two polls that are `grace_ns` apart find it so: the hook does it
 //                       earlier, and a domain that is about to start has no connection yet
 //   device detached     likewise
 //

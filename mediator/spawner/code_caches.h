@@ -6,10 +6,10 @@
 //   take(n)    of vGPU n: its folder, made if it has none
 //   forget(n)  its folder goes: from view at once, its memory when its last worker has ended
 //
-// A folder is a tmpfs of its own, so that one that fills it has filled its own, and belongs to a
-// user id of its own, which its workers have: the driver lets only that user read what it makes.
-// There are as many folders as ids; a vGPU more takes the one whose last worker started longest
-// ago and that no worker uses now. Its contents go.
+// A folder is a tmpfs, so that a vGPU that fills it harms nobody else. It belongs to a user id that
+// only its workers have: the driver lets no other user read what it makes there. There are as many
+// folders as ids. One vGPU more takes the folder that has been out of use for longest; what was in
+// it goes.
 //
 // Owned by the Spawner, its one thread. Needs CAP_SYS_ADMIN over its mount namespace, whose root is
 // the workers' (root.h).

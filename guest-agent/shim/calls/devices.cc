@@ -154,7 +154,7 @@ bool is_in_nvrtc(const void* code) {
 }  // namespace
 
 // Private tables of NVIDIA's own libraries: never offered: they are not public. Who fails without
-// them is told what to do at once, because it may end without a word of its own.
+// them gets the remedy at once, because it may end without a word of its own.
 CUresult cuGetExportTable(const void** table, const CUuuid*) {
   if (table != nullptr) *table = nullptr;
   if (is_in_nvrtc(__builtin_return_address(0))) {

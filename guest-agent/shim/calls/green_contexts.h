@@ -23,7 +23,7 @@ std::vector<CUstream> streams_of_green(uint64_t green);
 CUresult synchronize_green(uint64_t green);
 bool has_green_contexts(CUdevice device);
 
-// green_resources.cc. What the descriptor holds, as the worker is told. False: it is none.
+// green_resources.cc. What the descriptor holds, as the worker gets it. False: it is none.
 bool find_desc(CUdevResourceDesc handle, sluice_green* to);
 CUresult ask_for_green(const Entered& e, uint16_t opcode, const sluice_green& body,
                        sluice_green_reply* to);

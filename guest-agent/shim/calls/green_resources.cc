@@ -24,7 +24,7 @@ struct Mark {
   uint32_t key;         // of this process
   uint32_t place;       // among the groups; kRest
   uint64_t split;       // the call that made it; 0: it is whole
-  sluice_green source;  // as the worker is told, with no group chosen
+  sluice_green source;  // as the worker gets it, with no group chosen
 };
 static_assert(sizeof(Mark) <= sizeof(CUdevResource::internal));
 constexpr uint32_t kRest = SLUICE_GREEN_GROUPS;

@@ -224,7 +224,7 @@ CUresult check_launch(const InFunction& f, CUfunction function, const uint32_t g
 template <class Write>
 CUresult post_launch(const InFunction& f, const uint32_t grid[3], const uint32_t block[3],
                      uint32_t shared_bytes, CUstream stream, uint64_t flags, Write&& write) {
-  // A cluster of one block is no reason to run the original, unless the kernel asks to be told.
+  // A cluster of one block is no reason to run the original, unless the kernel asks for it.
   constexpr uint64_t kOne = SLUICE_LAUNCHED_CLUSTER(1, 1, 1);
   if ((flags & ~uint64_t{SLUICE_LAUNCHED_COOPERATIVE}) == kOne && !must_name_cluster(*f.info))
     flags &= SLUICE_LAUNCHED_COOPERATIVE;

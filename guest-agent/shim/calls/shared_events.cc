@@ -56,7 +56,7 @@ struct Recorder {
   static Recorder from(uint64_t word) {
     return {word >> kNumberBits & low(kPidBits), word >> (kNumberBits + kPidBits)};
   }
-  // The process that has this number now. Nothing: none has, or it cannot be told.
+  // The process that has this number now. Nothing: none has, or it is not known.
   static std::optional<Recorder> of(uint64_t pid, bool* gone = nullptr) {
     char text[1024] = {};
     const sluice::Fd stat(

@@ -76,7 +76,7 @@ class JitLogs {
  public:
   JitLogs(unsigned count, CUjit_option* options, void** values);
   void fail(std::string_view text) const { write(error_, text); }
-  // The program has given room for errors, so they need not be told to the user.
+  // The program has given room for errors, so the user need not see them.
   bool has_room() const { return error_.to != nullptr && error_.bytes != 0; }
 
  private:

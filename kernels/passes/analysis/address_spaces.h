@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A function whose generic addresses have the space that they are known to be in, for analyses that
-// ask who else writes there. Unoptimised text reads and writes everything by generic addresses.
+// A copy of a function in which generic addresses name their state space where that is known, for
+// analyses that ask who else writes there. Unoptimised text reads and writes everything by generic
+// addresses.
 //
 //   counted from             space
 //   a kernel's parameter     global: a launch has no other addresses to pass

@@ -3,16 +3,16 @@
 // is left of the grid is task n, computed from the hardware's own index, and either runs the
 // original body to its end or does nothing.
 //
-//   ENTRY   block 0 may be the proxy; the leader asks: it raises the launch's admission word to
-//           {generation, n + 1} (one atomic maximum), and nobody waits for the answer yet
+//   ENTRY  block 0 may be the proxy. The leader raises the launch's admission word to
+//          {generation, n + 1} (one atomic maximum); nobody waits for the answer yet.
 //   (here runs as much of the body as leaves no trace: its first loads travel with the question)
-//   CHECK   the answer, for all threads by one barrier: a word that was *closed* before it reached
-//   n + 1
-//           sends the block home
-// and behind the body what is rare:
-//   RARE    task 0 starts; the last task is admitted, with which the launch is done for its
-//   successors LOOK    without a proxy: a leader that finds the evict word set closes the admission
-//   word PROXY   closes it when host memory says so, or ends when everybody has been admitted
+//   CHECK  the answer, for all threads by one barrier. A word that was *closed* before it reached
+//          n + 1 sends the block home.
+//
+// Behind the body, what is rare:
+//   RARE   task 0 starts; or the last task is admitted: the launch is done for its successors.
+//   LOOK   without a proxy, a leader that finds the evict word set closes the admission word.
+//   PROXY  closes it when host memory says so, or ends when everybody has been admitted.
 //
 // Why it is right: the word only grows while it is open, and does not change once it is closed. So
 // if M is what it then holds, every task below M has been, or will be, admitted, and no other ever

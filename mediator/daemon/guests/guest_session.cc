@@ -396,7 +396,7 @@ void GuestSession::on_ready(const Message& m) {
         slice.type = worker_protocol::Type::kTimeSlice;
         slice.bytes = slice_ns;
         if (auto sent = worker_->send(slice); !sent)
-          log::warning("vgpu {} slot {}: its worker is not told its time slice: {}", request_.vgpu,
+          log::warning("vgpu {} slot {}: its worker does not get its time slice: {}", request_.vgpu,
                        slot_.number(), sent.error().message);
       },
       [this] { worker_->ask_starved(); });

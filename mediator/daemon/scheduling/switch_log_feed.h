@@ -5,8 +5,8 @@
 //
 //   state     it means                                                 next
 //   kNone     no recorder, and why                                     connect(): kRests
-//   kRests    a recorder that looks once a second                      hurry(true): kHurries
-//   kHurries  a recorder that looks every 10 ms                        hurry(false): kRests
+//   kRests    a recorder that polls once a second                      hurry(true): kHurries
+//   kHurries  a recorder that polls every 10 ms                        hurry(false): kRests
 //   from each, a recorder that fails or goes silent: usable() is false; a new one: connect()
 //
 // Shared by Accounting (figures) and WorkerTimeSlices (shares); each reads the ring for itself. In

@@ -61,7 +61,7 @@ class IvshmemServer::Peer {
 
   int socket() const { return socket_.get(); }
   bool settled() const { return outgoing_.empty(); }
-  // Gone, as far as the loop has not been told by an event.
+  // Gone, though no event has said so yet.
   bool is_over() const { return muted_ && (poisoned_ || has_hung_up(socket_.get())); }
 
   bool make_keepable() {

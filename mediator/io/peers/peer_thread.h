@@ -5,7 +5,7 @@
 //
 //   write to an eventfd   O_NONBLOCK belongs to the open file description, which the peer shares
 //   close                 the last reference to a socket with SO_LINGER, or to a file of a FUSE
-//                         file system, waits for its owner's pleasure
+//                         file system, waits for as long as its owner likes
 //   fallocate, munmap     take as long as the memory is large
 //
 // Such calls are posted here and run on a thread of the object's own, in order. There is one

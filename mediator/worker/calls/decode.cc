@@ -93,7 +93,7 @@ void decode(WorkerSession& s, const sluice_record& record, Bytes body) {
   }
   if (const int sticky = s.sticky.load(); sticky != 0 && !works_after_fault(call.opcode))
     return s.answer(call, static_cast<CUresult>(sticky));
-  // Of a later libcuda than this worker. Its program has to be told, or its order would be lost.
+  // Of a later libcuda than this worker. Its program has to know, or its order would be lost.
   if (!calls::is_call(call.opcode) && call.opcode != kTextureWithoutView) {
     if (call.flags & SLUICE_RECORD_NO_REPLY)
       s.violation("unknown opcode " + std::to_string(call.opcode) + " without an answer");

@@ -164,10 +164,12 @@ class Run:
 def report(path):
     """Table and pictures of a run, beside its JSON."""
     data = results.load(path)
-    lines = [f"# gpu-bench on a {data['gpu']}", "",
+    lines = [f"# gpu-bench: {data['gpu']}", "",
              f"`scripts/gpu-bench --device {data['device']} --seconds {data['seconds']:g}`, one "
              f"run of {data['took_s']} s; wrong results: {len(data['wrong'])}.",
-             "`scripts/gpu-bench --list` says what the ways are.", "", results.table(data["rows"])]
+             "`scripts/gpu-bench --list` says what the ways are. *Held out* are programs on which "
+             "nothing is", "tuned; *known* ones have been tuned on.", "",
+             results.table(data["rows"])]
     if data["skipped"]:
         lines += ["Left out for want of time or means:", ""]
         lines += [f"- {text}" for text in data["skipped"]]

@@ -3,7 +3,7 @@
 import math
 from xml.sax.saxutils import escape
 
-# Of sluiced's trace; its other events are what workers told it.
+# Of sluiced's trace; its other events are what workers reported.
 DECISIONS = ("grant", "evict")
 COLOURS = ("#2c7a4b", "#b5651d", "#35609e", "#7a2c6b", "#777777")
 
