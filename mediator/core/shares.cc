@@ -17,6 +17,7 @@ const Shares::Share* Shares::add(const Token& token, Share share, uint64_t most_
 
 void Shares::erase(Entry entry) {
   bytes_ -= entry->second.bytes;
+  if (entry->second.file) close_file_(std::move(entry->second.file));
   shares_.erase(entry);
 }
 

@@ -12,13 +12,15 @@
 // together hold no more than its memory limit, whatever of it is charged.
 //
 // Owned by a VgpuServer and its sessions, used from sluiced's one thread. No I/O; files are only
-// kept here.
+// kept here. The last close of one takes as long as its memory is large, so it is left to `close`.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "mediator/base/fd.h"
 #include "mediator/core/quota.h"
@@ -44,7 +46,9 @@ class Shares {
     uint64_t charged = 0;  // ... so much
   };
 
-  explicit Shares(QuotaLedger& ledger) : ledger_(ledger) {}
+  using Close = std::function<void(Fd)>;
+
+  Shares(QuotaLedger& ledger, Close close) : ledger_(ledger), close_file_(std::move(close)) {}
 
   // Null: there are too many, or with it they hold more than `most_bytes`.
   const Share* add(const Token& token, Share share, uint64_t most_bytes);
@@ -72,6 +76,7 @@ class Shares {
   void erase(Entry entry);
 
   QuotaLedger& ledger_;
+  Close close_file_;
   std::map<Token, Share> shares_;
   uint64_t bytes_ = 0;  // of all of them
 };

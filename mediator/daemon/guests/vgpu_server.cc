@@ -22,7 +22,8 @@ VgpuServer::VgpuServer(SessionServices& services, VgpuSpec spec)
       spec_(std::move(spec)),
       peers_(std::make_shared<io::PeerThread>(services.io)),
       machine_code_(*services.spawner),
-      shares_(std::make_shared<core::Shares>(services.memory)),
+      shares_(std::make_shared<core::Shares>(
+          services.memory, [peers = peers_](Fd file) { peers->close(std::move(file)); })),
       memory_(services.io, spec_.geometry.region_bytes - spec_.geometry.bulk_offset(),
               [this] { on_memory_freed(); }),
       starts_(services.io, *this),

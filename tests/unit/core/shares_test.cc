@@ -2,7 +2,10 @@
 // core/shares.h: who finds what, and who is charged for it when.
 #include "mediator/core/shares.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+
+#include <vector>
 
 namespace sluice::core {
 namespace {
@@ -32,7 +35,8 @@ class SharesTest : public testing::Test {
   }
 
   QuotaLedger ledger_{UINT64_MAX};
-  Shares shares_{ledger_};
+  std::vector<int> closed_;
+  Shares shares_{ledger_, [this](Fd file) { closed_.push_back(file.get()); }};
 };
 
 TEST_F(SharesTest, OnlyOthersOpenIt) {
@@ -121,6 +125,27 @@ TEST_F(SharesTest, WhatIsNotChargedIsBoundedAllTheSame) {
   EXPECT_EQ(shares_.bytes(), 400u);
   EXPECT_TRUE(add(5, 600));
   EXPECT_EQ(Shares::most_bytes(UINT64_MAX), UINT64_MAX);
+}
+
+// It may be large: not in the loop.
+TEST_F(SharesTest, TheLastCloseOfAFileIsLeftToOthers) {
+  const auto add = [&](uint8_t number) {
+    Shares::Share share;
+    share.exporter = 1;
+    share.bytes = 1;
+    share.file.reset(::open("/dev/null", O_RDWR | O_CLOEXEC));
+    const int fd = share.file.get();
+    EXPECT_NE(shares_.add(Shares::Token{number}, std::move(share), 1000), nullptr);
+    return fd;
+  };
+  const int freed = add(4), kept = add(5), left = add(6);
+  ASSERT_TRUE(shares_.give_up(Shares::Token{4}, 1, 0).ok());
+  EXPECT_EQ(closed_, std::vector{freed});
+  shares_.open(Shares::Token{5}, 2);
+  shares_.session_ends(1);
+  EXPECT_EQ(closed_, (std::vector{freed, left}));
+  shares_.session_ends(2);
+  EXPECT_EQ(closed_, (std::vector{freed, left, kept}));
 }
 
 }  // namespace
