@@ -5,7 +5,8 @@
 // How floating-point sums are rounded is in tensor.inc. wmma's tf32 adds 4 products at a time. f64
 // is a chain of fused multiply-adds in the order of k. fp8 on this chip: f16 products, 16 at a time
 // (columns k with k mod 4 < 2, then the others) beginning at zero, and one f32 addition of C at the
-// end.
+// end. Of mma.sp of fp8 the same is assumed of the elements that are there (not compared with a
+// GPU).
 #include <cstdint>
 #include <cstring>
 
@@ -42,25 +43,37 @@ u32 element_at(const Warp& w, const u32* registers, u32 bits, u32 lane, u32 slot
 }
 
 // Which columns of A its elements stand for, row by row. Of mma.sp: two of each four, by two bits
-// each, the first one's lower; of tf32 one of each two, of which each is two of a kind.
+// each, the first one's lower; of tf32 one of each two, of which each is two of a kind; of 4 bits
+// two pairs of each four pairs.
+//
+// A thread's metadata is 16 choices of one row, of elements or pairs of 8 and 4 bits: rows 0 to 7
+// are with the even thread of two, the others with the odd one. Of wider elements it is 8 choices
+// of each of the two rows.
 struct Columns {
-  u32 of[kMaxRows][kMaxDepth];
+  u32 of[kMaxRows][kMaxBits / 2];
   u32 count;
 };
+u32 wide_column(const Warp& w, const MatrixShape& s, u32 metadata, u32 row, u32 q) {
+  const bool floats = s.a == Element::kTf32;
+  const u32 each = floats ? 8 : 16, threads = s.metadata_threads(), thread = q * 2 / each;
+  const u32 lane = (row & 7) * 4 + s.selector * threads + thread;
+  const u32 bits = lane_u32(w, metadata, lane) >> (row < 8 ? 0 : 16);
+  const u32 inside = q - thread * each / 2;
+  return thread * each + (floats ? inside * 2 + (bits >> (4 * inside + 1) & 1)
+                                 : inside / 2 * 4 + (bits >> (2 * inside) & 3));
+}
+u32 narrow_column(const Warp& w, const MatrixShape& s, u32 metadata, u32 row, u32 q) {
+  const u32 run = element_bits(s.a) == 4 ? 2 : 1, choice = q / run;
+  const u32 lane =
+      (row & 7) * 4 + s.selector * s.metadata_threads() + choice / 16 * 2 + (row < 8 ? 0 : 1);
+  const u32 bits = lane_u32(w, metadata, lane) >> (choice % 16 * 2) & 3;
+  return (choice / 2 * 4 + bits) * run + q % run;
+}
 void find_columns(const Warp& w, const MatrixShape& s, u32 metadata, Columns& out) {
-  const u32 each = s.metadata_columns(), threads = s.k / each;
-  const bool wide = s.a == Element::kTf32;
   out.count = s.k / 2u;
-  for (u32 row = 0; row < s.m; ++row) {
-    for (u32 q = 0; q < out.count; ++q) {
-      const u32 thread = q * 2 / each;
-      const u32 lane = (row & 7) * 4 + s.selector * threads + thread;
-      const u32 bits = lane_u32(w, metadata, lane) >> (row < 8 ? 0 : 16);
-      const u32 inside = q - thread * each / 2;
-      out.of[row][q] = thread * each + (wide ? inside * 2 + (bits >> (4 * inside + 1) & 1)
-                                             : inside / 2 * 4 + (bits >> (2 * inside) & 3));
-    }
-  }
+  const auto column = element_bits(s.a) < 16 ? narrow_column : wide_column;
+  for (u32 row = 0; row < s.m; ++row)
+    for (u32 q = 0; q < out.count; ++q) out.of[row][q] = column(w, s, metadata, row, q);
 }
 
 using Sums = u32[kMaxRows][kMaxColumns];
@@ -126,10 +139,13 @@ void multiply_floats(Warp& w, const MatrixShape& s, const Registers& regs) {
   const bool halves = s.c == Element::kF16 && s.d == Element::kF16;
   const bool fp8 = s.a == Element::kE4m3 || s.a == Element::kE5m2;
   u32 depth[kMaxDepth];
-  for (u32 k = 0; k < s.k; ++k) depth[k] = fp8 ? k / 16 * 2 + k % 16 / 2 * 4 + (k & 1) : k;
+  const u32 products = s.sparse ? sparse.count : s.k;
+  for (u32 k = 0; k < products; ++k) depth[k] = fp8 ? k / 16 * 2 + k % 16 / 2 * 4 + (k & 1) : k;
   for (u32 row = 0; row < s.m; ++row) {
     u32* d = c[row];
-    if (s.sparse) {
+    u32 chosen[kMaxDepth];
+    for (u32 k = 0; k < products; ++k) chosen[k] = s.sparse ? sparse.of[row][depth[k]] : depth[k];
+    if (s.sparse && !fp8) {
       multiply_step(f, row, sparse.of[row], sparse.count, s.n, halves, kKeepAll, d);
       continue;
     }
@@ -140,8 +156,8 @@ void multiply_floats(Warp& w, const MatrixShape& s, const Registers& regs) {
       continue;
     }
     alignas(64) u32 sum[kMaxColumns] = {};
-    for (u32 k = 0; k < s.k; k += 16)
-      multiply_step(f, row, depth + k, 16, s.n, false, kKeepAll, sum);
+    for (u32 k = 0; k < products; k += 16)
+      multiply_step(f, row, chosen + k, 16, s.n, false, kKeepAll, sum);
     for (u32 j = 0; j < s.n; ++j) {
       const f32 r = bit_cast_to<f32>(sum[j]) + bit_cast_to<f32>(d[j]);
       d[j] = r != r ? kNanF32 : bit_cast_to<u32>(r);
@@ -152,6 +168,11 @@ void multiply_floats(Warp& w, const MatrixShape& s, const Registers& regs) {
 
 void multiply_integers(Warp& w, const MatrixShape& s, const Registers& regs) {
   static thread_local s16 a[kMaxRows][kMaxBits], b[kMaxBits][kMaxColumns];
+  static thread_local Columns sparse;
+  if (s.sparse) {
+    find_columns(w, s, regs.aux[regs.metadata], sparse);
+    std::memset(a, 0, sizeof a);
+  }
   s32 c[kMaxRows][kMaxColumns];
   const Fragment fa = fragment_of(s, Role::kA, s.a), fb = fragment_of(s, Role::kB, s.b);
   const Fragment fc = fragment_of(s, Role::kC, s.c);
@@ -163,7 +184,7 @@ void multiply_integers(Warp& w, const MatrixShape& s, const Registers& regs) {
   for (u32 lane = 0; lane < 32; ++lane) {
     for (u32 slot = 0; slot < fa.slots(); ++slot) {
       const Spot at = spot_of(s, fa, Role::kA, lane, slot);
-      a[at.row][at.column] =
+      a[at.row][s.sparse ? sparse.of[at.row][at.column] : at.column] =
           value(s.a, element_at(w, regs.aux + regs.a, element_bits(s.a), lane, slot));
     }
     for (u32 slot = 0; slot < fb.slots(); ++slot) {

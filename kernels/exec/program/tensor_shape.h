@@ -63,8 +63,11 @@ struct MatrixShape {
   bool sparse = false;
   uint8_t selector = 0;
 
-  // Columns of A that one thread's metadata is for, 16 bits a row.
-  uint32_t metadata_columns() const { return a == Element::kTf32 ? 8 : 16; }
+  // Of how many threads of each four the metadata is read: one for so many columns of A.
+  uint32_t metadata_threads() const {
+    const uint32_t bits = element_bits(a);
+    return k / (bits == 32 ? 8u : bits == 4 ? 32u : 16u);
+  }
 
   // To and from Inst::imm.
   int64_t pack() const {

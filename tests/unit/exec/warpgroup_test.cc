@@ -12,7 +12,8 @@ namespace {
 uint32_t code(const std::string& type, int value) {
   const uint32_t sign = value < 0;
   const auto magnitude = static_cast<uint32_t>(value < 0 ? -value : value);
-  if (type == "s8" || type == "u8") return static_cast<uint8_t>(value);
+  if (type == "s8" || type == "u8" || type == "s4" || type == "u4")
+    return static_cast<uint8_t>(value);
   if (type == "b1") return magnitude & 1;
   const int exponent_bits = type == "f16" || type == "e5m2" ? 5 : type == "e4m3" ? 4 : 8;
   const int mantissa_bits = type == "f16"    ? 10
@@ -332,10 +333,95 @@ class ExecSparse : public ExecTest {
       }
     }
   }
+  // Integers and fp8. A word of metadata is 16 choices of a row; 4 bits are chosen in pairs.
+  void check_narrow(const std::string& a_type, const std::string& b_type, uint32_t depth,
+                    uint32_t selector) {
+    SCOPED_TRACE(a_type + " k" + std::to_string(depth) + " " + std::to_string(selector));
+    const bool integer = a_type[0] != 'e';
+    const bool small = a_type == "s4" || a_type == "u4";
+    const uint32_t bits = small ? 4 : 8, per = 32 / bits, run = small ? 2 : 1;
+    const uint32_t count = depth / 4 / per, mask = (1u << bits) - 1;
+    std::mt19937 random(depth + selector);
+    const auto number = [&](const std::string& type) {
+      return static_cast<int>(random() & 7) - (type[0] == 'u' ? 0 : 3);
+    };
+    std::vector<int> a(16 * depth), b(8 * depth);
+    std::fill(memory_.begin(), memory_.end(), 0);
+    const auto put = [&](uint32_t thread, uint32_t reg, uint32_t part, uint32_t value) {
+      memory_[thread * 16 + reg] |= (value & mask) << (part * bits);
+    };
+    for (uint32_t row = 0; row < 16; ++row) {
+      for (uint32_t q = 0; q < depth / 2; q += run) {
+        const uint32_t nth = q / run, choice = (random() & 1) + nth % 2 * 2;
+        const uint32_t word = selector * 2 + row / 8 + nth / 16 * 2;
+        memory_[(row % 8 * 4 + word) * 16 + 8] |= choice << (nth % 16 * 2);
+        for (uint32_t k = q; k < q + run; ++k) {
+          const int value = a[row * depth + (nth / 2 * 4 + choice) * run + k - q] = number(a_type);
+          put(row % 8 * 4 + k / per % 4, row / 8 + k / per / 4 * 2, k % per, code(a_type, value));
+        }
+      }
+    }
+    for (uint32_t column = 0; column < 8; ++column)
+      for (uint32_t k = 0; k < depth; ++k)
+        put(column * 4 + k / per % 4, 4 + k / per / 4, k % per,
+            code(b_type, b[column * depth + k] = number(b_type)));
+    run_narrow(a_type, b_type, depth, selector, count, integer);
+    for (uint32_t row = 0; row < 16; ++row) {
+      for (uint32_t column = 0; column < 8; ++column) {
+        int sum = 2;
+        for (uint32_t k = 0; k < depth; ++k) sum += a[row * depth + k] * b[column * depth + k];
+        ASSERT_EQ(out_[(row % 8 * 4 + column / 2) * 4 + row / 8 * 2 + column % 2],
+                  static_cast<float>(sum))
+            << row << " " << column;
+      }
+    }
+  }
+  // Multiplies, with 2 in each element of C.
+  void run_narrow(const std::string& a_type, const std::string& b_type, uint32_t depth,
+                  uint32_t selector, uint32_t count, bool integer) {
+    const std::string sum = integer ? "s32" : "f32", r = integer ? "%r2" : "%f";
+    const auto list = [](const std::string& name, uint32_t from, uint32_t n) {
+      std::string text;
+      for (uint32_t k = 0; k < n; ++k)
+        text += (k == 0 ? "{" : ", ") + name + std::to_string(from + k);
+      return text + "}";
+    };
+    std::string body =
+        "mov.u32 %r1, %tid.x; mul.wide.u32 %rd8, %r1, 64; add.u64 %rd8, %rd8, %rd0;\n"
+        "ld.global.v4.u32 {%r10, %r11, %r12, %r13}, [%rd8];\n"
+        "ld.global.v4.u32 {%r14, %r15, %r16, %r17}, [%rd8+16]; ld.global.u32 %r18, [%rd8+32];\n"
+        "mov.u32 %r20, 2; mov.f32 %f0, 0f40000000;\n"
+        "mma.sp::ordered_metadata.sync.aligned.m16n8k" +
+        std::to_string(depth) + ".row.col." + (integer ? "satfinite." : "") + sum + "." + a_type +
+        "." + b_type + "." + sum + " " + list(r, 1, 4) + ", " + list("%r", 10, count) + ", " +
+        list("%r", 14, count) + ", {" + r + "0, " + r + "0, " + r + "0, " + r + "0}, %r18, " +
+        std::to_string(selector) + ";\n";
+    for (int k = 1; integer && k < 5; ++k)
+      body += "cvt.rn.f32.s32 %f" + std::to_string(k) + ", %r2" + std::to_string(k) + ";\n";
+    body +=
+        "mul.wide.u32 %rd8, %r1, 16; add.u64 %rd8, %rd8, %rd1;\n"
+        "st.global.v4.f32 [%rd8], {%f1, %f2, %f3, %f4};\n";
+    ASSERT_TRUE(load(kernel(body))) << error_;
+    ASSERT_EQ(launch({1}, {32}, {base_, out_base_}), RunState::kDone) << fault_.describe();
+  }
   std::vector<uint32_t> memory_;
   std::vector<float> out_;
   uint64_t base_ = 0, out_base_ = 0;
 };
+
+TEST_F(ExecSparse, ProductsOfHalfOfAMatrixOfBytesAndLess) {
+  for (const uint32_t selector : {0u, 1u}) {
+    check_narrow("s8", "u8", 32, selector);
+    check_narrow("u4", "s4", 64, selector);
+  }
+  check_narrow("u8", "s8", 64, 0);
+  check_narrow("s4", "s4", 128, 0);
+  check_narrow("e4m3", "e5m2", 64, 0);
+  check_narrow("e5m2", "e5m2", 64, 0);
+  EXPECT_FALSE(load(kernel(
+      "mma.sp.sync.aligned.m16n8k64.row.col.s32.s8.s8.s32 {%r0, %r1, %r2, %r3}, {%r0, %r1, %r2, "
+      "%r3}, {%r0, %r1, %r2, %r3}, {%r0, %r1, %r2, %r3}, %r4, 1;")));
+}
 
 TEST_F(ExecSparse, ProductsOfHalfOfAMatrix) {
   for (const uint32_t selector : {0u, 1u, 2u, 3u}) {

@@ -56,17 +56,29 @@ bool sums_are_halves_or_floats(const MatrixShape& s) {
          (s.d == Element::kF32 || s.d == Element::kF16);
 }
 
-// mma.sp, without integers and fp8.
+// mma.sp.
 bool sparse_mma_exists(const MatrixShape& s) {
-  const uint32_t threads = s.k / s.metadata_columns();
-  if (s.a != s.b || s.selector * threads >= 4) return false;
+  if (s.selector * s.metadata_threads() >= 4) return false;
+  const auto is = [&s](std::initializer_list<uint32_t> depths) {
+    return is_of_shape(s, 16, 8, depths);
+  };
+  const bool f32 = sums_are(s, Element::kF32), s32 = sums_are(s, Element::kS32);
   switch (s.a) {
     case Element::kF16:
-      return is_of_shape(s, 16, 8, {16, 32}) && s.c == s.d && sums_are_halves_or_floats(s);
+      return s.a == s.b && is({16, 32}) && s.c == s.d && sums_are_halves_or_floats(s);
     case Element::kBf16:
-      return is_of_shape(s, 16, 8, {16, 32}) && sums_are(s, Element::kF32);
+      return s.a == s.b && is({16, 32}) && f32;
     case Element::kTf32:
-      return is_of_shape(s, 16, 8, {8, 16}) && sums_are(s, Element::kF32);
+      return s.a == s.b && is({8, 16}) && f32;
+    case Element::kE4m3:
+    case Element::kE5m2:
+      return (s.b == Element::kE4m3 || s.b == Element::kE5m2) && is({64}) && f32;
+    case Element::kU8:
+    case Element::kS8:
+      return (s.b == Element::kU8 || s.b == Element::kS8) && is({32, 64}) && s32;
+    case Element::kU4:
+    case Element::kS4:
+      return (s.b == Element::kU4 || s.b == Element::kS4) && is({64, 128}) && s32;
     default:
       return false;
   }
