@@ -88,10 +88,10 @@ struct Errors {
 
 // Links the parts that -rdc=true left relocatable. A part without code for this GPU is left out:
 // the device runtime, which nvcc always adds, has machine code only. Whoever misses something of it
-// gets an error with the reason.
-CUresult link_parts(Binary& binary) {
+// gets an error with the reason, which is in `errors` if it is not that no part has such code.
+CUresult link_parts(Binary& binary, Errors& errors) {
   CUlinkState state = nullptr;
-  Errors errors;
+  errors.values[1] = reinterpret_cast<void*>(sizeof errors.text);
   CUresult r = driver().cuLinkCreate_v2(2, errors.options, errors.values, &state);
   if (r != CUDA_SUCCESS) return r;
   const auto* parts = static_cast<const void* const*>(binary.wrapper->more);
@@ -110,6 +110,7 @@ CUresult link_parts(Binary& binary) {
       any = true;
     }
   }
+  if (r == CUDA_SUCCESS && any) errors.text[0] = '\0';
   if (r == CUDA_SUCCESS && !any) r = CUDA_ERROR_NO_BINARY_FOR_GPU;
   void* image = nullptr;
   size_t bytes = 0;
@@ -158,7 +159,7 @@ cudaError_t load_binary(Binary& binary) {
   }
   if (r != CUDA_SUCCESS && in_parts)
     r = report("its wrapper", errors.load(&binary.library, wrapper));
-  if (r != CUDA_SUCCESS && in_parts) r = report("linked parts", link_parts(binary));
+  if (r != CUDA_SUCCESS && in_parts) r = report("linked parts", link_parts(binary, errors));
   if (r != CUDA_SUCCESS && in_parts && errors.text[0] != '\0')
     std::fprintf(stderr, "libcudart: %s\n", errors.text);
   if (r != CUDA_SUCCESS) binary.library = nullptr;
