@@ -13,8 +13,10 @@ WholeGpu::WholeGpu(const Config& config)
       budget_(config.handover_loss) {
   waiting_.reserve(kPriorityLevels);
   short_.reserve(kPriorityLevels);
+  bursts_.reserve(kPriorityLevels);
   for (uint32_t i = 0; i < kPriorityLevels; ++i) {
     waiting_.emplace_back(Earlier{&rank_, &turn_of_});
+    bursts_.emplace_back(Shorter{&work_, &turn_of_});
     short_.emplace_back(Shorter{&work_, &turn_of_});
   }
 }
@@ -146,6 +148,10 @@ WholeGpu::Next WholeGpu::next(uint64_t now_ns) {
   for (uint32_t i = kPriorityLevels; i-- > 0;) {
     if (waiting_[i].empty()) continue;
     const VgpuId first = waiting_[i].top();
+    if (const VgpuId v = first_burst(now_ns, i); v != kNoVgpu) {
+      if (v == first || !turn_is_overdue(first) || bursts_before(v, first) || covered(v))
+        return {v, /*before_its_turn=*/true};
+    }
     if (!short_[i].empty() && turn_is_overdue(first)) {
       const VgpuId v = before_overdue(first);
       return v == kNoVgpu ? Next{first} : Next{v, /*before_its_turn=*/true};
@@ -159,6 +165,18 @@ WholeGpu::Next WholeGpu::next(uint64_t now_ns) {
     return {first};
   }
   return {};
+}
+
+// The shortest of those that have credit.
+VgpuId WholeGpu::first_burst(uint64_t now_ns, uint32_t level) {
+  auto& waiting = bursts_[level];
+  while (!waiting.empty()) {
+    const VgpuId v = waiting.top();
+    if (bursts(v)) return v;
+    waiting.remove(v);
+    wait_like_others(now_ns, v);
+  }
+  return kNoVgpu;
 }
 
 // Patience is by entitlement: a light vGPU would take minutes to miss what a heavy one does.
@@ -175,7 +193,7 @@ VgpuId WholeGpu::before_overdue(VgpuId overdue) const {
   VgpuId best = kNoVgpu;
   short_[level(overdue)].descend([&](VgpuId v) {
     const bool shorter = best == kNoVgpu || work_[v].rest < work_[best].rest;
-    if (shorter && (covered(v) || bursts_before(v, overdue))) best = v;
+    if (shorter && covered(v)) best = v;
     return best != v;
   });
   return best;
@@ -233,7 +251,7 @@ bool WholeGpu::preempts(uint64_t now_ns, const Next& n, uint64_t quantum_ns) {
   if (!came_first && turn_was_overdue_ && !covered(n.vgpu) && !bursts_before(n.vgpu, holder_))
     return false;
   if (handover_ns() >= quantum_ns) return false;
-  if (holder_goes_first() && !shorter(n)) return false;
+  if (holder_goes_first() && !shorter(n) && !bursts_before(n.vgpu, holder_)) return false;
   return budget_.affords(now_ns, length_.handover_ns());
 }
 
@@ -363,7 +381,14 @@ void WholeGpu::wake_at(uint64_t at_ns, Actions& out) {
 void WholeGpu::wait(uint64_t now_ns, VgpuId v) {
   rank_[v] = rank(v);
   waiting(v).push(v);
-  if (is_short(v) || covered(v) || bursts(v))
+  if (bursts(v))
+    bursts_[level(v)].push(v);
+  else
+    wait_like_others(now_ns, v);
+}
+
+void WholeGpu::wait_like_others(uint64_t now_ns, VgpuId v) {
+  if (is_short(v) || covered(v))
     short_[level(v)].push(v);
   else
     watch(now_ns, v);
@@ -371,8 +396,8 @@ void WholeGpu::wait(uint64_t now_ns, VgpuId v) {
 
 void WholeGpu::stop_waiting(VgpuId v) {
   waiting(v).remove(v);
-  auto& s = short_[level(v)];
-  if (s.contains(v)) s.remove(v);
+  for (auto* some : {&bursts_[level(v)], &short_[level(v)]})
+    if (some->contains(v)) some->remove(v);
   if (uncovered_.contains(v)) uncovered_.remove(v);
 }
 

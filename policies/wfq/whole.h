@@ -16,8 +16,9 @@
 //   next()      the vGPU with the earliest rank runs; an eligible short one goes before it, unless
 //               its turn is overdue: it is owed more than a quantum, or has missed its share for
 //               long (srt_credit.h)
-//   bursts()    a burst goes first, too. It goes before overdue turns of other classes, until they
-//               are owed a whole burst more, and is not ended for them
+//   bursts()    a burst goes first, before shorter work of others too, and ends their turns. It
+//               goes before overdue turns of other classes, until they are owed a whole burst more,
+//               and is not ended for them
 //   covered()   except one whose sure share, which all can have at once, pays for its known work:
 //               that goes before, and ends, even an overdue turn. It may take up to sure_burst()
 //   watch()     one whose sure share pays for that later is looked at again then
@@ -139,9 +140,7 @@ class WholeGpu : public Policy {
     return (is_short(v) || (w.rest > 0 && all <= sure_burst(v))) &&
            credits_.sure(v) >= static_cast<double>(w.rest);
   }
-  bool goes_first(VgpuId v) const {
-    return (is_short(v) && eligible(v)) || covered(v) || bursts(v);
-  }
+  bool goes_first(VgpuId v) const { return (is_short(v) && eligible(v)) || covered(v); }
   int64_t next_due() const;
   uint64_t quantum(VgpuId v) const;
   uint64_t correct(uint64_t turn_ns) const;
@@ -253,6 +252,7 @@ class WholeGpu : public Policy {
     return std::max(most(v), static_cast<double>(burst_ns * sms()));
   }
   void settle_holder_and_first(uint64_t now_ns);
+  VgpuId first_burst(uint64_t now_ns, uint32_t level);
   VgpuId before_overdue(VgpuId overdue) const;
   void watch(uint64_t now_ns, VgpuId v);
   void look_again(uint64_t now_ns);
@@ -261,6 +261,7 @@ class WholeGpu : public Policy {
   void evict(uint64_t now_ns, VgpuId next, bool early, Actions& out);
   void wake_at(uint64_t at_ns, Actions& out);
   void wait(uint64_t now_ns, VgpuId v);
+  void wait_like_others(uint64_t now_ns, VgpuId v);
   void stop_waiting(VgpuId v);
   IndexedHeap<Earlier>& waiting(VgpuId v) { return waiting_[level(v)]; }
 
@@ -282,7 +283,8 @@ class WholeGpu : public Policy {
   std::vector<int64_t> rank_;                  // of the waiting: rank()
   std::vector<uint64_t> turn_of_;              // number of each one's last turn; 0: none
   std::vector<IndexedHeap<Earlier>> waiting_;  // by priority: backlogged and not the holder
-  std::vector<IndexedHeap<Shorter>> short_;    // of these, those that may go before their turns
+  std::vector<IndexedHeap<Shorter>> bursts_;   // of these, bursts
+  std::vector<IndexedHeap<Shorter>> short_;    // and others that may go before their turns
   IndexedHeap<Sooner> uncovered_{
       Sooner{&covered_at_ns_}};          // of the others, those that may be later
   std::vector<uint64_t> covered_at_ns_;  // ... when that is

@@ -240,5 +240,33 @@ TEST(TurnsShares, ABurstOfClassLowIsNotInterrupted) {
   }
 }
 
+// Others wait after each launch of 5 ms, so what they want is often less than the chain: that is no
+// reason to go before it, nor to be served again when their turn was ended for it.
+TEST(TurnsShares, ABurstOfClassLowGoesBeforeShorterWork) {
+  for (const uint32_t kernels : {20u, 100u})
+    for (const uint32_t others : {1u, 3u}) {
+      SCOPED_TRACE(std::to_string(kernels) + " beside " + std::to_string(others));
+      TurnsHost h(shared(), {});
+      for (uint32_t i = 0; i < others; ++i) h.add(100, {.queued = 0});
+      const uint64_t kernel_ns = 54 * kUs, pause_ns = kernels == 20 ? 5 * kMs : 11 * kMs;
+      const auto chain = h.add({.weight = 100 * others, .latency = policy::LatencyClass::kLow},
+                               {.launch_ns = kernel_ns,
+                                .block_ns = 10 * kUs,
+                                .queued = 0,
+                                .chain = kernels,
+                                .pause_ns = pause_ns,
+                                .random = true});
+      h.run_until(6 * kSecond);
+      std::vector<uint64_t> took = h.took_ns(chain);
+      ASSERT_GT(took.size(), 100u);
+      std::sort(took.begin(), took.end());
+      EXPECT_LE(static_cast<double>(took[took.size() * 99 / 100]),
+                1.1 * static_cast<double>(kernels * kernel_ns));
+      uint64_t ran_ns = h.ran_ns(chain);
+      for (uint32_t v = 0; v < others; ++v) ran_ns += h.ran_ns(v);
+      EXPECT_GE(static_cast<double>(ran_ns), 0.98 * 6 * kSecond);
+    }
+}
+
 }  // namespace
 }  // namespace sluice::sim
