@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kinds of characters in PTX, for what walks over a guest's text (modules/size.cc,
-// launch/register_clamp.cc). A table: texts have megabytes, and the C library's functions, which
-// look at the locale, took a fifth of the time that loading a large module takes.
+// launch/plan/register_clamp.cc). A table: texts have megabytes, and the C library's functions,
+// which look at the locale, took a fifth of the time that loading a large module takes.
 #pragma once
 
 #include <array>

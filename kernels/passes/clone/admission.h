@@ -25,7 +25,7 @@
 // that what was admitted has run. What it costs is the answer's time, some 0.4 us a block of which
 // other blocks hide a part, and under an eviction the rest of the grid has to come and go, some
 // 1,400 blocks a microsecond on an H200 (docs/notes/2026-11-22-benchmarks.md). So short tasks and
-// large grids have a loop (mediator/worker/launch/geometry.h chooses).
+// large grids have a loop (mediator/worker/launch/plan/geometry.h chooses).
 //
 // Tried and given up: asking for a wave of tasks ahead, and reading from the SM's own cache how far
 // that goes. Most blocks asked all the same, and then waited twice.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One task a hardware block: beside every loop (the launcher chooses,
-// mediator/worker/launch/geometry.h), and alone for kernels that one block cannot run again and
-// again. See admission.h.
+// mediator/worker/launch/plan/geometry.h), and alone for kernels that one block cannot run again
+// and again. See admission.h.
 #include <algorithm>
 #include <array>
 #include <unordered_set>

@@ -18,8 +18,8 @@
 
 #include "abi/stub.h"
 #include "mediator/gpu/driver_api.h"
-#include "mediator/worker/launch/geometry.h"
 #include "mediator/worker/launch/objects.h"
+#include "mediator/worker/launch/plan/geometry.h"
 #include "mediator/worker/launch/record_pool.h"
 
 namespace sluice::worker {

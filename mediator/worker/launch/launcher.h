@@ -18,7 +18,7 @@
 
 #include "mediator/worker/launch/lanes.h"
 #include "mediator/worker/launch/launch_services.h"
-#include "mediator/worker/launch/planner.h"
+#include "mediator/worker/launch/plan/planner.h"
 #include "mediator/worker/launch/sms/block_confinement.h"
 #include "mediator/worker/launch/sms/confinement.h"
 #include "mediator/worker/launch/windows.h"

@@ -24,9 +24,9 @@
 #include "mediator/core/handles.h"
 #include "mediator/gpu/driver_api.h"
 #include "mediator/worker/launch/control_pool.h"
-#include "mediator/worker/launch/geometry.h"
-#include "mediator/worker/launch/register_clamp.h"
-#include "mediator/worker/launch/whole_times.h"
+#include "mediator/worker/launch/plan/geometry.h"
+#include "mediator/worker/launch/plan/register_clamp.h"
+#include "mediator/worker/launch/plan/whole_times.h"
 #include "mediator/worker/streams/engine.h"
 
 namespace sluice::worker {
@@ -155,7 +155,7 @@ struct FunctionObject : HandleObject {
   CUfunction clone = nullptr;     // null: opaque
   CUfunction one_task = nullptr;  // beside a loop: the clone that runs one task a block, or null
   CUfunction window = nullptr;    // beside a loop: the clone that is launched in windows, or null
-  // The clones again, with fewer registers (launch/register_clamp.h); or null.
+  // The clones again, with fewer registers (launch/plan/register_clamp.h); or null.
   CUfunction clamped = nullptr, one_task_clamped = nullptr;
   bool slot_dynamic = false;
   bool one_row = false;  // other grids take the original

@@ -190,7 +190,7 @@ void load_charged(WorkerSession& s, const Call& call, const std::string& ptx, ui
 }  // namespace
 
 // Charged before it is compiled. With clones it may be loaded twice at a time
-// (launch/register_clamp.h): for that twice as much is charged meanwhile, or it is loaded once
+// (launch/plan/register_clamp.h): for that twice as much is charged meanwhile, or it is loaded once
 // only.
 void load_module(WorkerSession& s, const Call& call, std::string text, uint32_t log_bytes) {
   if (!call.context || call.context->closed) return s.answer(call, CUDA_ERROR_INVALID_CONTEXT);

@@ -4,8 +4,8 @@
 //
 // One thread. Works on NVIDIA's driver and on the software GPU, loaded by name. Any failing call
 // ends the program with a message: a benchmark has nobody to recover for. Uses the worker's own
-// launch arithmetic (mediator/worker/launch/geometry.h) and choice of forms (register_clamp.h), so
-// that what is measured is what runs.
+// launch arithmetic (mediator/worker/launch/plan/geometry.h) and choice of forms
+// (register_clamp.h), so that what is measured is what runs.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 #include "kernels/passes/rewrite.h"
 #include "kernels/suite/catalog/catalog.h"
 #include "mediator/gpu/driver_api.h"
-#include "mediator/worker/launch/geometry.h"
-#include "mediator/worker/launch/register_clamp.h"
+#include "mediator/worker/launch/plan/geometry.h"
+#include "mediator/worker/launch/plan/register_clamp.h"
 #include "tests/support/device_images.h"
 
 namespace sluice::bench {

@@ -161,7 +161,7 @@ TEST_F(WorkerEviction, ManyStreamsAreEvictedAtOnce) {
 }
 
 // A clone that its loop's registers keep from fitting with so large blocks at all: in its clamped
-// form it is evictable (mediator/worker/launch/register_clamp.h).
+// form it is evictable (mediator/worker/launch/plan/register_clamp.h).
 TEST_F(WorkerEviction, AClampedCloneIsEvictedAndGoesOn) {
   if (kNvidia) GTEST_SKIP() << "the software GPU's estimate of registers";
   start();

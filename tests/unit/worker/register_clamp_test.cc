@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clamped form of clones that lose a place on an SM (mediator/worker/launch/register_clamp.h):
-// which text it is added to, with how many registers, and when it is launched; on the software GPU.
+// The clamped form of clones that lose a place on an SM
+// (mediator/worker/launch/plan/register_clamp.h): which text it is added to, with how many
+// registers, and when it is launched; on the software GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 
 #include "abi/preempt.h"
 #include "kernels/passes/rewrite.h"
-#include "mediator/worker/launch/register_clamp.h"
+#include "mediator/worker/launch/plan/register_clamp.h"
 
 namespace sluice::worker {
 namespace {

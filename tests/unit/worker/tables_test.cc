@@ -15,8 +15,8 @@
 #include "mediator/core/allocations.h"
 #include "mediator/core/handles.h"
 #include "mediator/core/quota_lease.h"
-#include "mediator/worker/launch/geometry.h"
-#include "mediator/worker/launch/whole_times.h"
+#include "mediator/worker/launch/plan/geometry.h"
+#include "mediator/worker/launch/plan/whole_times.h"
 #include "mediator/worker/memory/memory_table.h"
 #include "tests/support/rounds.h"
 

@@ -25,7 +25,7 @@
 #include <memory>
 
 #include "mediator/worker/launch/lanes.h"
-#include "mediator/worker/launch/planner.h"
+#include "mediator/worker/launch/plan/planner.h"
 #include "mediator/worker/launch/sms/green_contexts.h"
 
 namespace sluice::worker {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mediator/worker/launch/planner.h"
+#include "mediator/worker/launch/plan/planner.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mediator/worker/launch/geometry.h"
+#include "mediator/worker/launch/plan/geometry.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mediator/worker/launch/register_clamp.h"
+#include "mediator/worker/launch/plan/register_clamp.h"
 
 #include <algorithm>
 #include <climits>
