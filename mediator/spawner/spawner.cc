@@ -94,7 +94,10 @@ Result<void> Spawner::set_up() {
   probe.reset();
   const bool counts = cgroups_ && cgroups_->starved_ns("probe");
   if (cgroups_) cgroups_->remove("probe");
-  if (!prison_->has(Wall::kCgroup)) cgroups_.reset();
+  if (cgroups_ && !prison_->has(Wall::kCgroup)) {
+    cgroups_->end();
+    cgroups_.reset();
+  }
   open_code_caches(uids);
 
   ::sigprocmask(SIG_BLOCK, &signals, nullptr);
@@ -394,10 +397,7 @@ void Spawner::end_all() {
     if (file_) file_->set_worker(worker.slot, {});
   }
   workers_.clear();
-  if (cgroups_) {
-    cgroups_->end_all();
-    end_cgroups_at(cgroups_->path());
-  }
+  if (cgroups_) cgroups_->end();
 }
 
 Result<void> Spawner::send(const Packet& packet, std::span<const int> fds) {

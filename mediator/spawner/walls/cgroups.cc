@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -102,6 +103,18 @@ bool remove_folder(int folder, const std::string& name) {
   return ::unlinkat(folder, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT;
 }
 
+Fd open_folder(int parent, const std::string& name) {
+  return Fd(::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+}
+
+// Whether the name still means this folder.
+bool is_there(int parent, const std::string& name, int folder) {
+  struct stat named {
+  }, open{};
+  return ::fstatat(parent, name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+         ::fstat(folder, &open) == 0 && named.st_ino == open.st_ino;
+}
+
 size_t end_all_in(int folder) {
   size_t ended = 0;
   for (const std::string& name : folders_in(folder)) {
@@ -130,15 +143,48 @@ Result<Cgroups> Cgroups::open(const std::string& tag) {
 
 Result<Cgroups> Cgroups::open_in(const std::string& parent, const std::string& tag) {
   Cgroups c;
-  c.path_ = parent + "/" + kPrefix + tag;
-  if (::mkdir(c.path_.c_str(), 0755) != 0 && errno != EEXIST)
-    return Error::from_errno("mkdir " + c.path_);
-  c.folder_.reset(::open(c.path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!c.folder_) return Error::from_errno("open " + c.path_);
+  c.name_ = kPrefix + tag;
+  c.path_ = parent + "/" + c.name_;
+  c.parent_.reset(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!c.parent_) return Error::from_errno("open " + parent);
+  if (auto made = c.make_folder(); !made) return made.error();
+  c.remove_dead();
   if (::faccessat(c.folder_.get(), "cgroup.kill", W_OK, AT_EACCESS) != 0)
     return Error::from_errno("write " + c.path_ + "/cgroup.kill");
   c.hand_on_controllers(parent);
   return c;
+}
+
+// Another one may take it for a dead one's until it is locked. One of our user could hold the lock
+// for ever: then it goes on without.
+Result<void> Cgroups::make_folder() {
+  for (int tries = 0; tries < 10; ++tries) {
+    if (::mkdirat(parent_.get(), name_.c_str(), 0755) != 0 && errno != EEXIST)
+      return Error::from_errno("mkdir " + path_);
+    folder_ = open_folder(parent_.get(), name_);
+    if (!folder_ && errno != ENOENT) return Error::from_errno("open " + path_);
+    if (!folder_) continue;
+    const bool locked = ::flock(folder_.get(), LOCK_SH | LOCK_NB) == 0;
+    if (!locked) ::poll(nullptr, 0, 1);
+    if (is_there(parent_.get(), name_, folder_.get()) && (locked || tries == 9)) return {};
+  }
+  return Error{ENOENT, path_ + " is removed again and again"};
+}
+
+// Of those that ended without having the time to.
+void Cgroups::remove_dead() const {
+  for (const std::string& name : folders_in(parent_.get())) {
+    if (name.rfind(kPrefix, 0) != 0 || name == name_) continue;
+    const Fd folder = open_folder(parent_.get(), name);
+    if (!folder || ::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) continue;
+    for (const std::string& worker : folders_in(folder.get())) remove_folder(folder.get(), worker);
+    remove_folder(parent_.get(), name);
+  }
+}
+
+void Cgroups::end() {
+  end_all();
+  remove_folder(parent_.get(), name_);
 }
 
 void Cgroups::hand_on_controllers(const std::string& parent) {

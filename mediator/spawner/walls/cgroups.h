@@ -12,6 +12,9 @@
 //     sluice-workers.TAG/     and from here
 //       w0/ w1/ ...           memory.max, pids.max, cpu.weight
 //
+// The folder is locked (flock) as long as the object lives, so that another sluiced tells those of
+// the living from those of the dead. Whoever comes next removes what is empty of the latter.
+//
 // Owned by the spawner, one thread. Needs no controller. Without a cgroup2 mount that can be
 // written there is none of it, and `open` says why. Works on open folders, so it goes on after a
 // change of root.
@@ -57,17 +60,21 @@ class Cgroups {
   bool remove(const std::string& name);
   // Ends all that runs in any of them and removes them. Returns how many processes there were.
   size_t end_all();
+  // The same, and the folder itself. Nothing can be made in it any more.
+  void end();
 
  private:
   enum Controller { kMemory, kPids, kCpu, kControllers };
+  Result<void> make_folder();
+  void remove_dead() const;
   void hand_on_controllers(const std::string& parent);
   static void weigh_host(const std::string& parent);
   Result<void> set_limits(int folder, const CgroupLimits& limits) const;
 
   bool has_[kControllers] = {};
   std::vector<std::string> missing_limits_;
-  std::string path_;
-  Fd folder_;
+  std::string path_, name_;
+  Fd parent_, folder_;
 };
 
 // The same for the folder of an earlier sluiced, which may be elsewhere; only a folder that has

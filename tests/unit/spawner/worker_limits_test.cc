@@ -105,6 +105,29 @@ TEST_F(WorkerLimits, TheKernelsCountOfLackingProcessorsIsRead) {
   EXPECT_EQ(c->starved_ns("w0"), 1'234'000u);
 }
 
+// A folder stays where its spawner was killed. The next one's removes it, and no folder of one that
+// lives.
+TEST(WorkerFolders, OfTheDeadAreRemoved) {
+  const std::string mine = "folders-test." + std::to_string(::getpid());
+  auto dead = Cgroups::open(mine + ".dead");
+  if (!dead) GTEST_SKIP() << dead.error().message;
+  const std::string left = dead->path();
+  ASSERT_TRUE(dead->make("w0"));
+  { const Cgroups dies = std::move(*dead); }
+  ASSERT_TRUE(fs::exists(left + "/w0"));
+  auto living = Cgroups::open(mine + ".living");
+  ASSERT_TRUE(living) << living.error().message;
+  EXPECT_FALSE(fs::exists(left));
+  auto another = Cgroups::open(mine + ".another");
+  ASSERT_TRUE(another) << another.error().message;
+  EXPECT_TRUE(fs::exists(living->path())) << "it has no workers now";
+  EXPECT_TRUE(living->make("w0"));
+  for (Cgroups* c : {&*living, &*another}) {
+    c->end();
+    EXPECT_FALSE(fs::exists(c->path()));
+  }
+}
+
 // In the cgroup of this test, where that may have others below it.
 class WorkerLimitsHere : public ::testing::Test {
  protected:
