@@ -143,8 +143,13 @@ int main(int argc, char** argv) {
   if (!o.trace_path.empty()) config->trace = o.trace_path;
   sluice::log::init("sluiced", config->log_level);
   raise_descriptor_limit();
-  if (auto raised = sluice::io::LoopPriority::raise(config->nice, config->real_time); !raised)
-    sluice::log::warning("{}", raised.error().message);
+  using sluice::io::LoopPriority;
+  if (auto raised = LoopPriority::raise(config->nice, config->real_time); !raised) {
+    if (LoopPriority::state() == LoopPriority::State::kNice)
+      sluice::log::info("{}; sluiced goes by `nice`", raised.error().message);
+    else
+      sluice::log::warning("{}", raised.error().message);
+  }
 
   auto identity = sluice::Identity::wanted(*config);
   if (!identity) return cannot_start(identity.error());

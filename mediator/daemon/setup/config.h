@@ -36,7 +36,7 @@ struct Config {
   std::string worker = SLUICE_LIBEXECDIR "/sluice-worker";
   log::Level log_level = log::Level::kInfo;
   int nice = -10;
-  bool real_time = false;
+  bool real_time = true;
 
   // [daemon]: who sluiced becomes when it was started as root (identity.h)
   std::string daemon_user;   // empty: kOwnUser, where the host has it
