@@ -318,8 +318,10 @@ void WholeGpu::decide(uint64_t now_ns, Actions& out) {
 
 void WholeGpu::settle(uint64_t now_ns, VgpuId v) {
   const bool backlogged = clock_[v].backlogged();
-  // What class low had beyond its credit is in its lag; what it had alone is free.
-  if (latency(v) == LatencyClass::kLow) credits_.forgive(v);
+  // What class low had alone is free. Beside others it is not: each pause would earn a little
+  // credit anew, and with it another burst.
+  const bool alone = clock_.busy(level(v)) <= (backlogged ? 1u : 0u);
+  if (latency(v) == LatencyClass::kLow && alone) credits_.forgive(v);
   pauses_[v].had_credit &= credits_[v] > 0;
   credits_.earn(now_ns, v, clock_[v].share, part(v), backlogged, most_credit(v), sure_burst(v));
 }

@@ -71,5 +71,39 @@ TEST(WfqCheats, NothingIsGainedOnTheWholeGpu) {
 TEST(WfqCheats, NothingIsGainedInSpace) { expect_no_gain(Gpu::kSpace, "wfq", 0.01); }
 TEST(WfqCheats, NothingIsGainedOnSlices) { expect_no_gain(Gpu::kSlices, "wfq", 0.01); }
 
+// Of class low a vGPU takes a latency target from others at most, however it pauses: what it used
+// beyond its credit beside others is not forgiven. (With pauses of 6 us it had twice its share for
+// seconds.)
+TEST(WfqCheats, PausesOfClassLowTakeALatencyTargetAtMost) {
+  for (const uint64_t pause_ns : {1'000u, 6'000u, 200'000u, 1'000'000u})
+    for (const uint32_t weight : {3u, 30u, 300u}) {
+      Workload w = find_workload("tenant-cheat")->make(0, 1);
+      Program pauses = w.programs[0];
+      pauses.arrival = ArrivalKind::kClosed;
+      pauses.think_ns = pause_ns;
+      pauses.prediction_factor = 10;
+      w.kernels.push_back(w.kernels[0]);
+      w.kernels[1].alone_ns = 600'000;
+      pauses.steps[0].kernel = 1;
+      w.programs[0] = pauses;
+      w.vgpus[0].share = {.weight = weight, .latency = LatencyClass::kLow};
+      w.vgpus.push_back({.name = "heavy", .share = {.weight = 157}, .changes = {}});
+      w.programs.push_back(w.programs[1]);
+      w.programs.back().vgpu = 2;
+      w.horizon_ns = 5'000'000'000;
+      const auto p = find_policy("wfq")->make(engine_config(w));
+      const Outcome r = simulate(w, *p, {.seed = 1});
+      const auto held_ns = [&](size_t v) {
+        return static_cast<double>(r.vgpus[v].sm_ns) / w.gpu.sm_count;
+      };
+      for (size_t v = 1; v < w.vgpus.size(); ++v) {
+        const double lacks_ns = held_ns(0) / weight * w.vgpus[v].share.weight - held_ns(v);
+        EXPECT_LE(lacks_ns, static_cast<double>(w.config.latency_target_ns))
+            << "pauses of " << pause_ns << " ns, weight " << weight << " beside "
+            << w.vgpus[v].share.weight;
+      }
+    }
+}
+
 }  // namespace
 }  // namespace sluice::policy::sim
