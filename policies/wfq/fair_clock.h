@@ -123,6 +123,7 @@ class FairClock {
     Vgpu& g = vgpus_[v];
     const VgpuShare changed = bounded(share);
     const State state = g.state;
+    if (g.backlogged() && g.share.priority == changed.priority) return reweigh(g, changed);
     if (g.backlogged()) leave(v);
     if (g.state == State::kInDebt) pay_off(v);
     g.lag = clipped(static_cast<Int128>(g.lag) * g.share.weight / changed.weight);
@@ -335,6 +336,18 @@ class FairClock {
       l.set_last(last);
     }
     g.left_at = l.vtime();
+  }
+  // Of a backlogged one. It does not become idle in between: if it were the last, debts would end.
+  void reweigh(Vgpu& g, const VgpuShare& share) {
+    Level& l = level(g);
+    const Int128 lag = static_cast<Int128>(l.vtime()) - g.vtime;
+    l.add(-static_cast<Int128>(g.vtime) * g.share.weight, -int64_t{g.share.weight});
+    l.go(g.share.weight);
+    g.lag = clipped(static_cast<Int128>(clipped(lag)) * g.share.weight / share.weight);
+    set_share(g, share);
+    if (l.counted_weight() > 0) place(g, std::min(g.lag, most_credit(g)));
+    enter(g);
+    settle(g.share.priority);
   }
   // Counted in V although it is idle: until V has come to its vtime.
   void owe(VgpuId v) {

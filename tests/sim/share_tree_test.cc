@@ -120,6 +120,21 @@ TEST(ShareTree, AGroupHasItsWeightHoweverManyAreInIt) {
   }
 }
 
+// Each launch's end is a pause, and each pause changes what others' groups weigh. (The debt of who
+// paused ended with each change: it had all of the GPU.)
+TEST(ShareTree, PausesInAGroupTakeNothingFromOthers) {
+  for (const uint64_t task_us : kTaskUs)
+    for (const uint32_t kernel : {0u, 1u}) {
+      Workload w = gpu(How::kWhole, task_us);
+      w.groups = {{"a", {}}, {"of a", {.parent = 1}}};
+      saturating(w, {.group = 2});
+      w.programs[0].steps[0].kernel = kernel;
+      w.programs[0].queue_depth = 1;
+      saturating(w, {.group = 2});
+      EXPECT_GE(simulated(w).part(1), 0.97 / 2) << task_us << " " << kernel;
+    }
+}
+
 TEST(ShareTree, WhatAMemberDoesNotUseItsSiblingsHave) {
   for (const How how : {How::kWhole, How::kSpace}) {
     Workload w = gpu(how);

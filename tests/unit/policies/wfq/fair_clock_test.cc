@@ -52,5 +52,18 @@ TEST(FairClock, ReportsTogetherCountAsOneByOne) {
   for (VgpuId v = 0; v < 5; ++v) EXPECT_LT(all[v].vtime, 2 * FairClock::kRebaseAt);
 }
 
+// The only one with work gets another weight: it is no less owed what the other, away, had more.
+TEST(FairClock, ANewWeightEndsNoDebt) {
+  FairClock clock({});
+  for (const VgpuId v : {0u, 1u}) clock.add(v, {.weight = 100}), clock.turn_busy(v);
+  clock.charge(0, 5'000'000);
+  clock.turn_idle(0);
+  const int64_t before = clock.lead_sm_ns(1);
+  EXPECT_LT(before, 0);
+  for (const uint32_t weight : {7u, 900u, 100u}) clock.change(1, {.weight = weight});
+  EXPECT_NEAR(static_cast<double>(clock.lead_sm_ns(1)), static_cast<double>(before), 1000);
+  EXPECT_EQ(clock[0].state, FairClock::State::kInDebt);
+}
+
 }  // namespace
 }  // namespace sluice::policy
