@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <deque>
 #include <string>
 #include <vector>
@@ -215,6 +216,53 @@ TEST(ShareTree, AMinimumIsAFloorBesideMoreWeight) {
     EXPECT_GE(o.part(0), how == How::kSlices ? 0.27 : 0.29) << named(how);
     EXPECT_LE(o.part(0), 0.32) << named(how);
   }
+}
+
+// Drawn trees with drawn limits, beside light vGPUs: a maximum of a vGPU holds in any 100 ms, that
+// of a group in the end, and a saturating vGPU has its minimum.
+TEST(ShareTree, DrawnLimitsHold) {
+  for (const How how : kAll)
+    for (uint64_t seed = 1; seed <= (std::getenv("SLUICE_HELD_SEEDS") ? 60u : 6u); ++seed) {
+      Random r = Random::of(seed, 80);
+      const uint64_t task_us = kTaskUs[r.below(3)];
+      Workload w = gpu(how, task_us);
+      w.horizon_ns = 2000 * kTreeMs;
+      const auto weight = [&] { return static_cast<uint32_t>(r.between(10, 500)); };
+      const auto max = [&] { return r.below(2) ? static_cast<uint32_t>(r.between(50, 700)) : 0; };
+      for (const GroupId parent : {0u, 1u, 0u})
+        w.groups.push_back({"g", {.parent = parent, .weight = weight(), .max_permille = max()}});
+      uint32_t minima = 0;
+      for (uint64_t n = r.between(2, 7); n-- > 0;) {
+        VgpuShare s{.weight = weight(), .group = static_cast<GroupId>(r.below(4))};
+        if (s.group == 0 && r.below(2) && minima < 600)
+          minima += s.min_permille = static_cast<uint32_t>(r.between(20, 200));
+        else
+          s.max_permille = max();
+        saturating(w, s);
+      }
+      light(w, {});
+      if (r.below(2)) light(w, {.group = 2}, ArrivalKind::kClosed);
+      const Ran o = simulated(w);
+      SCOPED_TRACE(named(how) + " seed " + std::to_string(seed));
+      std::vector<double> of_group(4);
+      for (uint32_t v = 0; v < w.vgpus.size(); ++v) {
+        const VgpuShare& s = w.vgpus[v].share;
+        for (GroupId g = s.group; g; g = w.groups[g - 1].share.parent) of_group[g] += o.part(v);
+        const double part = s.max_permille / 1000.0;
+        const double drain_ns =
+            how == How::kSlices ? 4e6 : 2e3 * static_cast<double>(task_us) + 60e3 + 1e6 * part;
+        if (s.max_permille) {
+          EXPECT_LE(o.most_ns[v], part * (100e6 + static_cast<double>(kBurstNs)) + drain_ns) << v;
+        }
+        if (s.min_permille) {
+          EXPECT_GE(o.part(v), 0.9 * s.min_permille / 1000) << v;
+        }
+      }
+      for (GroupId g = 1; g <= 3; ++g)
+        if (const uint32_t most = w.groups[g - 1].share.max_permille) {
+          EXPECT_LE(of_group[g], (how == How::kSlices ? 1.1 : 1.04) * most / 1000 + 0.005) << g;
+        }
+    }
 }
 
 TEST(ShareTree, LimitsAreLive) {
