@@ -74,7 +74,7 @@ inline constexpr uint64_t kTurnLeadNs = 100'000;
 // thousand for all. Less: programs that partition finely get CUDA_ERROR_OUT_OF_MEMORY.
 inline constexpr uint32_t kMostGreens = 32;
 // Streams of one context. Each that launches clones has a left-over list (LeftPool::kMaxLists).
-inline constexpr uint32_t kMostStreams = 1000;
+inline constexpr uint32_t kMostStreams = 4000;
 // Texture and surface objects of one context; each costs some hundred bytes here and in the driver.
 inline constexpr size_t kMostTextures = 1u << 16;
 // The longest side of an array in texels; the driver says what is too much below. More: sizes whose

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <vector>
 
 #include "mediator/softgpu/grid/child_grids.h"
 #include "mediator/softgpu/state/state.h"
@@ -322,6 +323,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** par
   if (config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
   LaunchOptions options;
+  std::vector<CUevent> events;
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     const CUlaunchAttributeValue& value = config->attrs[i].value;
     switch (config->attrs[i].id) {
@@ -343,16 +345,27 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** par
         break;
       case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
         break;  // asked_cluster
+      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+      case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+        // They may not come before the blocks have triggered or begun, but as late as the grid's
+        // end.
+        if (cuEventQuery(value.programmaticEvent.event) == CUDA_ERROR_INVALID_HANDLE)
+          return CUDA_ERROR_INVALID_HANDLE;
+        events.push_back(value.programmaticEvent.event);
+        break;
       default:
         return CUDA_ERROR_NOT_SUPPORTED;
     }
   }
   options.cluster = asked_cluster(*config);
-  return launch(f,
-                {{config->gridDimX, config->gridDimY, config->gridDimZ},
-                 {config->blockDimX, config->blockDimY, config->blockDimZ},
-                 config->sharedMemBytes},
-                config->hStream, params, extra, options);
+  CUresult r = launch(f,
+                      {{config->gridDimX, config->gridDimY, config->gridDimZ},
+                       {config->blockDimX, config->blockDimY, config->blockDimZ},
+                       config->sharedMemBytes},
+                      config->hStream, params, extra, options);
+  for (CUevent event : events)
+    if (r == CUDA_SUCCESS) r = cuEventRecord(event, config->hStream);
+  return r;
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int grid_x, unsigned int grid_y,

@@ -76,7 +76,7 @@ class LeftPool {
  public:
   // Lists of one context at once. Each takes `slots` * 8 bytes (some 70 or 140 KiB on a large GPU),
   // which its stream is charged for; a stream beyond cannot launch.
-  static constexpr uint32_t kMaxLists = 1024;
+  static constexpr uint32_t kMaxLists = 4096;
   static constexpr uint32_t kSlabLists = 8;
 
   // `slots`: workers of two grids. `zeros`: `zero_bytes` of zeros that the GPU can copy from.

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 #include <thread>
+#include <vector>
 
 #include "tests/conformance/driver/driver_case.h"
 
@@ -119,6 +120,39 @@ TEST_F(Calls, LaunchesWithAttributes) {
   OK(cuLaunchKernelEx(&config, kernel("add_one"), parameters, nullptr));
   OK(cuStreamSynchronize(stream_));
   EXPECT_EQ(word(), 1u);
+}
+// An event that comes when the blocks have begun, or have triggered it; it may come later.
+TEST_F(Calls, LaunchesThatRecordEvents) {
+  for (const auto id :
+       {CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT}) {
+    CUevent event = nullptr;
+    OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    CUlaunchAttribute attribute{};
+    attribute.id = id;
+    attribute.value.programmaticEvent = {event, 0, 0};  // of both they begin so
+    CUlaunchConfig config{};
+    config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+    config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+    config.hStream = stream_;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    void* parameters[] = {&memory_};
+    OK(cuLaunchKernelEx(&config, kernel("add_one"), parameters, nullptr));
+    OK(cuEventSynchronize(event));
+    OK(cuStreamSynchronize(stream_));
+    OK(cuEventDestroy(event));
+  }
+  EXPECT_EQ(word(), 2u);
+}
+TEST_F(Calls, ManyStreams) {
+  std::vector<CUstream> streams(1200);
+  for (CUstream& s : streams) OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+  for (const size_t k : {size_t{0}, streams.size() - 1}) {
+    add_one(streams[k]);
+    OK(cuStreamSynchronize(streams[k]));
+  }
+  EXPECT_EQ(word(), 2u);
+  for (CUstream s : streams) OK(cuStreamDestroy(s));
 }
 TEST_F(Calls, CooperativeLaunches) {
   void* parameters[] = {&memory_};
