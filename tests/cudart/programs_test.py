@@ -14,8 +14,8 @@ TIMEOUT_S = 300
 # The software GPU alone has no graphs, pools, advice, peer copies or events
 # of several processes: they are the guest's. The
 # cases have a test of their own.
-NOT_ALONE = {"graphs", "graph_update", "graph_parts", "host_side", "ipc", "mapped_ranges",
-             "cudart_cases_test"}
+NOT_ALONE = {"graphs", "graph_nodes", "graph_update", "graph_parts", "host_side", "ipc",
+             "mapped_ranges", "memory_calls", "cudart_cases_test"}
 
 
 def main():
