@@ -108,15 +108,17 @@ class Ipc(WithSluiced):
         self.assertEqual(self.ask(c, "read"), "4 4")
         self.assertGreaterEqual(self.used(), size)
         self.assertEqual(self.answer(b, f"open {handle}")[0], INVALID_VALUE)
+        with_it = self.used()
         self.ask(c, "close")
-        self.eventually(lambda: self.used() < size, "nobody has it any more")
+        self.eventually(lambda: self.used() <= with_it - size, "nobody has it any more")
 
     def test_memory_that_was_freed_stays_with_who_has_it(self):
         size = 256 * MIB
         a, b = self.start(), self.start()
+        before = self.used()
         self.ask(b, "open " + self.ask(a, f"alloc {size}", "fill 3", "export"))
         self.ask(a, "free")
-        self.eventually(lambda: size <= self.used() < 2 * size, "it is charged once")
+        self.eventually(lambda: size <= self.used() - before < 2 * size, "it is charged once")
         self.assertEqual(self.ask(b, "read"), "3 3")
         self.ask(a, f"alloc {size}", "fill 5")
         self.assertEqual(self.ask(b, "read"), "3 3")
@@ -128,8 +130,11 @@ class Ipc(WithSluiced):
 
     def test_memory_that_was_freed_in_a_stream_is_not_given_out_again(self):
         a, b = self.start(), self.start()
-        self.ask(b, "open " + self.ask(a, f"alloc {MIB}", "fill 3", "export"))
-        self.ask(a, "freeasync", f"allocasync {MIB}", "fill 5")
+        # Smaller memory lies beside other memory of its program on NVIDIA's driver, which passes
+        # all of that on.
+        size = 16 * MIB
+        self.ask(b, "open " + self.ask(a, f"alloc {size}", "fill 3", "export"))
+        self.ask(a, "freeasync", f"allocasync {size}", "fill 5")
         self.assertEqual(self.ask(b, "read"), "3 3")
 
     def test_streams_wait_for_events_of_other_programs(self):

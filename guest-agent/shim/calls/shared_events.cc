@@ -158,8 +158,10 @@ class SharedEvent : public std::enable_shared_from_this<SharedEvent> {
     const auto by = recorder(number);
     return by && by->has_ended();
   }
-  // Streams that wait for those of them that are lost go on. False: none is.
-  bool let_go_of_lost(const Numbers& numbers);
+  // Of these, the records that will never end: 0 in place of the others.
+  Numbers lost_of(const Numbers& numbers);
+  // Streams that wait for these go on.
+  void let_go(const Numbers& numbers);
   // Those that have not ended; 0 in place of the others.
   Numbers not_passed(const Numbers& numbers);
   uint64_t context() const { return context_; }
@@ -236,18 +238,23 @@ Numbers SharedEvent::not_passed(const Numbers& numbers) {
   return open;
 }
 
-bool SharedEvent::let_go_of_lost(const Numbers& numbers) {
-  bool any = false;
-  for (const uint64_t number : numbers) {
-    if (number == 0 || !is_lost(number) || passed(number) != CUDA_ERROR_NOT_READY) continue;
-    const graphs::InContext there(context_);
-    std::lock_guard lock(mutex_);
-    any |= there.status == CUDA_SUCCESS &&
-           in_own_stream([&](CUstream stream) {
-             return cuMemcpyHtoDAsync_v2(slot(number), &number, sizeof number, stream);
-           }) == CUDA_SUCCESS;
-  }
-  return any;
+Numbers SharedEvent::lost_of(const Numbers& numbers) {
+  Numbers lost{};
+  for (size_t i = 0; i < kSlots; ++i)
+    if (numbers[i] != 0 && is_lost(numbers[i]) && passed(numbers[i]) == CUDA_ERROR_NOT_READY)
+      lost[i] = numbers[i];
+  return lost;
+}
+
+void SharedEvent::let_go(const Numbers& numbers) {
+  const graphs::InContext there(context_);
+  if (there.status != CUDA_SUCCESS) return;
+  std::lock_guard lock(mutex_);
+  for (const uint64_t number : numbers)
+    if (number != 0)
+      (void)in_own_stream([&](CUstream stream) {
+        return cuMemcpyHtoDAsync_v2(slot(number), &number, sizeof number, stream);
+      });
 }
 
 // Records of other processes that streams of this one wait for. A thread of its own, from the first
@@ -272,6 +279,7 @@ class LostRecords {
   static constexpr std::chrono::milliseconds kLook{100};
 
   [[noreturn]] void run() {
+    WorkerLink::leave_deferred();
     for (;;) {
       std::map<std::shared_ptr<SharedEvent>, Numbers> waits;
       {
@@ -292,10 +300,12 @@ class LostRecords {
     }
   }
   void look(const std::shared_ptr<SharedEvent>& event, const Numbers& numbers) {
-    if (event->let_go_of_lost(numbers)) {
+    if (const Numbers lost = event->lost_of(numbers); lost != Numbers{}) {
+      // First, or who waits for the stream finds nothing wrong.
       CUresult why = CUDA_SUCCESS;
       if (WorkerLink* link = WorkerLink::current(&why); link != nullptr)
         link->defer(CUDA_ERROR_INVALID_HANDLE);
+      event->let_go(lost);
     }
     const Numbers open = event->not_passed(numbers);
     std::lock_guard lock(mutex_);

@@ -405,8 +405,12 @@ void WorkerLink::defer(CUresult status) {
   deferred_.compare_exchange_strong(none, status);
 }
 
+thread_local bool leaves_deferred = false;
+void WorkerLink::leave_deferred() { leaves_deferred = true; }
+
 CUresult WorkerLink::take_deferred() {
-  if (deferred_.load(std::memory_order_relaxed) == CUDA_SUCCESS) return CUDA_SUCCESS;
+  if (deferred_.load(std::memory_order_relaxed) == CUDA_SUCCESS || leaves_deferred)
+    return CUDA_SUCCESS;
   return static_cast<CUresult>(deferred_.exchange(CUDA_SUCCESS));
 }
 

@@ -199,6 +199,8 @@ class WorkerLink {
 
   // The first error of an earlier call that nobody waited for, once; CUDA_SUCCESS if there is none.
   CUresult take_deferred();
+  // The calling thread is the library's own: deferred errors are left to the program's threads.
+  static void leave_deferred();
   // For the answer of a synchronising call: its own error, else a deferred one.
   CUresult with_deferred(CUresult status) {
     const CUresult deferred = take_deferred();
