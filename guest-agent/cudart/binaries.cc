@@ -51,10 +51,14 @@ bool is_empty_fat_binary(const void* image) {
   return body == 0;
 }
 
+bool log_is_asked_for() {
+  static const bool asked = std::getenv("SLUICE_CUDART_LOG") != nullptr;
+  return asked;
+}
+
 // What did not load, and why, for whoever asks.
 CUresult report(const char* what, CUresult r) {
-  static const bool asked = std::getenv("SLUICE_CUDART_LOG") != nullptr;
-  if (asked && r != CUDA_SUCCESS) {
+  if (log_is_asked_for() && r != CUDA_SUCCESS) {
     std::fprintf(stderr, "libcudart: %s: %s\n", what, cudaGetErrorName(to_runtime(r)));
   }
   return r;
@@ -154,8 +158,11 @@ cudaError_t load_binary(Binary& binary) {
   CUresult r = CUDA_ERROR_INVALID_IMAGE;
   Errors errors;
   if (is_fat_binary(wrapper->image) && !(in_parts && is_empty_fat_binary(wrapper->image))) {
-    r = report("fat binary", in_parts ? errors.load(&binary.library, wrapper->image)
-                                      : load(&binary.library, wrapper->image));
+    const bool with_reason = in_parts || log_is_asked_for();
+    r = report("fat binary", with_reason ? errors.load(&binary.library, wrapper->image)
+                                         : load(&binary.library, wrapper->image));
+    if (r != CUDA_SUCCESS && !in_parts && errors.text[0] != '\0')
+      std::fprintf(stderr, "libcudart: %s\n", errors.text);
   }
   if (r != CUDA_SUCCESS && in_parts)
     r = report("its wrapper", errors.load(&binary.library, wrapper));

@@ -447,6 +447,22 @@ TEST_F(Runtime, AFaultStaysUntilTheReset) {
       testing::ExitedWithCode(0), "");
 }
 
+// SLUICE_CUDART_LOG: what did not load, and why.
+TEST_F(Runtime, TheLogSaysWhyABinaryDoesNotLoad) {
+  EXPECT_EXIT(
+      {
+        setenv("SLUICE_CUDART_LOG", "1", 1);
+        static char host;
+        Program bad(
+            fat_binary_of(".version 7.0\n.target sm_75\n.address_size 64\n"
+                          ".visible .entry k() { nonsense.u32 %r1, 2; ret; }\n"));
+        bad.kernel(&host, "k");
+        const cudaError_t error = launch_new(&host, {1, 1, 1}, {1, 1, 1}, nullptr);
+        std::exit(error == cudaErrorInvalidPtx ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "fat binary: cudaErrorInvalidPtx\n.*nonsense");
+}
+
 struct Late {
   ~Late() {
     void* p = nullptr;
