@@ -11,8 +11,8 @@ namespace sluice::worker {
 
 namespace {
 
-// A block that takes time and room, but no memory. Two of them have all threads of an SM. One of 64
-// asks the host whether its fill is over, for all: each question crosses the bus.
+// A block that takes time and room, but no memory. One of 1024 asks the host whether its fill is
+// over, for all: each question crosses the bus.
 constexpr char kFill[] = R"(.version 7.0
 .target sm_70
 .address_size 64
@@ -29,7 +29,7 @@ constexpr char kFill[] = R"(.version 7.0
   ld.param.u64 %rd1, [p_seen];
   cvta.to.global.u64 %rd1, %rd1;
   mov.u32 %r3, %ctaid.x;
-  and.b32 %r3, %r3, 63;
+  and.b32 %r3, %r3, 1023;
   setp.ne.u32 %p2, %r3, 0;
   @%p2 bra ask;
   ld.param.u64 %rd2, [p_stop];
@@ -58,7 +58,7 @@ together:
   ret;
 }
 )";
-constexpr uint32_t kThreads = 1024, kBlocksOfSm = 2;
+constexpr uint32_t kLeastThreads = 64, kMostThreads = 1024;
 
 }  // namespace
 
@@ -121,8 +121,24 @@ bool Filler::make(ContextObject& c, Place& p) {
       uint64_t{kBlockNs} * static_cast<uint64_t>(std::max(c.shape.clock_khz, 1));
   p.cycles = static_cast<uint32_t>(
       std::min<uint64_t>(cycles / 1'000'000, std::numeric_limits<uint32_t>::max()));
-  p.blocks = kBlocksOfSm * kWaves * static_cast<uint32_t>(std::max(c.shape.multiprocessors, 1));
-  return r == CUDA_SUCCESS;
+  return r == CUDA_SUCCESS && size_blocks(c, p);
+}
+
+// The smallest that together have all threads of an SM: in the last wave of a kernel of the chain
+// an SM gets free piece by piece, and blocks of the others begin in those where ours do not fit.
+bool Filler::size_blocks(const ContextObject& c, Place& p) const {
+  const auto sms = static_cast<uint32_t>(std::max(c.shape.multiprocessors, 1));
+  for (p.threads = kLeastThreads;; p.threads *= 2) {
+    int of_sm = 0;
+    if (api_.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            &of_sm, p.kernel, static_cast<int>(p.threads), 0) != CUDA_SUCCESS ||
+        of_sm <= 0)
+      return false;
+    const auto blocks = static_cast<uint32_t>(of_sm);
+    p.blocks = blocks * kWaves * sms;
+    if (p.threads == kMostThreads || uint64_t{blocks} * p.threads * sms >= c.shape.threads_at_once)
+      return true;
+  }
 }
 
 // As many grids as there is room for. The context is current.
@@ -139,8 +155,8 @@ bool Filler::queue(Place& p) {
       p.queued[i] = false;
     }
     void* params[] = {&p.stop_address, &p.seen, &fill_, &p.cycles};
-    if (api_.cuLaunchKernel(p.kernel, p.blocks, 1, 1, kThreads, 1, 1, 0, stream, params, nullptr) !=
-        CUDA_SUCCESS)
+    if (api_.cuLaunchKernel(p.kernel, p.blocks, 1, 1, p.threads, 1, 1, 0, stream, params,
+                            nullptr) != CUDA_SUCCESS)
       return false;
     if (api_.cuEventRecord(p.ended[i], stream) != CUDA_SUCCESS) return false;
     p.queued[i] = true;

@@ -65,12 +65,14 @@ class Filler {
     CUdeviceptr stop_address = 0;     // the same, for kernels
     CUdeviceptr seen = 0;             // what a block has read there, in device memory
     uint32_t cycles = 0;              // of a block
+    uint32_t threads = 0;             // of a block
     uint32_t blocks = 0;              // of a grid
     std::map<int, CUstream> streams;  // by priority
     std::array<CUevent, kDepth> ended{};
     std::array<bool, kDepth> queued{};
   };
   bool make(ContextObject& context, Place& p);
+  bool size_blocks(const ContextObject& c, Place& p) const;
   bool queue(Place& p);
   void stop();
 
