@@ -40,21 +40,14 @@ Result<void> header_directive(const ptx::Function& f, const ptx::HeaderDirective
 }
 
 // A variable whose type is not known has no size.
-Result<void> types(const ptx::Module& module) {
-  const auto check = [](const std::vector<ptx::Variable>& variables) -> Result<void> {
-    for (const ptx::Variable& v : variables) {
-      const bool opaque = v.type == "texref" || v.type == "samplerref";
-      if (v.space == ptx::Space::kReg || opaque || (v.element_bytes != 0 && v.type != "surfref"))
-        continue;
-      return at_line(v.line, "variable " + std::string(v.name) + " of type " + std::string(v.type) +
-                                 " is not supported");
-    }
-    return {};
-  };
-  if (auto done = check(module.variables()); !done) return done;
-  for (const ptx::Function& f : module.functions())
-    for (const auto* list : {&f.params, &f.returns, &f.variables})
-      if (auto done = check(*list); !done) return done;
+Result<void> types(const std::vector<ptx::Variable>& variables) {
+  for (const ptx::Variable& v : variables) {
+    const bool opaque = v.type == "texref" || v.type == "samplerref";
+    if (v.space == ptx::Space::kReg || opaque || (v.element_bytes != 0 && v.type != "surfref"))
+      continue;
+    return at_line(v.line, "variable " + std::string(v.name) + " of type " + std::string(v.type) +
+                               " is not supported");
+  }
   return {};
 }
 
@@ -62,10 +55,16 @@ Result<void> types(const ptx::Module& module) {
 
 Result<void> check_declarations(const ptx::Module& module) {
   if (auto done = module_directives(module); !done) return done;
-  for (const ptx::Function& f : module.functions())
-    for (const ptx::HeaderDirective& d : f.directives)
-      if (auto done = header_directive(f, d); !done) return done;
-  return types(module);
+  return types(module.variables());
+}
+
+Result<void> check_declarations(const ptx::Function& f) {
+  if (!f.not_understood.empty()) return Error{0, f.not_understood};
+  for (const ptx::HeaderDirective& d : f.directives)
+    if (auto done = header_directive(f, d); !done) return done;
+  for (const auto* list : {&f.params, &f.returns, &f.variables})
+    if (auto done = types(*list); !done) return done;
+  return {};
 }
 
 }  // namespace sluice::exec::detail

@@ -15,7 +15,8 @@ namespace sluice::exec::detail {
 Error at_line(uint32_t line, const std::string& what);
 
 // Names the first directive, or variable's type, that is not known, with its line: it could change
-// what the code means.
+// what the code means. Of the module by itself, and of a function without its statements.
 Result<void> check_declarations(const ptx::Module& module);
+Result<void> check_declarations(const ptx::Function& function);
 
 }  // namespace sluice::exec::detail

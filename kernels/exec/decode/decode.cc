@@ -67,6 +67,7 @@ class ModuleDecoder {
  private:
   Result<void> symbols();
   Result<void> functions();
+  Result<void> read_headers();
   Result<void> collect_functions();
   Result<void> place_function(Callee& callee, uint32_t& frame_align);
   Place function_shared(const ptx::Variable& v);
@@ -91,6 +92,7 @@ class ModuleDecoder {
   std::unique_ptr<ProgramData> program_;
   ModuleContext context_;
   std::unordered_map<std::string_view, const ptx::Variable*> shared_;  // of the module
+  std::unordered_map<const ptx::Function*, std::string> unread_;       // why
   std::vector<Places> callee_places_;
   std::vector<uint64_t> callee_frames_;  // where their own variables end
   std::vector<std::string> absent_;      // by callee: why it cannot be called; empty: it can
@@ -209,6 +211,19 @@ Result<Layout> ModuleDecoder::layout_of(const ptx::Function& f) {
   return layout;
 }
 
+// Functions of which more than their instructions is not understood.
+Result<void> ModuleDecoder::read_headers() {
+  for (const ptx::Function& f : module_.functions()) {
+    auto done = check_declarations(f);
+    if (done) continue;
+    // A kernel that the parser did not understand costs itself, whatever the options.
+    const bool alone = f.is_entry && !f.not_understood.empty();
+    if (!options_.refuse_kernels_alone && !alone) return done;
+    unread_.emplace(&f, std::move(done).error().message);
+  }
+  return {};
+}
+
 // Of each name its definition, or a declaration where there is none.
 Result<void> ModuleDecoder::collect_functions() {
   for (const ptx::Function& f : module_.functions()) {
@@ -218,6 +233,7 @@ Result<void> ModuleDecoder::collect_functions() {
         program_->kernel_names.emplace_back(f.name);
       continue;
     }
+    if (f.name.empty()) continue;  // not understood: nobody can call it
     const auto [it, fresh] =
         context_.callee_index.try_emplace(f.name, static_cast<uint32_t>(context_.callees.size()));
     if (fresh) context_.callees.emplace_back();
@@ -228,6 +244,10 @@ Result<void> ModuleDecoder::collect_functions() {
     if (second && callee.function->linkage != ".weak")
       return at_line(f.line, "function " + std::string(f.name) + " is defined twice");
     if (callee.function == nullptr || f.has_body) callee.function = &f;
+    if (const auto unread = unread_.find(&f); unread != unread_.end()) {
+      callee.unread = unread->second;
+      continue;
+    }
     auto layout = layout_of(f);
     if (!layout) return std::move(layout).error();
     callee.layout = *std::move(layout);
@@ -303,6 +323,7 @@ Result<void> ModuleDecoder::functions() {
     callable.signature = callee.layout.signature;
     if (!callee.function->has_body) continue;
     code.has_frames = true;
+    if (!callee.unread.empty()) continue;
     if (auto done = place_function(callee, frame_align); !done) return done;
   }
   for (const ptx::Function& f : module_.functions())
@@ -316,7 +337,8 @@ Result<void> ModuleDecoder::functions() {
   absent_.resize(context_.callees.size());
   for (const Callee& callee : context_.callees) {
     if (!callee.function->has_body) continue;
-    auto done = function(*callee.function, callee.index);
+    Result<void> done = Error{ENOTSUP, callee.unread};
+    if (callee.unread.empty()) done = function(*callee.function, callee.index);
     if (done) continue;
     if (!costs_kernels_only(done.error())) return done;
     // It has no code: a call through a pointer faults as one of no function.
@@ -528,7 +550,8 @@ Result<void> ModuleDecoder::check_size(const ptx::Function& f, const FunctionFra
 
 // A kernel that cannot be launched here is known by its header, without code.
 Result<void> ModuleDecoder::entry_or_refusal(const ptx::Function& f) {
-  std::string refused = f.not_understood;
+  const auto unread = unread_.find(&f);
+  std::string refused = unread == unread_.end() ? "" : unread->second;
   ptx::Function without_body = f;
   without_body.statements.clear();
   if (refused.empty()) {
@@ -554,13 +577,12 @@ Result<std::shared_ptr<const Program>> ModuleDecoder::run() {
   for (const ptx::Function& f : module_.functions()) instructions += f.statements.size();
   if (instructions > options_.max_instructions)
     return Error{0, "the module has too many instructions"};
-  for (const ptx::Function& f : module_.functions())
-    if (!f.is_entry && !f.not_understood.empty()) return Error{0, f.not_understood};
   if (auto done = check_declarations(module_); !done) return done.error();
+  if (auto done = read_headers(); !done) return done.error();
   if (auto done = symbols(); !done) return done.error();
   if (auto done = functions(); !done) return done.error();
   for (const ptx::Function& f : module_.functions()) {
-    if (!f.is_entry || !f.has_body) continue;
+    if (!f.is_entry || !f.has_body || f.name.empty()) continue;
     if (f.linkage == ".weak" && program_->entry_index.count(std::string(f.name)) != 0) continue;
     if (auto done = entry_or_refusal(f); !done) return done.error();
   }

@@ -50,6 +50,12 @@ bool is_known_to_ptx(std::string_view opcode) {
   });
 }
 
+// Of a name, with the part of it that is meant: %r1.b0.
+bool is_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '$' || c == '%' || c == '.';
+}
+
 }  // namespace
 
 std::string Decoder::scope_key(uint32_t scope, std::string_view name) {
@@ -63,16 +69,47 @@ bool Decoder::fail(const std::string& what) {
   }
   return false;
 }
-bool Decoder::unsupported() {
+bool Decoder::absent(const std::string& what) {
   if (!error_.message.empty()) return false;
-  fail(std::string(statement_->opcode) + " is not supported");
-  // A form of the table that its decoder does not take is PTX's, too.
-  if (is_known_to_ptx(statement_->opcode) || check_form(statement_->opcode) == Form::kKnown)
-    error_.code = ENOTSUP;
+  fail(what);
+  error_.code = ENOTSUP;
   return false;
 }
+// A form that is not here of an instruction that PTX has may be one of a newer PTX.
+bool Decoder::unsupported() {
+  const std::string what = std::string(statement_->opcode) + " is not supported";
+  const bool has_it = methods().contains(ptx::base_opcode(statement_->opcode));
+  return has_it || is_known_to_ptx(statement_->opcode) ? absent(what) : fail(what);
+}
+// Operands that name what is nowhere declared are wrong; others may be of a newer PTX.
 bool Decoder::bad_operands() {
-  return fail("the operands of " + std::string(statement_->opcode) + " are not understood");
+  const std::string what =
+      "the operands of " + std::string(statement_->opcode) + " are not understood";
+  for (const std::string_view operand : statement_->operands) {
+    for (size_t k = 0; k < operand.size();) {
+      size_t end = k;
+      while (end < operand.size() && is_word(operand[end])) ++end;
+      if (end > k && !is_declared(operand.substr(k, end - k))) return fail(what);
+      k = end + 1;
+    }
+  }
+  return absent(what);
+}
+
+bool Decoder::is_declared(std::string_view name) {
+  if (name == "_" || name == "WARP_SZ" || (name.front() >= '0' && name.front() <= '9') ||
+      is_special_register(name))
+    return true;
+  name = name.substr(0, name.find('.'));  // a part of a register
+  Register reg;
+  if (find_register(name, reg) || find_place(name) != nullptr ||
+      module_.callee_index.contains(name) || module_.kernels.contains(name))
+    return true;
+  for (uint32_t scope = statement_->scope;; scope = function_.scopes[scope].parent) {
+    const std::string key = scope_key(scope, name);
+    if (labels_.contains(key) || prototypes_.contains(key)) return true;
+    if (scope == 0) return false;
+  }
 }
 
 bool Decoder::take(std::string_view word) {
@@ -197,7 +234,7 @@ bool Decoder::statement(const ptx::Statement& s) {
     case ptx::StatementKind::kDirective: {
       static const std::unordered_set<std::string_view> known = {
           ".loc", ".pragma", ".branchtargets", ".callprototype", ".calltargets", ".section", ";"};
-      if (known.count(s.opcode) == 0) return fail(std::string(s.opcode) + " is not supported");
+      if (known.count(s.opcode) == 0) return absent(std::string(s.opcode) + " is not supported");
       return true;
     }
     case ptx::StatementKind::kDeclaration:

@@ -85,6 +85,7 @@ struct Callee {
   Layout layout;
   bool builtin = false;
   bool address_taken = false;
+  std::string unread;  // why its header is not understood
 };
 
 // What a function or a kernel calls: for the depth of its stack.
@@ -176,10 +177,13 @@ class Decoder {
     uint32_t aux;
   };
 
-  // Errors. All return false. unsupported(): of an instruction that PTX has, with the code ENOTSUP.
+  // Errors. All return false. fail(): what no PTX has, which costs the module. absent(): what this
+  // interpreter has not, or may have misunderstood, with the code ENOTSUP: it costs the kernel.
   bool fail(const std::string& what);
+  bool absent(const std::string& what);
   bool unsupported();
   bool bad_operands();
+  bool is_declared(std::string_view name);
 
   // The current statement's words.
   bool take(std::string_view word);  // a modifier, once
@@ -205,6 +209,7 @@ class Decoder {
   bool destination_pred(std::string_view text, uint32_t& out);
   bool immediate(std::string_view text, Type type, uint64_t& value);
   bool special_register(std::string_view name, Type type, Operand& out);
+  static bool is_special_register(std::string_view name);
   bool address(std::string_view text, Address& out);
   Operand place_base(const Place& place);
   bool symbol_value(std::string_view text, Type type, Operand& out);

@@ -93,7 +93,7 @@ bool Decoder::place_joins() {
   std::vector<uint32_t>& aux = module_.program->code.aux;
   const Graph g = make_graph(code_, aux);
   auto found = post_dominators(g, code_);
-  if (!found) return fail(found.error().message);
+  if (!found) return absent(found.error().message);
   const std::vector<uint32_t>& idom = *found;
   std::vector<uint32_t> meet(code_.size(),
                              kNoTarget);  // per branch: instruction where its sides meet

@@ -125,6 +125,18 @@ const std::unordered_map<std::string_view, SpecialRegister> kSpecialRegisters = 
     {"%reserved_smem_offset_0", {Special::kReserved0, 4}},
     {"%reserved_smem_offset_1", {Special::kReserved1, 4}}};
 
+// What a driver may tell kernels: nothing but where the grid's barrier is. Counters that nobody has
+// set up, and the graph that launched the kernel from the GPU.
+bool is_always_zero(std::string_view name) {
+  if (name == "%current_graph_exec") return true;
+  const bool counter = name.starts_with("%pm");
+  if (counter && name.ends_with("_64")) name.remove_suffix(3);
+  const std::string_view prefix = counter ? "%pm" : "%envreg";
+  uint64_t number;
+  return name.starts_with(prefix) && name != "%envreg1" && name != "%envreg2" &&
+         ptx::parse_integer(name.substr(prefix.size()), number) && number < (counter ? 8u : 32u);
+}
+
 }  // namespace
 
 bool Decoder::declare_registers() {
@@ -134,7 +146,8 @@ bool Decoder::declare_registers() {
   for (const ptx::Variable* each : all) {
     const ptx::Variable& v = *each;
     if (v.space == ptx::Space::kSreg)
-      return error_ = {0, "line " + std::to_string(v.line) + ": .sreg is not supported"}, false;
+      return error_ = {ENOTSUP, "line " + std::to_string(v.line) + ": .sreg is not supported"},
+             false;
     if (v.space != ptx::Space::kReg) continue;
     const Type type = type_of(v.type);
     if (type != Type::kNone && v.vector_width != 1)
@@ -144,8 +157,8 @@ bool Decoder::declare_registers() {
                                     ") are not supported"},
              false;
     if (type == Type::kNone)
-      return error_ = {0, "line " + std::to_string(v.line) + ": registers of type " +
-                              std::string(v.type) + " are not supported"},
+      return error_ = {ENOTSUP, "line " + std::to_string(v.line) + ": registers of type " +
+                                    std::string(v.type) + " are not supported"},
              false;
     const uint32_t count = v.register_count == 0 ? 1 : v.register_count;
     RegisterSet set;
@@ -246,11 +259,12 @@ bool Decoder::immediate(std::string_view text, Type type, uint64_t& value) {
   return true;
 }
 
+bool Decoder::is_special_register(std::string_view name) {
+  return is_always_zero(name) || kSpecialRegisters.contains(name);
+}
+
 bool Decoder::special_register(std::string_view name, Type type, Operand& out) {
-  // What a driver may tell kernels: nothing but where the grid's barrier is.
-  uint64_t number;
-  if (name != "%envreg1" && name != "%envreg2" && name.substr(0, 7) == "%envreg" &&
-      ptx::parse_integer(name.substr(7), number) && number < 32) {
+  if (is_always_zero(name)) {
     out = constant(0, bits_of(type) == 64 ? 8 : 4);
     return true;
   }

@@ -28,8 +28,9 @@ struct DecodeOptions {
   uint64_t max_constant_bytes = 256ull << 20;    // 128 or 256 for each different immediate
   uint64_t max_initialized_bytes = 64ull << 20;  // of one module variable
   uint32_t max_register_slots = 16384;  // 32-bit registers live at once; 128 bytes per warp
-  // An instruction that PTX has and this interpreter has not costs only the kernels that reach it
-  // (EntryInfo::refused), not the module. What is no PTX always costs the module.
+  // What this interpreter does not carry out, or does not understand, costs only the kernels that
+  // reach it (EntryInfo::refused), not the module. What no PTX has always costs the module: an
+  // unknown instruction, a name that is not declared.
   bool refuse_kernels_alone = false;
 };
 

@@ -74,7 +74,7 @@ TEST_F(ExecForms, WhatIsNotThereIsRefusedByNameAndLine) {
       "discard.L2 [%rd0];", "cvta.u32 %r1, %r2;", "cvta.texture.u64 %rd1, %rd2;",
       "isspacep.sreg %p1, %rd0;", "mov.u8 %r1, %r2;", "mov.b32 %r1, %rd1;",
       "mov.b64 %rd1, {%r1, %r2, %r3};", "mov.b128 %q1, %rd1;", "mov.u32 %r1, %nosuch;",
-      "mov.u32 %r1, nosuch;", "mov.f32 %f1, %pm0;",
+      "mov.u32 %r1, nosuch;", "mov.f32 %f1, %pm9;",
       // Operands of another width than the instruction's.
       "add.u32 %r1, %r2, %rd3;", "add.u64 %rd1, %r2, %rd3;", "add.u32 %r1, %rs2, %r3;",
       "add.u16 %rs1, %r2, %rs3;", "add.f64 %fd1, %f2, %fd3;", "ld.u64 %r1, [%rd0];",
@@ -167,6 +167,9 @@ TEST_F(ExecForms, AnAbsentInstructionCostsOnlyTheKernelsThatReachIt) {
       ".func calls_it() { call.uni absent; ret; }\n"
       ".func good(.reg .u64 %p) { st.global.u32 [%p], 7; ret; }\n"
       ".global .u64 table[2] = {calls_it, good};\n";
+  const std::string headers =
+      ".func odd_header() .newdirective { ret; }\n"
+      ".func odd_text(.param .b32 p q) { ret; }\n";
   const std::string entries =
       ".visible .entry itself() { .global .u32 own; tcgen05.fence::before_thread_sync; ret; }\n"
       ".visible .entry cube() { .reg .f32 %f<8>; .reg .u64 %rd;\n"
@@ -177,6 +180,13 @@ TEST_F(ExecForms, AnAbsentInstructionCostsOnlyTheKernelsThatReachIt) {
       ".visible .entry tensor() { .reg .u64 %u; .reg .u32 %r; "
       "cp.async.bulk.tensor.1d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes [%u], "
       "[%u, {%r}], [%u]; ret; }\n"
+      ".visible .entry modifier() { .reg .f32 %f; add.rn.frob.f32 %f, %f, %f; ret; }\n"
+      ".visible .entry operands() { .reg .u32 %r; add.u32 %r, {%r}, %r; ret; }\n"
+      ".visible .entry type(.param .u64 p) { .reg .f7 %f; ret; }\n"
+      ".visible .entry directive() { .newdirective 7; ret; }\n"
+      ".extern .func (.param .b32 r) cudaGraphLaunch(.param .b64 a, .param .b64 b);\n"
+      ".visible .entry runtime() { .param .b64 a; .param .b32 r;\n"
+      "  call.uni (r), cudaGraphLaunch, (a, a); ret; }\n"
       ".visible .entry callers_caller() { call.uni calls_it; ret; }\n"
       ".visible .entry pointer() { .reg .u64 %rd<2>; ld.global.u64 %rd0, [table];\n"
       "  call %rd0, p; ret; p: .callprototype _ (); }\n"
@@ -186,12 +196,20 @@ TEST_F(ExecForms, AnAbsentInstructionCostsOnlyTheKernelsThatReachIt) {
   EXPECT_NE(error_.find("tcgen05.fence::before_thread_sync is not supported"), std::string::npos)
       << error_;
 
+  const std::string more =
+      ".visible .entry variable() { .local .f7 x; ret; }\n"
+      ".visible .entry calls_header() { call.uni odd_header; ret; }\n"
+      ".visible .entry calls_text() { .param .b32 a; call.uni odd_text, (a); ret; }\n";
+  EXPECT_FALSE(load(head + headers + more));
+
   DecodeOptions options;
   options.refuse_kernels_alone = true;
-  ASSERT_TRUE(load(head + functions + entries, options)) << error_;
-  for (const char* name : {"itself", "callers_caller", "cube", "vector", "video", "tensor"}) {
+  ASSERT_TRUE(load(head + functions + headers + entries + more, options)) << error_;
+  for (const char* name :
+       {"itself", "callers_caller", "cube", "vector", "video", "tensor", "modifier", "operands",
+        "type", "variable", "directive", "calls_header", "calls_text", "runtime"}) {
     SCOPED_TRACE(name);
-    EXPECT_NE(program_->find_entry(name)->refused.find("not supported"), std::string::npos);
+    EXPECT_NE(program_->find_entry(name)->refused, "");
     EXPECT_FALSE(Block::make(image_, name, {{1, 1, 1}, {1, 1, 1}, 0}, {}, map_, environment_));
   }
   for (const char* name : {"pointer", "other"}) {
@@ -203,6 +221,8 @@ TEST_F(ExecForms, AnAbsentInstructionCostsOnlyTheKernelsThatReachIt) {
 
   EXPECT_FALSE(load(head + ".entry e() { frobnicate.u32; ret; }", options));
   EXPECT_FALSE(load(head + ".entry e() { bra nowhere; }", options));
+  EXPECT_FALSE(load(head + ".entry e() { .reg .u32 %r; add.u32 %r, %s, %r; ret; }", options));
+  EXPECT_FALSE(load(head + ".extern .func f();\n.entry e() { call.uni f; ret; }", options));
 }
 
 TEST_F(ExecForms, WhatIsThereLoads) {

@@ -129,7 +129,7 @@ bool Decoder::register_parameters() {
     if (!frame_access(false, function_.params[k].name, layout.params[k].offset,
                       layout.params[k].bytes) ||
         !finish_statement())
-      return fail("the parameter " + std::string(function_.params[k].name) + " is not supported");
+      return absent("the parameter " + std::string(function_.params[k].name) + " is not supported");
   }
   return true;
 }
@@ -140,7 +140,7 @@ bool Decoder::register_results() {
     if (function_.returns[k].space != ptx::Space::kReg) continue;
     if (!frame_access(true, function_.returns[k].name, layout.returns[k].offset,
                       layout.returns[k].bytes))
-      return fail("the result " + std::string(function_.returns[k].name) + " is not supported");
+      return absent("the result " + std::string(function_.returns[k].name) + " is not supported");
   }
   return true;
 }
@@ -163,15 +163,15 @@ bool Decoder::call_prototype(std::string_view name, Layout& layout) {
     }
     return true;
   }
-  if (found->operands.size() != 1) return fail("the call prototype is not understood");
+  if (found->operands.size() != 1) return absent("the call prototype is not understood");
   std::string_view text = ptx::trimmed(found->operands[0]);
   std::vector<ParameterShape> params, returns;
   if (!text.empty() && text.front() == '(' && !parse_parameters(text, returns))
-    return fail("the results of the call prototype are not understood");
+    return absent("the results of the call prototype are not understood");
   const size_t open = text.find_first_of("( \t");  // its name, usually `_`
   text = open == text.npos ? std::string_view() : ptx::trimmed(text.substr(open));
   if (!text.empty() && text.front() == '(' && !parse_parameters(text, params))
-    return fail("the parameters of the call prototype are not understood");
+    return absent("the parameters of the call prototype are not understood");
   while (!text.empty()) {
     const size_t end = text.find_first_of(" \t\n");
     const std::string_view word = text.substr(0, end);
@@ -179,7 +179,7 @@ bool Decoder::call_prototype(std::string_view name, Layout& layout) {
     // They say what the compiler may assume or keep.
     if (word != ".noreturn" && word.substr(0, 13) != ".abi_preserve" &&
         word.find_first_not_of("0123456789") != word.npos)
-      return fail(std::string(word) + " of a call prototype is not supported");
+      return absent(std::string(word) + " of a call prototype is not supported");
   }
   if (!make_layout(params, returns, layout))
     return fail("the parameters of the call prototype are too large");
@@ -220,9 +220,16 @@ const std::vector<Known>& known_functions() {
   return all;
 }
 
+constexpr std::string_view kDeviceRuntime[] = {"__cudaCDP2", "cuda"};
+
+bool is_device_runtime(std::string_view name) {
+  return std::any_of(std::begin(kDeviceRuntime), std::end(kDeviceRuntime),
+                     [name](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
 bool is(const Known& known, std::string_view name) {
   if (known.builtin < Builtin::kLaunchParameters) return known.name == name;
-  for (const std::string_view prefix : {"__cudaCDP2", "cuda"}) {
+  for (const std::string_view prefix : kDeviceRuntime) {
     if (!name.starts_with(prefix)) continue;
     name.remove_prefix(prefix.size());
     if (name.ends_with("_ptsz")) name.remove_suffix(5);
@@ -245,7 +252,7 @@ bool Decoder::call_builtin(const Callee& callee, const std::vector<std::string_v
     const auto local = [&](std::string_view variable, uint64_t bytes) {
       const Place* place = find_place(variable);
       if (place == nullptr || place->space != kSpaceLocal || place->bytes != bytes)
-        return fail("the call of " + name + " needs .param variables of its parameters' sizes");
+        return absent("the call of " + name + " needs .param variables of its parameters' sizes");
       offsets.push_back(raw(static_cast<uint32_t>(place->offset)));
       return true;
     };
@@ -264,7 +271,8 @@ bool Decoder::call_builtin(const Callee& callee, const std::vector<std::string_v
     emit_aux(offsets, false);
     return true;
   }
-  return fail("call of the external function " + name + " is not supported");
+  const std::string what = "call of the external function " + name + " is not supported";
+  return is_device_runtime(name) ? absent(what) : fail(what);
 }
 
 bool Decoder::do_call() {
@@ -292,6 +300,7 @@ bool Decoder::do_call() {
     if (found == module_.callee_index.end())
       return fail("call of unknown function " + std::string(name));
     const Callee& callee = module_.callees[found->second];
+    if (!callee.unread.empty()) return absent(callee.unread);
     if (!callee.function->has_body) return call_builtin(callee, results, arguments);
     layout = &callee.layout;
     callee_index = found->second;
@@ -315,7 +324,7 @@ bool Decoder::place_in_frame(std::string_view operand, const Piece& piece, bool&
   in_register = place == nullptr;
   if (place != nullptr) {
     if (place->space != kSpaceLocal || place->bytes < piece.bytes)
-      return fail("arguments and results of calls must be .param variables of the right size");
+      return absent("arguments and results of calls must be .param variables of the right size");
     offset = place->offset;
     return true;
   }

@@ -41,7 +41,7 @@ bool Decoder::texture_point(std::string_view operand, const TextureAccess& acces
   const std::string_view name = ptx::trimmed(operand.substr(0, comma));
   Register reg;
   if (!find_register(name, reg) || reg.is_pred || reg.width != 8)
-    return fail("textures and surfaces are supported through 64-bit handles only");
+    return absent("textures and surfaces are supported through 64-bit handles only");
   handle = {Operand::Kind::kRegister, reg.index};
   const std::string_view rest = ptx::trimmed(operand.substr(comma + 1));
   std::vector<std::string_view> names = braces(rest);
