@@ -297,7 +297,7 @@ void queue_value(WorkerSession& s, const Call& call, const Value& v) {
   auto work = std::make_shared<ValueWork>();
   work->address = v.address;
   work->value = v.value;
-  work->bytes = kBytes;
+  work->value_bytes = kBytes;
   work->flags = v.flags;
   work->is_wait = v.is_wait != 0;
   const OpKind kind = work->is_wait ? OpKind::kValueWait : OpKind::kWork;

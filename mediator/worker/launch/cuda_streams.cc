@@ -156,16 +156,14 @@ CUresult CudaStreams::issue(StreamId stream, OpKind kind, Work& work, uint64_t n
     }
     case OpKind::kValueWait: {
       if (CUresult r = lanes_.move_to(s, s); r != CUDA_SUCCESS) return r;
-      auto& v = static_cast<ValueWork&>(work);
-      return v.bytes == 8 ? services_.api.cuStreamWaitValue64(s.cu, v.address, v.value, v.flags)
-                          : services_.api.cuStreamWaitValue32(
-                                s.cu, v.address, static_cast<cuuint32_t>(v.value), v.flags);
+      return static_cast<ValueWork&>(work).issue(services_.api, s.cu);
     }
     case OpKind::kWork:
     case OpKind::kBulk: {
-      Lane& lane = lane_for(s, work);
+      const auto& call = static_cast<const StreamCall&>(work);
+      Lane& lane = lane_for(s, call);
       if (CUresult r = lanes_.move_to(s, lane); r != CUDA_SUCCESS) return r;
-      return issue_in(lane.cu, work);
+      return call.issue(services_.api, lane.cu);
     }
     default:
       SLUICE_CHECK(!"an operation that the driver never sees");
@@ -175,26 +173,9 @@ CUresult CudaStreams::issue(StreamId stream, OpKind kind, Work& work, uint64_t n
 
 // Small work stays in the tail: another lane costs more than it takes. What takes longer is not to
 // run at a level above the stream's own, which nobody granted.
-Lane& CudaStreams::lane_for(StreamObject& s, const Work& work) {
+Lane& CudaStreams::lane_for(StreamObject& s, const StreamCall& work) {
   constexpr uint64_t kSmallBytes = 64 << 10;
-  uint64_t bytes = kSmallBytes + 1;
-  if (const auto* c = dynamic_cast<const CopyWork*>(&work))
-    bytes = uint64_t{c->copy.WidthInBytes} * c->copy.Height;
-  if (const auto* m = dynamic_cast<const MemsetWork*>(&work))
-    bytes = m->args.width * m->args.element_bytes * m->args.height;
-  if (dynamic_cast<const ValueWork*>(&work)) bytes = 0;
-  return bytes <= kSmallBytes && !s.tail->green ? *s.tail : s;
-}
-
-CUresult CudaStreams::issue_in(CUstream to, Work& work) {
-  const gpu::DriverApi& api = services_.api;
-  if (auto* c = dynamic_cast<CopyWork*>(&work)) return copy(api, to, c->copy);
-  if (auto* b = dynamic_cast<BoxWork*>(&work)) return api.cuMemcpy3DAsync_v2(&b->copy, to);
-  if (auto* m = dynamic_cast<MemsetWork*>(&work)) return fill(api, to, m->args);
-  auto& v = dynamic_cast<ValueWork&>(work);
-  return v.bytes == 8
-             ? api.cuStreamWriteValue64(to, v.address, v.value, v.flags)
-             : api.cuStreamWriteValue32(to, v.address, static_cast<cuuint32_t>(v.value), v.flags);
+  return work.bytes() <= kSmallBytes && !s.tail->green ? *s.tail : s;
 }
 
 CUresult CudaStreams::mark(StreamId stream, uint64_t* marker) {

@@ -45,6 +45,7 @@ class CudaStreams : public EngineDriver {
     filler_.forget(context);
   }
   // After each poll of the engine: `queued` launches are not done; `open`: the gate is.
+  bool follows_chain() const { return filler_.follows(); }
   void follow_chain(uint32_t queued, bool open) { filler_.follow(queued, open); }
 
   // EngineDriver
@@ -74,8 +75,7 @@ class CudaStreams : public EngineDriver {
   void drained(StreamId stream) override;
 
  private:
-  static Lane& lane_for(StreamObject& s, const Work& work);
-  CUresult issue_in(CUstream to, Work& work);
+  static Lane& lane_for(StreamObject& s, const StreamCall& work);
   CUresult submitted(StreamObject& s, const LaunchWork& w, CUresult status);
 
   LaunchServices services_;

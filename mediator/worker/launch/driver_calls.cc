@@ -137,4 +137,22 @@ CUresult fill(const gpu::DriverApi& api, CUstream to, const sluice_memset& m) {
   }
 }
 
+CUresult CopyWork::issue(const gpu::DriverApi& api, CUstream to) const {
+  return worker::copy(api, to, copy);
+}
+CUresult BoxWork::issue(const gpu::DriverApi& api, CUstream to) const {
+  return api.cuMemcpy3DAsync_v2(&copy, to);
+}
+CUresult MemsetWork::issue(const gpu::DriverApi& api, CUstream to) const {
+  return fill(api, to, args);
+}
+CUresult ValueWork::issue(const gpu::DriverApi& api, CUstream to) const {
+  const auto word = static_cast<cuuint32_t>(value);
+  if (is_wait)
+    return value_bytes == 8 ? api.cuStreamWaitValue64(to, address, value, flags)
+                            : api.cuStreamWaitValue32(to, address, word, flags);
+  return value_bytes == 8 ? api.cuStreamWriteValue64(to, address, value, flags)
+                          : api.cuStreamWriteValue32(to, address, word, flags);
+}
+
 }  // namespace sluice::worker

@@ -52,6 +52,7 @@ class Filler {
   // The context goes, and all that was made in it.
   void forget(const ContextObject& context);
 
+  bool follows() const { return context_ != nullptr; }  // or follow() does nothing
   bool fills() const { return state_ == State::kFills; }
   uint64_t grids() const { return grids_; }
 

@@ -363,18 +363,39 @@ struct LaunchWork : Work {
   ControlPool::Block control;  // from its first submission on
 };
 
-struct CopyWork : Work {
+// What is one call of the driver's, in one of its streams.
+struct StreamCall : Work {
+  virtual CUresult issue(const gpu::DriverApi& api, CUstream to) const = 0;
+  virtual uint64_t bytes() const = 0;  // that it moves or writes
+  // Whether they stay within the GPU's memory.
+  virtual bool is_within() const { return false; }
+};
+
+struct CopyWork : StreamCall {
+  CUresult issue(const gpu::DriverApi& api, CUstream to) const override;
+  uint64_t bytes() const override { return uint64_t{copy.WidthInBytes} * copy.Height; }
+  bool is_within() const override {
+    return copy.srcMemoryType != CU_MEMORYTYPE_HOST && copy.dstMemoryType != CU_MEMORYTYPE_HOST;
+  }
   CUDA_MEMCPY2D copy{};  // both ends checked; height 1 for a plain copy
 };
 
 // A copy from or to arrays, which it holds until it is done.
-struct BoxWork : Work {
+struct BoxWork : StreamCall {
   ~BoxWork() override;
+  CUresult issue(const gpu::DriverApi& api, CUstream to) const override;
+  uint64_t bytes() const override { return uint64_t{copy.WidthInBytes} * copy.Height * copy.Depth; }
+  bool is_within() const override {
+    return copy.srcMemoryType != CU_MEMORYTYPE_HOST && copy.dstMemoryType != CU_MEMORYTYPE_HOST;
+  }
   CUDA_MEMCPY3D copy{};                                // both ends checked
   std::array<std::shared_ptr<ArrayObject>, 2> arrays;  // of its ends; null: memory
 };
 
-struct MemsetWork : Work {
+struct MemsetWork : StreamCall {
+  CUresult issue(const gpu::DriverApi& api, CUstream to) const override;
+  uint64_t bytes() const override { return args.width * args.element_bytes * args.height; }
+  bool is_within() const override { return true; }
   sluice_memset args{};
 };
 
@@ -382,10 +403,12 @@ struct RecordWork : Work {
   std::shared_ptr<EventObject> event;
 };
 
-struct ValueWork : Work {
+struct ValueWork : StreamCall {
+  CUresult issue(const gpu::DriverApi& api, CUstream to) const override;
+  uint64_t bytes() const override { return 0; }
   CUdeviceptr address = 0;
   uint64_t value = 0;
-  unsigned bytes = 4;  // or 8
+  unsigned value_bytes = 4;  // or 8
   unsigned flags = 0;
   bool is_wait = false;
 };

@@ -14,22 +14,6 @@ namespace sluice::worker {
 namespace wp = worker_protocol;
 
 namespace {
-// Of copies within the device and fills their bytes; of all else 0.
-uint64_t bulk_bytes(const Work& work) {
-  if (const auto* m = dynamic_cast<const MemsetWork*>(&work))
-    return m->args.width * m->args.element_bytes * m->args.height;
-  if (const auto* c = dynamic_cast<const CopyWork*>(&work))
-    return c->copy.srcMemoryType != CU_MEMORYTYPE_HOST &&
-                   c->copy.dstMemoryType != CU_MEMORYTYPE_HOST
-               ? c->copy.WidthInBytes * c->copy.Height
-               : 0;
-  if (const auto* b = dynamic_cast<const BoxWork*>(&work))
-    return b->copy.srcMemoryType != CU_MEMORYTYPE_HOST &&
-                   b->copy.dstMemoryType != CU_MEMORYTYPE_HOST
-               ? b->copy.WidthInBytes * b->copy.Height * b->copy.Depth
-               : 0;
-  return 0;
-}
 
 LoopSettings loop_settings(const wp::Start& start) {
   LoopSettings s;
@@ -69,8 +53,9 @@ StreamWork::StreamWork(const SessionSetup& setup, Answers& answers)
   if (setup.start.time_slices != 0) streams.planner().expect_slices();
 }
 
-void StreamWork::submit(const StreamObject& stream, std::shared_ptr<Work> work, uint64_t token) {
-  const uint64_t now = monotonic_ns(), bytes = bulk_bytes(*work);
+void StreamWork::submit(const StreamObject& stream, std::shared_ptr<StreamCall> work,
+                        uint64_t token) {
+  const uint64_t now = monotonic_ns(), bytes = work->is_within() ? work->bytes() : 0;
   const OpKind kind = bytes == 0 || free_bulk_.take(now, bytes) ? OpKind::kWork : OpKind::kBulk;
   engine.submit(stream.id, kind, std::move(work), token, now);
 }
@@ -96,7 +81,7 @@ uint64_t StreamWork::progress() const {
 }
 
 void StreamWork::follow() {
-  streams.follow_chain(gate.demand(), gate.open(monotonic_ns()));
+  if (streams.follows_chain()) streams.follow_chain(gate.demand(), gate.open(monotonic_ns()));
   outlook.follow({engine.in_flight(), engine.held_by_gate(), !waiting.empty(), engine.queued()},
                  monotonic_ns, [this] { return engine.expected_end_ns(); });
 }

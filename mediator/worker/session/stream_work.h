@@ -44,7 +44,7 @@ class StreamWork {
   Outlook outlook;
 
   // What is no launch. `token` (0: none) is completed with it.
-  void submit(const StreamObject& stream, std::shared_ptr<Work> work, uint64_t token);
+  void submit(const StreamObject& stream, std::shared_ptr<StreamCall> work, uint64_t token);
   // Once all that the context has queued is complete, or has failed.
   void when_done(const ContextObject& context, WaitingCalls::Then then);
 

@@ -120,7 +120,7 @@ void WorkerSession::answer(const Call& call, CUresult status, std::span<const st
 }
 
 void WorkerSession::submit_work(const Call& call, const StreamObject& stream,
-                                std::shared_ptr<Work> operation, bool wait) {
+                                std::shared_ptr<StreamCall> operation, bool wait) {
   const uint64_t token =
       wait ? work.waiting.add([this, call](CUresult status) { answer(call, status); }) : 0;
   work.submit(stream, std::move(operation), token);

@@ -85,7 +85,7 @@ class WorkerSession : private Charges::Owner {
   // and wakes whoever sleeps too long for what is now under way.
   void after_engine();
   // Queues what is no launch, and answers the call: with `wait` when it is complete.
-  void submit_work(const Call& call, const StreamObject& stream, std::shared_ptr<Work> work,
+  void submit_work(const Call& call, const StreamObject& stream, std::shared_ptr<StreamCall> work,
                    bool wait);
   // With `mutex` held: the device's address of the slot's end word, if the GPU is to write it for
   // one more wait (abi/end_word.h), or 0.
