@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeviceLaunches: what a kernel's launches of other kernels go to (CUDA C++ Programming Guide,
-// "CUDA Dynamic Parallelism"). One per grid, owned by whoever runs grids; called by the threads
-// that run its blocks, several at once.
+// DeviceLaunches: what a kernel's launches of other kernels go to, and its questions (CUDA C++
+// Programming Guide, "CUDA Dynamic Parallelism"). One per grid, owned by whoever runs grids; called
+// by the threads that run its blocks, several at once.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "kernels/exec/memory/fault.h"
 
@@ -21,6 +22,12 @@ class DeviceLaunches {
   // A copy or a fill of memory, in the order of the launches. A cudaError_t.
   virtual uint32_t copy(uint64_t to, uint64_t from, uint64_t bytes, uint64_t stream) = 0;
   virtual uint32_t fill(uint64_t to, uint8_t value, uint64_t bytes, uint64_t stream) = 0;
+  // What a kernel asks about the GPU and its program's kernels, attributes by the driver API's
+  // numbers. Nothing: there is no such attribute or kernel.
+  virtual std::optional<int> device_attribute(int which) const = 0;
+  virtual std::optional<int> kernel_attribute(uint64_t kernel, int which) const = 0;
+  virtual std::optional<uint32_t> blocks_per_sm(uint64_t kernel, uint32_t block_threads,
+                                                uint64_t shared_bytes) const = 0;
   // The grid's last error; `take`: and there is none any more.
   virtual uint32_t error(bool take) = 0;
 };

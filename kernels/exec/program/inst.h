@@ -168,6 +168,15 @@ enum class Builtin : uint8_t {
   kNothingToDo,
   kDeviceMalloc,
   kDeviceFree,
+  kCopyRows,
+  kFillRows,
+  kGetDevice,
+  kDeviceCount,
+  kRuntimeVersion,
+  kCacheConfig,
+  kDeviceAttribute,
+  kKernelAttributes,
+  kOccupancy,
 };
 
 // A piece of a frame: a parameter or a result.

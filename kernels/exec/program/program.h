@@ -95,7 +95,7 @@ class Program {
   const EntryInfo* find_entry(std::string_view name) const;
   // What a pointer to a kernel, in kKernelWindow, points to; null: nothing.
   const EntryInfo* kernel_at(uint64_t address) const;
-  bool launches_kernels() const;  // or copies and fills, by calls of its own
+  bool launches_kernels() const;  // or copies, fills or asks, by calls of its own
   std::span<const SymbolInfo> symbols() const;
   const detail::ProgramData& data() const { return *data_; }
 

@@ -110,8 +110,10 @@ constexpr Attribute<uint32_t GpuModel::*> kOfTheModel[] = {
     {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &GpuModel::minor},
 };
 
-// 0 for an attribute without a row; nothing where there is no such attribute.
-std::optional<int> attribute(const State& s, CUdevice_attribute which) {
+}  // namespace
+
+// 0 for an attribute without a row.
+std::optional<int> sluice::softgpu::device_attribute(const State& s, CUdevice_attribute which) {
   for (const auto& row : kFixed)
     if (row.which == which) return row.value;
   for (const CUdevice_attribute offered : kOffered)
@@ -125,8 +127,6 @@ std::optional<int> attribute(const State& s, CUdevice_attribute which) {
   if (which >= 1 && which < CU_DEVICE_ATTRIBUTE_MAX) return 0;
   return std::nullopt;
 }
-
-}  // namespace
 
 CUresult cuInit(unsigned int flags) { return flags == 0 ? initialise() : CUDA_ERROR_INVALID_VALUE; }
 
@@ -194,7 +194,7 @@ CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
 
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice device) {
   return with_device(device, [&](State& s) {
-    const std::optional<int> known = attribute(s, which);
+    const std::optional<int> known = device_attribute(s, which);
     if (value == nullptr || !known) return CUDA_ERROR_INVALID_VALUE;
     *value = *known;
     return CUDA_SUCCESS;

@@ -204,16 +204,22 @@ CUresult set_up_grid(State& s, Context& context, const Function& function,
   return CUDA_SUCCESS;
 }
 
+uint32_t occupancy(const State& s, const Function& function, uint32_t threads,
+                   size_t dynamic_shared);
+
 // Of a grid of a function's module.
 std::shared_ptr<ChildGrids> children_of(State& s, Context& context, const Function& function,
                                         const std::shared_ptr<GreenContext>& green, int priority) {
   if (!function.image->program().launches_kernels()) return nullptr;
-  const auto make = [&s, &context, green, priority, module = function.module](
+  const auto find = [&s, module = function.module](const exec::EntryInfo& entry) {
+    const auto of = module.lock();
+    return of ? s.functions.find(function_of(s, of, entry.name)) : nullptr;
+  };
+  const auto make = [&s, &context, green, priority, find](
                         const exec::EntryInfo& entry, const exec::LaunchShape& wanted,
                         uint32_t& error) -> std::shared_ptr<Grid> {
     constexpr uint32_t kInvalidConfiguration = 9;  // cudaError_t
-    const auto of = module.lock();
-    const auto child = of ? s.functions.find(function_of(s, of, entry.name)) : nullptr;
+    const auto child = find(entry);
     if (child == nullptr) return nullptr;
     exec::LaunchShape shape = wanted;
     auto grid = std::make_shared<Grid>();
@@ -222,7 +228,23 @@ std::shared_ptr<ChildGrids> children_of(State& s, Context& context, const Functi
     error = r == CUDA_ERROR_INVALID_VALUE ? kInvalidConfiguration : static_cast<uint32_t>(r);
     return r == CUDA_SUCCESS ? grid : nullptr;
   };
-  return std::make_shared<ChildGrids>(s.runner, function.image, context.map, context.heap, make);
+  ChildGrids::Answers answers;
+  answers.device = [&s](int which) {
+    return device_attribute(s, static_cast<CUdevice_attribute>(which));
+  };
+  answers.kernel = [&s, find](const exec::EntryInfo& entry, int which) -> std::optional<int> {
+    const auto child = find(entry);
+    if (child == nullptr) return std::nullopt;
+    return function_attribute(s, *child, static_cast<CUfunction_attribute>(which));
+  };
+  answers.blocks_per_sm = [&s, find](const exec::EntryInfo& entry, uint32_t block_threads,
+                                     uint64_t shared_bytes) -> std::optional<uint32_t> {
+    const auto child = find(entry);
+    if (child == nullptr) return std::nullopt;
+    return occupancy(s, *child, block_threads, shared_bytes);
+  };
+  return std::make_shared<ChildGrids>(s.runner, function.image, context.map, context.heap, make,
+                                      std::move(answers));
 }
 
 CUresult launch(CUfunction handle, const exec::LaunchShape& wanted, CUstream stream_handle,

@@ -340,67 +340,61 @@ CUresult cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache config, CUdevice d
   return cuFuncSetCacheConfig(reinterpret_cast<CUfunction>(handle), config);
 }
 
+std::optional<int> sluice::softgpu::function_attribute(const State& s, const Function& function,
+                                                       CUfunction_attribute which) {
+  const exec::EntryInfo& entry = *function.entry;
+  const SmLimits& limits = s.runner.limits();
+  switch (which) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: {
+      // The largest block that can be launched: its registers must fit, too.
+      uint32_t most = entry.max_threads == 0 ? 1024 : std::min(entry.max_threads, 1024u);
+      while (most > 32 &&
+             block_needs(limits, most, function.registers, entry.static_shared_bytes).per_sm == 0)
+        most = (most - 1) / 32 * 32;
+      return static_cast<int>(most);
+    }
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
+      return static_cast<int>(entry.static_shared_bytes);
+    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
+      return static_cast<int>(function.constant_bytes);
+    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+      return static_cast<int>(entry.local_bytes);
+    case CU_FUNC_ATTRIBUTE_NUM_REGS:
+      return static_cast<int>(function.registers);
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+      return static_cast<int>(function.ptx_version);
+    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+      return static_cast<int>(s.gpu->model().major * 10 + s.gpu->model().minor);
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+      return std::min(function.max_dynamic_shared.load(),
+                      static_cast<int>(limits.shared_per_block_optin) -
+                          static_cast<int>(entry.static_shared_bytes));
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      return function.carveout;
+    case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
+      return 0;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
+      return entry.explicit_cluster ? 1 : 0;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+      return function.cluster[which - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH];
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+      return function.large_clusters ? 1 : 0;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      return function.cluster_policy;
+    default:
+      return std::nullopt;
+  }
+}
+
 CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction handle) {
   return with_function(handle, [&](State& s, Function& function) {
     if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    const exec::EntryInfo& entry = *function.entry;
-    const SmLimits& limits = s.runner.limits();
-    switch (attribute) {
-      case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: {
-        // The largest block that can be launched: its registers must fit, too.
-        uint32_t most = entry.max_threads == 0 ? 1024 : std::min(entry.max_threads, 1024u);
-        while (most > 32 &&
-               block_needs(limits, most, function.registers, entry.static_shared_bytes).per_sm == 0)
-          most = (most - 1) / 32 * 32;
-        *value = static_cast<int>(most);
-        return CUDA_SUCCESS;
-      }
-      case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
-        *value = static_cast<int>(entry.static_shared_bytes);
-        return CUDA_SUCCESS;
-      case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
-        *value = static_cast<int>(function.constant_bytes);
-        return CUDA_SUCCESS;
-      case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
-        *value = static_cast<int>(entry.local_bytes);
-        return CUDA_SUCCESS;
-      case CU_FUNC_ATTRIBUTE_NUM_REGS:
-        *value = static_cast<int>(function.registers);
-        return CUDA_SUCCESS;
-      case CU_FUNC_ATTRIBUTE_PTX_VERSION:
-        *value = static_cast<int>(function.ptx_version);
-        return CUDA_SUCCESS;
-      case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-        *value = static_cast<int>(s.gpu->model().major * 10 + s.gpu->model().minor);
-        return CUDA_SUCCESS;
-      case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-        *value = std::min(function.max_dynamic_shared.load(),
-                          static_cast<int>(limits.shared_per_block_optin) -
-                              static_cast<int>(entry.static_shared_bytes));
-        return CUDA_SUCCESS;
-      case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-        *value = function.carveout;
-        return CUDA_SUCCESS;
-      case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
-        *value = 0;
-        return CUDA_SUCCESS;
-      case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
-        *value = entry.explicit_cluster ? 1 : 0;
-        return CUDA_SUCCESS;
-      case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
-      case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
-      case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
-        *value = function.cluster[attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH];
-        return CUDA_SUCCESS;
-      case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
-        *value = function.large_clusters ? 1 : 0;
-        return CUDA_SUCCESS;
-      case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-        *value = function.cluster_policy;
-        return CUDA_SUCCESS;
-      default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    const std::optional<int> known = function_attribute(s, function, attribute);
+    if (!known) return CUDA_ERROR_INVALID_VALUE;
+    *value = *known;
+    return CUDA_SUCCESS;
   });
 }
 

@@ -66,6 +66,18 @@ uint32_t ChildGrids::fill(uint64_t to, uint8_t value, uint64_t bytes, uint64_t s
   return add({nullptr, {}, {}, to, 0, bytes, value}, stream);
 }
 
+std::optional<int> ChildGrids::device_attribute(int which) const { return answers_.device(which); }
+std::optional<int> ChildGrids::kernel_attribute(uint64_t kernel, int which) const {
+  const exec::EntryInfo* entry = image_->program().kernel_at(kernel);
+  return entry == nullptr ? std::nullopt : answers_.kernel(*entry, which);
+}
+std::optional<uint32_t> ChildGrids::blocks_per_sm(uint64_t kernel, uint32_t block_threads,
+                                                  uint64_t shared_bytes) const {
+  const exec::EntryInfo* entry = image_->program().kernel_at(kernel);
+  return entry == nullptr ? std::nullopt
+                          : answers_.blocks_per_sm(*entry, block_threads, shared_bytes);
+}
+
 uint32_t ChildGrids::add(Child child, uint64_t stream) {
   std::lock_guard lock(mutex_);
   if (launched_.size() + tail_.size() == kMostWaitingChildren)

@@ -29,15 +29,32 @@ class ChildGrids : public exec::DeviceLaunches, public std::enable_shared_from_t
   // such a one, and `error` is why (cudaError_t).
   using Make = std::function<std::shared_ptr<Grid>(
       const exec::EntryInfo& entry, const exec::LaunchShape& shape, uint32_t& error)>;
+  // What the grid's program and GPU say of themselves, as DeviceLaunches has it.
+  struct Answers {
+    std::function<std::optional<int>(int which)> device;
+    std::function<std::optional<int>(const exec::EntryInfo& entry, int which)> kernel;
+    std::function<std::optional<uint32_t>(const exec::EntryInfo& entry, uint32_t block_threads,
+                                          uint64_t shared_bytes)>
+        blocks_per_sm;
+  };
   ChildGrids(GridRunner& runner, std::shared_ptr<const exec::Image> image, exec::MemoryMap& map,
-             exec::DeviceHeap& heap, Make make)
-      : runner_(runner), image_(std::move(image)), map_(map), heap_(heap), make_(std::move(make)) {}
+             exec::DeviceHeap& heap, Make make, Answers answers)
+      : runner_(runner),
+        image_(std::move(image)),
+        map_(map),
+        heap_(heap),
+        make_(std::move(make)),
+        answers_(std::move(answers)) {}
 
   uint64_t parameters(uint64_t kernel, exec::Dim3 grid, exec::Dim3 block,
                       uint32_t shared_bytes) override;
   uint32_t launch(uint64_t parameters, uint64_t stream) override;
   uint32_t copy(uint64_t to, uint64_t from, uint64_t bytes, uint64_t stream) override;
   uint32_t fill(uint64_t to, uint8_t value, uint64_t bytes, uint64_t stream) override;
+  std::optional<int> device_attribute(int which) const override;
+  std::optional<int> kernel_attribute(uint64_t kernel, int which) const override;
+  std::optional<uint32_t> blocks_per_sm(uint64_t kernel, uint32_t block_threads,
+                                        uint64_t shared_bytes) const override;
   uint32_t error(bool take) override;
 
   // The grid's own blocks have ended with `fault`. Runs the children, unless it is one; then calls
@@ -65,6 +82,7 @@ class ChildGrids : public exec::DeviceLaunches, public std::enable_shared_from_t
   exec::MemoryMap& map_;
   exec::DeviceHeap& heap_;
   Make make_;
+  Answers answers_;
   Grid::Done done_;
   std::mutex mutex_;
   std::unordered_map<uint64_t, Child> prepared_;  // by the address of the parameters

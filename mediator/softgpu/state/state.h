@@ -208,6 +208,10 @@ Result<std::shared_ptr<Module>> load_module(State& s, const std::shared_ptr<Cont
 void drop_module(State& s, const std::shared_ptr<Module>& module);
 // The handle of entry `name`; null: no such entry.
 CUfunction function_of(State& s, const std::shared_ptr<Module>& module, std::string_view name);
+// By the driver API's numbers. Nothing: there is no such attribute.
+std::optional<int> device_attribute(const State& s, CUdevice_attribute which);
+std::optional<int> function_attribute(const State& s, const Function& function,
+                                      CUfunction_attribute which);
 // What a launch or query names: a function, or a kernel of a library, which gets loaded in
 // `context`.
 std::shared_ptr<Function> find_function(State& s, Context& context, CUfunction handle,

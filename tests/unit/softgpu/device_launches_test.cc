@@ -35,6 +35,20 @@ std::string launch_text(const char* kernel, const char* grid, const char* block,
          std::string(kernel) + stream + ":\n}\n";
 }
 
+// call_text(FUNCTION, {{"b64", VALUE}, ...}): its result in %r9.
+std::string call_text(const char* function,
+                      const std::vector<std::pair<const char*, const char*>>& arguments) {
+  std::string text = "{\n.param .b32 r;\n", list;
+  for (const auto& [type, value] : arguments) {
+    const std::string name = "a" + std::to_string(list.size());
+    text += ".param ." + std::string(type) + " " + name + "; st.param." + type + " [" + name +
+            "], " + value + ";\n";
+    list += (list.empty() ? "" : ", ") + name;
+  }
+  return text + "call.uni (r), __cudaCDP2" + function + ", (" + list +
+         ");\nld.param.b32 %r9, [r];\n}\n";
+}
+
 std::string module_text() {
   const std::string head =
       R"(.version 8.0
@@ -44,6 +58,18 @@ std::string module_text() {
     .param .align 4 .b8 b[12], .param .align 4 .b8 c[12], .param .b32 d);
 .extern .func (.param .b32 r) __cudaCDP2LaunchDeviceV2(.param .b64 a, .param .b64 b);
 .extern .func (.param .b32 r) __cudaCDP2GetLastError();
+.extern .func (.param .b32 r) __cudaCDP2GetDevice(.param .b64 a);
+.extern .func (.param .b32 r) __cudaCDP2GetDeviceCount(.param .b64 a);
+.extern .func (.param .b32 r) __cudaCDP2RuntimeGetVersion(.param .b64 a);
+.extern .func (.param .b32 r) __cudaCDP2DeviceGetAttribute(.param .b64 a, .param .b32 b,
+    .param .b32 c);
+.extern .func (.param .b32 r) __cudaCDP2FuncGetAttributes(.param .b64 a, .param .b64 b);
+.extern .func (.param .b32 r) __cudaCDP2OccupancyMaxActiveBlocksPerMultiprocessor(.param .b64 a,
+    .param .b64 b, .param .b32 c, .param .b64 d);
+.extern .func (.param .b32 r) __cudaCDP2Memcpy2DAsync(.param .b64 a, .param .b64 b, .param .b64 c,
+    .param .b64 d, .param .b64 e, .param .b64 f, .param .b32 g, .param .b64 h);
+.extern .func (.param .b32 r) __cudaCDP2Memset2DAsync(.param .b64 a, .param .b64 b, .param .b32 c,
+    .param .b64 d, .param .b64 e, .param .b64 f);
 .extern .func (.param .b32 r) __cudaCDP2MemcpyAsync(.param .b64 a, .param .b64 b, .param .b64 c,
     .param .b32 d, .param .b64 e);
 .extern .func (.param .b32 r) __cudaCDP2MemsetAsync(.param .b64 a, .param .b32 b, .param .b64 c,
@@ -94,6 +120,51 @@ ld.param.u64 %rd1, [p]; ld.param.u32 %r1, [v];
                 "{\n.param .b64 a; .param .b32 b; .param .b64 c; .param .b64 d; .param .b32 r;\n"
                 "st.param.b64 [a], %rd1; st.param.b32 [b], %r1; st.param.b64 [c], 1;\n"
                 "st.param.b64 [d], 0;\ncall.uni (r), __cudaCDP2MemsetAsync, (a, b, c, d);\n}\n") +
+         // What it is told, at words 0 to 7, the sum of errors at 8, attributes from 10.
+         kernel(
+             "asks",
+             "mov.u64 %rd4, add;\nadd.u64 %rd2, %rd1, 4;\nadd.u64 %rd3, %rd1, 8;\n"
+             "add.u64 %rd5, %rd1, 12;\nadd.u64 %rd6, %rd1, 16;\nadd.u64 %rd7, %rd1, 40;\n" +
+                 call_text("GetDevice", {{"b64", "%rd1"}}) + "mov.u32 %r8, %r9;\n" +
+                 call_text("GetDeviceCount", {{"b64", "%rd2"}}) + "add.u32 %r8, %r8, %r9;\n" +
+                 call_text("RuntimeGetVersion", {{"b64", "%rd3"}}) + "add.u32 %r8, %r8, %r9;\n" +
+                 call_text("DeviceGetAttribute", {{"b64", "%rd5"}, {"b32", "16"}, {"b32", "0"}}) +
+                 "add.u32 %r8, %r8, %r9;\n" +
+                 call_text("OccupancyMaxActiveBlocksPerMultiprocessor",
+                           {{"b64", "%rd6"}, {"b64", "%rd4"}, {"b32", "64"}, {"b64", "0"}}) +
+                 "add.u32 %r8, %r8, %r9;\n" +
+                 call_text("FuncGetAttributes", {{"b64", "%rd7"}, {"b64", "%rd4"}}) +
+                 "add.u32 %r8, %r8, %r9;\nst.global.u32 [%rd1+32], %r8;\n" +
+                 call_text("DeviceGetAttribute", {{"b64", "%rd6"}, {"b32", "16"}, {"b32", "1"}}) +
+                 "st.global.u32 [%rd1+20], %r9;\n" +
+                 call_text("DeviceGetAttribute", {{"b64", "%rd6"}, {"b32", "9999"}, {"b32", "0"}}) +
+                 "st.global.u32 [%rd1+24], %r9;\n" +
+                 call_text("FuncGetAttributes", {{"b64", "%rd7"}, {"b64", "%rd7"}}) +
+                 "st.global.u32 [%rd1+28], %r9;\n") +
+         // Three rows of 4 bytes, 8 apart, of ones; their copies beside them; v rows more.
+         kernel("boxes", "add.u64 %rd2, %rd1, 4;\ncvt.u64.u32 %rd3, %r1;\n" +
+                             call_text("Memset2DAsync", {{"b64", "%rd1"},
+                                                         {"b64", "8"},
+                                                         {"b32", "1"},
+                                                         {"b64", "4"},
+                                                         {"b64", "3"},
+                                                         {"b64", "0"}}) +
+                             call_text("Memcpy2DAsync", {{"b64", "%rd2"},
+                                                         {"b64", "8"},
+                                                         {"b64", "%rd1"},
+                                                         {"b64", "8"},
+                                                         {"b64", "4"},
+                                                         {"b64", "%rd3"},
+                                                         {"b32", "3"},
+                                                         {"b64", "0"}}) +
+                             "st.global.u32 [%rd1+24], %r9;\n" +
+                             call_text("Memset2DAsync", {{"b64", "%rd1"},
+                                                         {"b64", "3"},
+                                                         {"b32", "1"},
+                                                         {"b64", "4"},
+                                                         {"b64", "3"},
+                                                         {"b64", "0"}}) +
+                             "st.global.u32 [%rd1+28], %r9;\n") +
          // Its children's blocks are too large; then it asks why.
          kernel("wrong", launch_text("add", "1", "2000", "%rd1", "1", "0") +
                              ".param .b32 e;\n"
@@ -138,6 +209,38 @@ TEST_F(DeviceLaunches, SayWhyTheyAreRefused) {
   OK(launch("wrong", 1, 1, nullptr, words_, 0u));
   constexpr uint32_t kNoBuffer = 1000, kInvalidConfiguration = 9;
   EXPECT_EQ(read(words_, 3), (std::vector<uint32_t>{kNoBuffer, kInvalidConfiguration, 0}));
+}
+TEST_F(DeviceLaunches, KernelsAskWhatTheHostAsks) {
+  const CUdeviceptr words = allocate(160);
+  OK(api.cuMemsetD32(words, 77, 40));
+  OK(launch("asks", 1, 1, nullptr, words, 0u));
+  const std::vector<uint32_t> told = read(words, 40);
+  int sms, blocks, registers, threads;
+  CUfunction add;
+  OK(api.cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+  OK(api.cuModuleGetFunction(&add, module_, "add"));
+  OK(api.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, add, 64, 0));
+  OK(api.cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, add));
+  OK(api.cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, add));
+  constexpr uint32_t kInvalidDevice = 101, kInvalidValue = 1, kInvalidDeviceFunction = 98;
+  EXPECT_EQ(
+      std::vector<uint32_t>(told.begin(), told.begin() + 9),
+      (std::vector<uint32_t>{0, 1, 13000, static_cast<uint32_t>(sms), static_cast<uint32_t>(blocks),
+                             kInvalidDevice, kInvalidValue, kInvalidDeviceFunction, 0}));
+  EXPECT_EQ(told[16], static_cast<uint32_t>(threads));
+  EXPECT_EQ(told[17], static_cast<uint32_t>(registers));
+  EXPECT_EQ(told[23], 77u);  // older versions' attributes end here
+}
+TEST_F(DeviceLaunches, CopyAndFillBoxes) {
+  const CUdeviceptr words = allocate(32);
+  OK(api.cuMemsetD32(words, 0, 8));
+  OK(launch("boxes", 1, 1, nullptr, words, 3u));
+  constexpr uint32_t kOnes = 0x01010101, kInvalidPitch = 12;
+  EXPECT_EQ(read(words, 8),
+            (std::vector<uint32_t>{kOnes, kOnes, kOnes, kOnes, kOnes, kOnes, 0, kInvalidPitch}));
+  // As many rows as a grid's children can wait, and more: refused at the first too many.
+  OK(launch("boxes", 1, 1, nullptr, words, 1u << 31));
+  FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, api.cuCtxSynchronize());
 }
 TEST_F(DeviceLaunches, WaitInLimitedNumber) {
   size_t most = 0;

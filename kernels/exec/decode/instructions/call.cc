@@ -215,6 +215,20 @@ const std::vector<Known>& known_functions() {
       {"EventDestroy", Builtin::kNothingToDo, {8}, 4},
       {"EventRecord", Builtin::kNothingToDo, {8, 8}, 4},
       {"StreamWaitEvent", Builtin::kNothingToDo, {8, 8, 4}, 4},
+      {"EventRecordWithFlags", Builtin::kNothingToDo, {8, 8, 4}, 4},
+      {"Memcpy2DAsync", Builtin::kCopyRows, {8, 8, 8, 8, 8, 8, 4, 8}, 4},
+      {"Memset2DAsync", Builtin::kFillRows, {8, 8, 4, 8, 8, 8}, 4},
+      {"GetDevice", Builtin::kGetDevice, {8}, 4},
+      {"GetDeviceCount", Builtin::kDeviceCount, {8}, 4},
+      {"RuntimeGetVersion", Builtin::kRuntimeVersion, {8}, 4},
+      {"DeviceGetCacheConfig", Builtin::kCacheConfig, {8}, 4},
+      {"DeviceGetAttribute", Builtin::kDeviceAttribute, {8, 4, 4}, 4},
+      {"FuncGetAttributes", Builtin::kKernelAttributes, {8, 8}, 4},
+      {"OccupancyMaxActiveBlocksPerMultiprocessor", Builtin::kOccupancy, {8, 8, 4, 8}, 4},
+      {"OccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
+       Builtin::kOccupancy,
+       {8, 8, 4, 8, 4},
+       4},
       {"Malloc", Builtin::kDeviceMalloc, {8, 8}, 4},
       {"Free", Builtin::kDeviceFree, {8}, 4}};
   return all;
@@ -225,6 +239,23 @@ constexpr std::string_view kDeviceRuntime[] = {"__cudaCDP2", "cuda"};
 bool is_device_runtime(std::string_view name) {
   return std::any_of(std::begin(kDeviceRuntime), std::end(kDeviceRuntime),
                      [name](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+// What goes to DeviceLaunches.
+bool needs_launches(Builtin function) {
+  switch (function) {
+    case Builtin::kLaunch:
+    case Builtin::kCopy:
+    case Builtin::kFill:
+    case Builtin::kCopyRows:
+    case Builtin::kFillRows:
+    case Builtin::kDeviceAttribute:
+    case Builtin::kKernelAttributes:
+    case Builtin::kOccupancy:
+      return true;
+    default:
+      return false;
+  }
 }
 
 bool is(const Known& known, std::string_view name) {
@@ -264,9 +295,7 @@ bool Decoder::call_builtin(const Callee& callee, const std::vector<std::string_v
       result = offsets.back();
       offsets.pop_back();
     }
-    if (known.builtin == Builtin::kLaunch || known.builtin == Builtin::kCopy ||
-        known.builtin == Builtin::kFill)
-      module_.program->launches_kernels = true;
+    if (needs_launches(known.builtin)) module_.program->launches_kernels = true;
     emit("builtin", 0, static_cast<int64_t>(known.builtin), result);
     emit_aux(offsets, false);
     return true;
