@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that launch kernels: a quicksort that splits itself, curves in memory that a kernel
-// allocates, a tree of grids, streams and events in kernels, errors, one in a captured graph.
+// allocates, a tree of grids, streams and events in kernels, errors, one in a captured graph;
+// kernels that ask what the host asks, and copy boxes.
 // nvcc: -rdc=true
 #include <algorithm>
 #include <cmath>
@@ -144,7 +145,51 @@ void orders() {
   OK(cudaFree(words));
 }
 
+struct Told {
+  cudaError_t error;
+  int device, devices, sms, blocks, threads, registers;
+};
+__global__ void asks(Told* told) {
+  cudaFuncAttributes attributes;
+  const cudaError_t errors[] = {
+      cudaGetDevice(&told->device), cudaGetDeviceCount(&told->devices),
+      cudaDeviceGetAttribute(&told->sms, cudaDevAttrMultiProcessorCount, told->device),
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&told->blocks, append, 64, 0),
+      cudaFuncGetAttributes(&attributes, append)};
+  told->error = cudaSuccess;
+  for (const cudaError_t error : errors)
+    if (error != cudaSuccess) told->error = error;
+  told->threads = attributes.maxThreadsPerBlock;
+  told->registers = attributes.numRegs;
+}
+__global__ void boxes(int* words) {
+  cudaMemset2DAsync(words, 8, 1, 4, 3, 0);
+  cudaMemcpy2DAsync(words + 1, 8, words, 8, 4, 3, cudaMemcpyDeviceToDevice, 0);
+}
+void questions() {
+  Told* told = nullptr;
+  int *words = nullptr, got[6];
+  OK(cudaMallocManaged(&told, sizeof *told));
+  OK(cudaMalloc(&words, sizeof got));
+  asks<<<1, 1>>>(told);
+  boxes<<<1, 1>>>(words);
+  OK(cudaMemcpy(got, words, sizeof got, cudaMemcpyDeviceToHost));
+  for (const int word : got) CHECK(word == 0x01010101);
+  int devices = 0, sms = 0, blocks = 0;
+  cudaFuncAttributes attributes;
+  OK(cudaGetDeviceCount(&devices));
+  OK(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0));
+  OK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, append, 64, 0));
+  OK(cudaFuncGetAttributes(&attributes, append));
+  CHECK(told->error == cudaSuccess && told->device == 0 && told->devices == devices);
+  CHECK(told->sms == sms && told->blocks == blocks);
+  CHECK(told->threads == attributes.maxThreadsPerBlock && told->registers == attributes.numRegs);
+  OK(cudaFree(told));
+  OK(cudaFree(words));
+}
+
 int main() {
+  questions();
   sorts();
   curves();
   orders();
