@@ -190,6 +190,10 @@ const Row kRows[] = {
     // Order and barriers.
     {"fence", "sc|acq_rel|acquire|release? <scope>"},
     {"fence", "mbarrier_init release cluster"},
+    {"fence", "acquire sync_restrict::shared::cluster cluster"},
+    {"fence", "release sync_restrict::shared::cta cluster"},
+    {"fence", "proxy async::generic acquire sync_restrict::shared::cluster cluster"},
+    {"fence", "proxy async::generic release sync_restrict::shared::cta cluster"},
     {"fence", "proxy alias|async"},
     {"fence", "proxy async global|shared::cta|shared::cluster"},
     {"fence", "proxy tensormap::generic acquire|release <scope>"},

@@ -156,6 +156,7 @@ bool Decoder::do_fence() {
       {"cta", "cluster", "gl", "gpu", "sys", "sc", "acq_rel", "proxy", "alias", "async", "global"});
   take_any(
       {"shared::cta", "shared::cluster", "async::generic", "async::global", "async::shared::cta"});
+  take_any({"sync_restrict::shared::cta", "sync_restrict::shared::cluster"});
   if (!all_taken() || operand_count() != 0) return false;
   emit("fence", 0, 0);
   return true;
