@@ -46,6 +46,16 @@ TEST(PtxOtherCompilers, HiddenParametersAreParameters) {
   EXPECT_EQ(k.param_bytes_original, 16u);
 }
 
+// OpenCL by clang: a clone's own shared memory would lie where the host says the kernel's begins.
+TEST(PtxOtherCompilers, SharedMemoryOfParametersIsNotMoved) {
+  const std::string use = ".reg .u64 %at; ld.param.u64 %at, [out]; st.shared.u64 [%at], %at;";
+  auto k = reports(std::string(kModernHead) + storing("told", use) +
+                   storing("declared", ".shared .u64 own; " + use));
+  EXPECT_FALSE(k["told"].evictable);
+  EXPECT_EQ(k["told"].code, "shared-pointer");
+  EXPECT_TRUE(k["declared"].evictable) << k["declared"].reason;
+}
+
 // Lines that no version of PTX has had so far. None of them may reach a neighbour.
 TEST(PtxOtherCompilers, WhatIsNotUnderstoodCostsItsOwnKernel) {
   const char* const lines[] = {

@@ -79,7 +79,7 @@ TEST(PtxRewrite, ThirtyTwoBitAddressesAreOpaque) {
   const auto with = [](const char* size, const char* bits) {
     return std::string(".version 8.0\n.target sm_90\n") + size +
            "\n.shared .u32 s;\n.entry k(.param ." + bits + " p) { .reg ." + bits +
-           " %a; .reg .b32 %r; ld.shared.u32 %r, [%r]; ld.param." + bits +
+           " %a; .reg .b32 %r; ld.shared.u32 %r, [s]; ld.param." + bits +
            " %a, [p]; st.global.u32 [%a], 1; ret; }";
   };
   EXPECT_EQ(only(with(".address_size 32", "u64")).code, "address-size");
@@ -108,7 +108,8 @@ TEST(PtxRewrite, AskingForTheClusterWindowNeedsNoCluster) {
 // nothing in the loop can change what it finds.
 TEST(PtxRewrite, LoadsThatFetchAgainArePolls) {
   const auto loop = [](const std::string& load) {
-    return kernel_of("$L: " + load + " %r0, [%rd0]; setp.eq.u32 %q0, %r0, 0; @%q0 bra $L;");
+    return kernel_of(".shared .u32 own; $L: " + load +
+                     " %r0, [%rd0]; setp.eq.u32 %q0, %r0, 0; @%q0 bra $L;");
   };
   EXPECT_EQ(only(loop("ld.global.cv.u32")).code, "waits");
   EXPECT_EQ(only(loop("ld.volatile.global.u32")).code, "waits");
@@ -287,7 +288,7 @@ TEST(PtxRewrite, AliasesMeanTheirFunctions) {
 TEST(PtxRewrite, SpinLoops) {
   const auto loop = [](const std::string& load) {
     return std::string(kHead) + ".entry k(.param .u64 p) { .reg .pred %p<2>; .reg .b32 %r<4>; " +
-           ".reg .b64 %rd<2>; ld.param.u64 %rd1, [p];\nL: " + load +
+           ".reg .b64 %rd<2>; .shared .u32 own; ld.param.u64 %rd1, [p];\nL: " + load +
            " setp.eq.u32 %p1, %r1, 0; @%p1 bra L; ret; }";
   };
   for (const char* waits :
