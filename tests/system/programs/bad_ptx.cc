@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program that loads modules which are none, and then ones that are: each bad one must be refused
-// with a CUresult and a log that says where, and must leave the session as good as before. Good
-// ones are PTX and machine code, as far as the software GPU runs it (tests/support/cubins.h).
+// with a CUresult and a log that says where, and must leave the session as good as before. So must
+// a kernel that needs what the software GPU has not. Good modules are PTX and machine code, as far
+// as the software GPU runs it (tests/support/cubins.h).
 //
 //   bad-ptx     exit 0 if all of that held; what did not is printed
 #include <cstdio>
@@ -53,6 +54,20 @@ std::string calling(const std::string& name, const std::string& parameters,
          "[a], 0; st.param.b64 [b], 0;\n"
          "call.uni (r), " +
          name + ", (" + arguments + ");\nret;\n}\n";
+}
+
+// What the software GPU has not costs the kernel that needs it, when that is launched.
+void not_launched(const char* what, const std::string& ptx) {
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  CUresult r = cuModuleLoadData(&module, ptx.c_str());
+  expect(r == CUDA_SUCCESS, what, r);
+  r = cuModuleGetFunction(&function, module, "k");
+  expect(r == CUDA_SUCCESS, what, r);
+  r = cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
+  if (r == CUDA_SUCCESS) r = cuCtxSynchronize();
+  expect(r == CUDA_ERROR_NOT_SUPPORTED, what, r);
+  cuModuleUnload(module);
 }
 
 void good_still_works(const std::string& image) {
@@ -123,8 +138,8 @@ int main() {
           good.substr(0, good.find("mov.u32")) + "mov.u32 %r9, 1;\nret;\n}\n");
   refused("braces without end", ".version 7.0\n.target sm_70\n" + std::string(100000, '{'));
   refused("a version of the future", ".version 99.0\n" + good.substr(good.find('\n') + 1));
-  refused("graph launched from the GPU",
-          calling("cudaGraphLaunch", ".param .b64 x, .param .b64 y", "a, b"));
+  not_launched("graph launched from the GPU",
+               calling("cudaGraphLaunch", ".param .b64 x, .param .b64 y", "a, b"));
   bad_machine_code();
   good_still_works(good);
   good_still_works(machine_code().ptx(good).image());
