@@ -123,8 +123,6 @@ CUresult link_parts(Binary& binary, Errors& errors) {
     binary.linked.assign(static_cast<const char*>(image), bytes);
     r = report("linked image", load(&binary.library, binary.linked.c_str()));
   }
-  if (r != CUDA_SUCCESS && errors.text[0] != '\0')
-    std::fprintf(stderr, "libcudart: the parts cannot be linked: %s\n", errors.text);
   driver().cuLinkDestroy(state);
   return r;
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // While one lives, new threads of the calling thread take none of the program's signals. Faults are
-// a thread's own: one that writes to memory which is being moved waits in the handler of SIGSEGV
-// (memory/moving_pages.h), and a blocked SIGSEGV would end the process.
+// a thread's own: a thread of the software GPU that writes to memory which is being moved waits in
+// the handler of SIGSEGV (softgpu/memory/moving_pages.h), and a blocked SIGSEGV ends the process.
 #pragma once
 
 #include <signal.h>
 
-namespace sluice::softgpu {
+namespace sluice {
 
 class WithoutSignals {
  public:
@@ -25,4 +25,4 @@ class WithoutSignals {
   sigset_t before_;
 };
 
-}  // namespace sluice::softgpu
+}  // namespace sluice

@@ -2,8 +2,6 @@
 #include "guest-agent/shim/calls/shared_events.h"
 
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -29,6 +27,7 @@
 #include "guest-agent/graphs/in_context.h"
 #include "guest-agent/shim/state/api.h"
 #include "mediator/base/fd.h"
+#include "mediator/base/without_signals.h"
 
 using namespace sluice::guest;
 namespace graphs = sluice::graphs;
@@ -267,12 +266,8 @@ class LostRecords {
     newest = std::max(newest, number);
     more_.notify_one();
     if (std::exchange(started_, true)) return;
-    // The program's signals are for the program's threads.
-    sigset_t every, before;
-    ::sigfillset(&every);
-    ::pthread_sigmask(SIG_SETMASK, &every, &before);
+    const sluice::WithoutSignals threads;
     std::thread([this] { run(); }).detach();
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
  private:

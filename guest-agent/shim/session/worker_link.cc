@@ -405,7 +405,9 @@ void WorkerLink::defer(CUresult status) {
   deferred_.compare_exchange_strong(none, status);
 }
 
+namespace {
 thread_local bool leaves_deferred = false;
+}
 void WorkerLink::leave_deferred() { leaves_deferred = true; }
 
 CUresult WorkerLink::take_deferred() {

@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "mediator/base/clock.h"
+#include "mediator/base/without_signals.h"
 #include "mediator/softgpu/grid/faults.h"
-#include "mediator/softgpu/grid/without_signals.h"
 #include "mediator/softgpu/state/objects.h"
 
 namespace sluice::softgpu {

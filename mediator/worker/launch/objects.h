@@ -371,12 +371,15 @@ struct StreamCall : Work {
   virtual bool is_within() const { return false; }
 };
 
+template <class Copy>
+bool is_within_gpu(const Copy& copy) {
+  return copy.srcMemoryType != CU_MEMORYTYPE_HOST && copy.dstMemoryType != CU_MEMORYTYPE_HOST;
+}
+
 struct CopyWork : StreamCall {
   CUresult issue(const gpu::DriverApi& api, CUstream to) const override;
   uint64_t bytes() const override { return uint64_t{copy.WidthInBytes} * copy.Height; }
-  bool is_within() const override {
-    return copy.srcMemoryType != CU_MEMORYTYPE_HOST && copy.dstMemoryType != CU_MEMORYTYPE_HOST;
-  }
+  bool is_within() const override { return is_within_gpu(copy); }
   CUDA_MEMCPY2D copy{};  // both ends checked; height 1 for a plain copy
 };
 
@@ -385,9 +388,7 @@ struct BoxWork : StreamCall {
   ~BoxWork() override;
   CUresult issue(const gpu::DriverApi& api, CUstream to) const override;
   uint64_t bytes() const override { return uint64_t{copy.WidthInBytes} * copy.Height * copy.Depth; }
-  bool is_within() const override {
-    return copy.srcMemoryType != CU_MEMORYTYPE_HOST && copy.dstMemoryType != CU_MEMORYTYPE_HOST;
-  }
+  bool is_within() const override { return is_within_gpu(copy); }
   CUDA_MEMCPY3D copy{};                                // both ends checked
   std::array<std::shared_ptr<ArrayObject>, 2> arrays;  // of its ends; null: memory
 };
