@@ -140,8 +140,19 @@ class Linker {
            functions_;
   }
 
-  // The first name that is `.extern` and defined nowhere; empty: there is none.
-  Result<std::string> missing(const std::string& text) {
+  static bool is_of_the_driver(std::string_view name) {
+    const KnownFunction* known = known_function(name);
+    return known != nullptr && known->of_driver;
+  }
+  // The device runtime, with which kernels launch kernels, is the driver's as well: whoever loads
+  // the result says whether it is there.
+  static bool may_be_of_the_driver(std::string_view name) {
+    return is_of_the_driver(name) || name.starts_with("__cudaCDP2") || name.starts_with("cuda");
+  }
+
+  // The first name that is `.extern`, defined nowhere and no function that `elsewhere` knows;
+  // empty: there is none.
+  Result<std::string> missing(const std::string& text, bool (*elsewhere)(std::string_view)) {
     if (auto done = parse({text}); !done) return done.error();
     if (auto done = check_names(); !done) return done.error();
     if (auto done = find_definitions(); !done) return done.error();
@@ -149,19 +160,12 @@ class Linker {
       if (v.linkage == ".extern" && v.space != Space::kShared && symbols_.count(v.name) == 0)
         return std::string(v.name);
     for (const Function& f : modules_[0].functions())
-      if (f.linkage == ".extern" && symbols_.count(f.name) == 0 && !is_of_the_driver(f.name))
+      if (f.linkage == ".extern" && symbols_.count(f.name) == 0 && !elsewhere(f.name))
         return std::string(f.name);
     return std::string();
   }
 
  private:
-  // The device runtime, with which kernels launch kernels, is the driver's as well: whoever loads
-  // the result says whether it is there.
-  static bool is_of_the_driver(std::string_view name) {
-    const KnownFunction* known = known_function(name);
-    return (known != nullptr && known->of_driver) || name.starts_with("__cudaCDP2") ||
-           name.starts_with("cuda");
-  }
   // The header's version is the highest; its target that of the newest architecture.
   Result<void> parse(const std::vector<std::string>& texts) {
     uint32_t newest = 0;
@@ -304,14 +308,14 @@ Result<std::string> join_ptx(const std::vector<std::string>& texts) { return Lin
 Result<std::string> link_ptx(const std::vector<std::string>& texts) {
   auto joined = join_ptx(texts);
   if (!joined) return joined;
-  const auto missing = Linker().missing(*joined);
+  const auto missing = Linker().missing(*joined, Linker::may_be_of_the_driver);
   if (!missing) return missing.error();
   if (!missing->empty())
     return Error{CUDA_ERROR_INVALID_SOURCE, *missing + " is .extern, and no part defines it"};
   return joined;
 }
 Result<bool> stands_alone(const std::string& text) {
-  const auto missing = Linker().missing(text);
+  const auto missing = Linker().missing(text, Linker::is_of_the_driver);
   if (!missing) return missing.error();
   return missing->empty();
 }

@@ -47,6 +47,10 @@ TEST(LinkPtx, NamesWhatNoPartDefines) {
                         ".extern .func (.param .b32 r) __cudaCDP2LaunchDeviceV2 "
                         "(.param .b64 p, .param .b64 s);\n");
   EXPECT_TRUE(ptx::link_ptx({launches}));
+  // A part that calls such a name may find it in another part: it is not compiled alone.
+  const auto alone = ptx::stands_alone(launches);
+  ASSERT_TRUE(alone);
+  EXPECT_FALSE(*alone);
 }
 
 }  // namespace
