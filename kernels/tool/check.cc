@@ -171,7 +171,8 @@ KernelLaunch launch_of(const CheckOptions& options, const passes::KernelReport& 
   launch.kernel = report.name;
   launch.grid = {options.grid[0], options.grid[1], options.grid[2]};
   launch.block = {options.block[0], options.block[1], options.block[2]};
-  launch.dynamic_shared = report.uses_dynamic_shared ? options.dynamic_shared : 0;
+  if (report.uses_dynamic_shared || options.shared_given)
+    launch.dynamic_shared = options.dynamic_shared;
   if (entry.required_block[0] != 0)
     launch.block = {entry.required_block[0], entry.required_block[1], entry.required_block[2]};
   // Kernels that say how many threads they are made for are mostly wrong with fewer.

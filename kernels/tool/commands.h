@@ -22,6 +22,7 @@ struct CheckOptions {
   bool block_given = false;            // and so holds against .maxntid too
   std::vector<std::string> arguments;  // see --args in the manual page
   std::uint32_t dynamic_shared = 1024;
+  bool shared_given = false;  // and so holds for kernels that name no shared memory
   std::uint64_t seed = 1;
   std::uint32_t rounds = 20;
   std::uint32_t evictions = 8;

@@ -19,7 +19,7 @@ namespace {
 struct CommandLine {
   CLI::App app{"Makes kernels in PTX evictable, says which and why, and tries them out"};
   CLI::App *rewrite_command, *report_command, *print_command, *check_command;
-  CLI::Option* block_option;
+  CLI::Option *block_option, *shared_option;
 
   std::string input, output, assembler = "auto";
   std::vector<std::string> inputs;
@@ -71,8 +71,9 @@ struct CommandLine {
         ->delimiter(',');
     c.add_option("--buffer-bytes", check.buffer_bytes, "Size of each buffer")
         ->check(CLI::Range(std::uint64_t{16}, std::uint64_t{1} << 30));
-    c.add_option("--shared", check.dynamic_shared,
-                 "Bytes of dynamic shared memory, for kernels that use it");
+    shared_option = c.add_option("--shared", check.dynamic_shared,
+                                 "Bytes of dynamic shared memory; not given: 1024, for kernels "
+                                 "that name it");
     c.add_option("--seed", check.seed, "Everything random follows from it");
     c.add_option("--rounds", check.rounds, "Runs of each clone");
     c.add_option("--evictions", check.evictions, "At most so many in each run");
@@ -83,6 +84,7 @@ struct CommandLine {
   void parse(int argc, char** argv) {
     parse_commands(app, argc, argv);
     check.block_given = block_option->count() != 0;
+    check.shared_given = shared_option->count() != 0;
     for (std::size_t d = 0; d < 3; ++d) {
       check.grid[d] = d < grid.size() ? grid[d] : 1;
       check.block[d] = d < block.size() ? block[d] : 1;

@@ -69,6 +69,24 @@ with tempfile.TemporaryDirectory() as folder:
     one = run("check", shapes, "--kernel", "reverse", "--grid", "3,2", "--block", "32", "--args",
               "buffer,96", "--shared", "4096").stdout
     assert one.startswith("reverse: plain: same"), one
+    # Shared memory that the kernel has no name for.
+    local = folder / "local.ptx"
+    local.write_text(""".version 8.0
+.target sm_70
+.address_size 64
+.visible .entry local(.param .u64 to, .param .u32 at)
+{
+  .reg .b32 %r<4>; .reg .b64 %d<4>;
+  ld.param.u64 %d1, [to]; ld.param.u32 %r1, [at];
+  mov.u32 %r2, %ctaid.x;
+  st.shared.u32 [%r1], %r2; ld.shared.u32 %r3, [%r1];
+  mul.wide.u32 %d2, %r2, 4; add.u64 %d3, %d1, %d2; st.global.u32 [%d3], %r3;
+  ret;
+}
+""")
+    words = ("check", local, "--block", "1", "--args", "zeros,2000")
+    assert "not checked" in run(*words).stdout
+    assert run(*words, "--shared", "2004").stdout.startswith("local: plain: same")
     # Buffers of a size, of a file's contents, and in structures.
     (folder / "numbers").write_bytes(bytes(range(256)) * 16)
     copies = folder / "copies.ptx"

@@ -206,10 +206,9 @@ void block_barrier(Examined& e, std::uint32_t i) {
 
 void shared_state(Examined& e, std::uint32_t i) {
   const Statement& s = e.function.statements[i];
-  const bool shared =
-      has_modifier(s.opcode, "shared") || s.opcode.find("shared::cta") != s.opcode.npos;
-  e.out.accesses_shared |= shared;
-  e.out.shares_in_block |= shared || base_opcode(s.opcode) == "activemask";
+  e.out.shares_in_block |= base_opcode(s.opcode) == "activemask" ||
+                           has_modifier(s.opcode, "shared") ||
+                           s.opcode.find("shared::cta") != s.opcode.npos;
 }
 
 void thread_exit(Examined& e, std::uint32_t i) {

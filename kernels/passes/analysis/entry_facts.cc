@@ -54,10 +54,6 @@ class EntryFacts {
       const Variable& v = *module_.shared_.at(name);
       out_.static_shared_bytes += v.bytes + v.align;
     }
-    // OpenCL's local pointers are parameters: the host counts from where shared memory begins,
-    // which is where a clone has something of its own.
-    if (out_.accesses_shared && out_.static_shared_bytes == 0 && out_.dynamic_shared.empty())
-      out_.opaque.add("shared-pointer", "is told where its shared memory is");
     return std::move(out_);
   }
 
@@ -122,7 +118,7 @@ class EntryFacts {
     out_.fetches_work |= facts.fetches_work;
     out_.strides_by_grid |= facts.strides_by_grid;
     out_.shares_in_block |= facts.shares_in_block;
-    out_.accesses_shared |= facts.accesses_shared;
+    out_.told_shared |= facts.told_shared;
     out_.reads_dynamic_smem_size |= facts.reads_dynamic_smem_size;
     out_.static_shared_bytes += facts.static_shared_bytes;
     if (out_.dynamic_shared.empty()) out_.dynamic_shared = facts.dynamic_shared;

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "kernels/passes/analysis/detectors.h"
+#include "kernels/passes/analysis/shared_addresses.h"
 #include "kernels/passes/analysis/synchronisation.h"
 #include "kernels/passes/analysis/waits/persistent.h"
 #include "kernels/passes/analysis/waits/polled_values.h"
@@ -120,6 +121,8 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
     return out;
   }
   examine(e);
+  out.told_shared =
+      is_told_shared_addresses(f, [this](std::string_view name) { return is_shared(name); });
   auto cfg = ptx::Cfg::build(f);
   if (!cfg) {
     e.opaque(f.line, "control-flow", cfg.error().message);

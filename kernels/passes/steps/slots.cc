@@ -3,7 +3,8 @@
 //
 // Static shared memory where the kernel uses no dynamic shared memory. Otherwise the end of it,
 // because new static memory would move its base, on whose alignment kernels rely. The same where
-// static memory has no room.
+// static memory has no room, and where parameters or memory say where shared memory is: nothing may
+// move then.
 #include <algorithm>
 
 #include "kernels/passes/clone/clone.h"
@@ -25,7 +26,7 @@ Finding place_slots(Clone& clone) {
   const bool of_body =
       std::any_of(clone.in.entry.variables.begin(), clone.in.entry.variables.end(),
                   [&](const ptx::Variable& v) { return v.name == facts.dynamic_shared; });
-  if (facts.dynamic_shared.empty() && room) {
+  if (facts.dynamic_shared.empty() && room && !facts.told_shared) {
     clone.slot = SlotPlace::kStatic;
   } else if (!facts.dynamic_shared.empty() && !of_body) {
     clone.slot = SlotPlace::kDynamicEnd;

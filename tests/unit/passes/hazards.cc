@@ -395,6 +395,59 @@ $CONSUMER:
 	ld.shared.u32 %r10, [br];
 	st.global.u32 [%rd2], %r10;
 	ret;)"},
+    // A parameter says where shared memory is that the kernel has no name for (OpenCL's local
+    // pointers), behind what it has: nothing that a clone adds may lie there. GPUs keep the first
+    // 1,024 bytes for themselves.
+    {"shared_told",
+     "plain",
+     {23, 1, 1},
+     {96, 1, 1},
+     1536,
+     1408,
+     ".shared .align 16 .b8 own[1408];",
+     R"(
+	mov.u32 %r10, own;
+	shl.b32 %r11, %r0, 2;
+	add.u32 %r10, %r10, %r11;
+	st.shared.u32 [%r10], %r5;
+	shl.b32 %r12, %r0, 4;
+	add.u32 %r13, %r4, %r12;
+	st.shared.v4.u32 [%r13], {%r3, %r3, %r3, %r3};
+	bar.sync 0;
+	ld.shared.u32 %r14, [own];
+	xor.b32 %r15, %r12, 16;
+	add.u32 %r15, %r4, %r15;
+	ld.shared.v4.u32 {%r16, %r17, %r18, %r19}, [%r15];
+	add.u32 %r14, %r14, %r16;
+	add.u32 %r14, %r14, %r17;
+	add.u32 %r14, %r14, %r18;
+	add.u32 %r14, %r14, %r19;
+	st.global.u32 [%rd2], %r14;
+	ret;)"},
+    {"shared_told_and_returns",
+     "unified",
+     {23, 1, 1},
+     {96, 1, 1},
+     1536,
+     1408,
+     ".shared .align 16 .b8 own[1408];",
+     R"(
+	setp.gt.u32 %p1, %r0, 63;
+	@%p1 ret;
+	shl.b32 %r12, %r0, 4;
+	add.u32 %r13, %r4, %r12;
+	st.shared.v4.u32 [%r13], {%r3, %r5, %r3, %r3};
+	st.shared.u32 [own], %r1;
+	bar.sync 0;
+	xor.b32 %r15, %r13, 16;
+	ld.shared.v4.u32 {%r16, %r17, %r18, %r19}, [%r15];
+	ld.shared.u32 %r14, [own];
+	sub.u32 %r14, %r14, %r16;
+	xor.b32 %r14, %r14, %r17;
+	add.u32 %r14, %r14, %r18;
+	xor.b32 %r14, %r14, %r19;
+	st.global.u32 [%rd2], %r14;
+	ret;)"},
 };
 
 }  // namespace

@@ -46,14 +46,26 @@ TEST(PtxOtherCompilers, HiddenParametersAreParameters) {
   EXPECT_EQ(k.param_bytes_original, 16u);
 }
 
-// OpenCL by clang: a clone's own shared memory would lie where the host says the kernel's begins.
+// OpenCL by clang: a parameter says where shared memory is. A clone's own stands behind all of it.
 TEST(PtxOtherCompilers, SharedMemoryOfParametersIsNotMoved) {
-  const std::string use = ".reg .u64 %at; ld.param.u64 %at, [out]; st.shared.u64 [%at], %at;";
-  auto k = reports(std::string(kModernHead) + storing("told", use) +
-                   storing("declared", ".shared .u64 own; " + use));
-  EXPECT_FALSE(k["told"].evictable);
-  EXPECT_EQ(k["told"].code, "shared-pointer");
-  EXPECT_TRUE(k["declared"].evictable) << k["declared"].reason;
+  const std::string start =
+      ".reg .u64 %at; .reg .u32 %v; .shared .u64 own; ld.param.u64 %at, [out];";
+  const auto slot = [&](const std::string& use) {
+    return reports(kModernHead + storing("k", start + use))["k"].slot;
+  };
+  for (const char* told : {"st.shared.u64 [%at], %at;", "ld.shared.u32 %v, [16];",
+                           "cvta.shared.u64 %at, %at; st.u64 [%at], %at;",
+                           "ld.shared.u64 %at, [own]; st.shared.u64 [%at], %at;",
+                           "cp.async.ca.shared.global [%at], [%at], 4;"}) {
+    SCOPED_TRACE(told);
+    EXPECT_EQ(slot(told), SlotPlace::kDynamicEnd);
+  }
+  for (const char* counted : {"st.shared.u64 [own+4], %at;",
+                              "mov.u64 %at, own; add.u64 %at, %at, 8; st.shared.u64 [%at], %at;",
+                              "mov.u32 %v, own; cp.async.ca.shared.global [%v], [%at], 4;"}) {
+    SCOPED_TRACE(counted);
+    EXPECT_EQ(slot(counted), SlotPlace::kStatic);
+  }
 }
 
 // Lines that no version of PTX has had so far. None of them may reach a neighbour.
