@@ -132,7 +132,7 @@ inline constexpr double kRingsPerSecond = 10000, kRingBurst = 2000;
 // cores. Higher: floods take more of sluiced's core. Lower: honest programs of a vGPU with
 // many short launches are heard later.
 inline constexpr double kVgpuLoopShare = 0.1, kAllVgpusLoopShare = 0.3;
-inline constexpr uint64_t kVgpuLoopBurstMs = 20, kAllVgpusLoopBurstMs = 50;
+inline constexpr uint64_t kVgpuLoopBurstMs = 10, kAllVgpusLoopBurstMs = 25;
 // The same of workers that are over their share, as long as others wait for what they will report:
 // holders of the GPU. Higher: floods of theirs take more of sluiced's core. Lower: a holder that
 // has become idle keeps the GPU for longer.

@@ -52,13 +52,23 @@ struct FdWatch::State : std::enable_shared_from_this<State> {
         shared_budget(std::move(shared)),
         rest(io) {}
 
+  Descriptor kind() const { return awaited ? Descriptor::kAwaited : Descriptor::kOrdinary; }
   // For how long the peer may not wake us again, after a call that took `cost_ns`.
   uint64_t rest_ns(uint64_t cost_ns) {
     if (!own_credit) return 0;
     const uint64_t now = monotonic_ns();
     const uint64_t own_ns = own_credit->take(now);
-    const auto kind = awaited ? Descriptor::kAwaited : Descriptor::kOrdinary;
-    return std::max(own_ns, shared_budget ? shared_budget->take(now, cost_ns, kind) : 0);
+    if (!shared_budget) return own_ns;
+    const uint64_t shared_ns = shared_budget->take(now, cost_ns, kind());
+    rests_in_a_row = shared_ns != 0;
+    return std::max(own_ns, shared_ns);
+  }
+  // What others of its vGPU have cost since.
+  uint64_t rest_before_ns() {
+    if (!shared_budget || rests_in_a_row >= LoopBudget::kMostRests) return 0;
+    const uint64_t ns = shared_budget->rest_before_ns(monotonic_ns(), kind());
+    rests_in_a_row += ns != 0;
+    return ns;
   }
   void wait_later(uint64_t ns) {
     rests = true;
@@ -84,6 +94,7 @@ struct FdWatch::State : std::enable_shared_from_this<State> {
                           });
   }
   void serve() {
+    if (const uint64_t ns = rest_before_ns(); ns != 0) return wait_later(ns);
     uint64_t cost_ns = 0;
     {
       LoopMeter::Call call(on_readable.target_type(), &cost_ns);
@@ -109,6 +120,7 @@ struct FdWatch::State : std::enable_shared_from_this<State> {
   asio::steady_timer rest;
   bool rests = false;  // until `rest` is over
   bool awaited = false;
+  unsigned rests_in_a_row = 0;  // for what its vGPU owes
 };
 
 FdWatch::FdWatch(asio::io_context& io, int fd, Callback on_readable)

@@ -56,19 +56,41 @@ LoopBudget::LoopBudget(std::shared_ptr<LoopBudgets::Common> common)
 
 LoopBudget::~LoopBudget() { std::erase(common_->budgets, this); }
 
-uint64_t LoopBudget::take(uint64_t now_ns, uint64_t cost_ns, Descriptor of) {
+// What its share has come to since it was asked last. Returns that share.
+double LoopBudget::earn(uint64_t now_ns) {
   const uint64_t since_ns = at_ns_ == 0 ? 0 : now_ns - at_ns_;
   at_ns_ = now_ns;
   const LoopShares& shares = common_->shares;
-  // Served for others' sake: its own debt stays as it was.
-  const bool for_others = of == Descriptor::kAwaited && credit_ns_ < 0;
-  (for_others ? common_->awaited : common_->all).take(now_ns, cost_ns);
   const double share = common_->share(now_ns);
   const double burst_ns = static_cast<double>(shares.burst_ns) * share / shares.each;
   credit_ns_ = std::min(burst_ns, credit_ns_ + share * static_cast<double>(since_ns));
+  return share;
+}
+
+uint64_t LoopBudget::turn_ns(uint64_t now_ns, double share, Descriptor of) {
+  if (credit_ns_ >= 0) return 0;
+  const uint64_t paid_ns = now_ns + static_cast<uint64_t>(-credit_ns_ / share);
+  const uint64_t turn_ns = std::max(paid_ns, next_turn_ns_);
+  if (of == Descriptor::kAwaited) return std::min(turn_ns - now_ns, common_->awaited.rest_ns());
+  next_turn_ns_ = turn_ns + static_cast<uint64_t>(static_cast<double>(dearest_ns_) / share);
+  return turn_ns - now_ns;
+}
+
+uint64_t LoopBudget::take(uint64_t now_ns, uint64_t cost_ns, Descriptor of) {
+  // Served for others' sake: its own debt stays as it was.
+  const bool for_others = of == Descriptor::kAwaited && credit_ns_ < 0;
+  (for_others ? common_->awaited : common_->all).take(now_ns, cost_ns);
+  const double share = earn(now_ns);
   if (!for_others) credit_ns_ -= static_cast<double>(cost_ns);
-  const uint64_t rest_ns = credit_ns_ >= 0 ? 0 : static_cast<uint64_t>(-credit_ns_ / share);
-  return of == Descriptor::kAwaited ? std::min(rest_ns, common_->awaited.rest_ns()) : rest_ns;
+  constexpr uint64_t kForgetting = 16;  // calls
+  dearest_ns_ = std::max(cost_ns, dearest_ns_ - dearest_ns_ / kForgetting);
+  return turn_ns(now_ns, share, of);
+}
+
+uint64_t LoopBudget::rest_before_ns(uint64_t now_ns, Descriptor of) {
+  common_->all.take(now_ns, 0);
+  common_->awaited.take(now_ns, 0);
+  return turn_ns(now_ns, earn(now_ns), of);
 }
 
 uint64_t LoopBudget::awaited_rest_ns(uint64_t now_ns) {

@@ -13,8 +13,14 @@
 //                those whose vGPUs are in debt, the cost goes to a share of the loop of their own,
 //                LoopShares::awaited, and they rest no longer than that asks
 //
-// A descriptor is served again once it has rested for the debt that it saw: it waits, and is never
-// forgotten. The debt of one vGPU is not another's, and delays nothing that another one waits for.
+//   turn     of a descriptor whose vGPU is in debt: when the debt is paid back, and those that
+//   asked
+//            before it have been served, if each costs as much as the dearest of late
+//
+// A descriptor that becomes readable while its vGPU is in debt rests until its turn, also if it has
+// never been served: else each of a thousand sessions would cost the loop one call, all in a row.
+// It is served after kMostRests turns whatever is owed then, so it is never forgotten. The debt of
+// one vGPU is not another's, and delays nothing that another one waits for.
 //
 // Used from the loop's thread only. Reads no clock: time is an argument.
 #pragma once
@@ -60,6 +66,11 @@ class LoopBudget {
   LoopBudget& operator=(const LoopBudget&) = delete;
 
   enum class Descriptor : uint8_t { kOrdinary, kAwaited };
+  // In a row, before it is served. Fewer: calls that are dearer than those before all come in the
+  // same turn of the loop. More: such a vGPU's descriptors wait for longer.
+  static constexpr unsigned kMostRests = 2;
+  // One of its descriptors is readable. For how long it has to rest first; 0: not at all.
+  uint64_t rest_before_ns(uint64_t now_ns, Descriptor of = Descriptor::kOrdinary);
   // A call of one of its descriptors took `cost_ns`, until now. For how long that descriptor has to
   // rest; 0: not at all.
   uint64_t take(uint64_t now_ns, uint64_t cost_ns, Descriptor of = Descriptor::kOrdinary);
@@ -68,9 +79,14 @@ class LoopBudget {
 
  private:
   friend struct LoopBudgets::Common;
+  double earn(uint64_t now_ns);
+  uint64_t turn_ns(uint64_t now_ns, double share, Descriptor of);
+
   std::shared_ptr<LoopBudgets::Common> common_;
   double credit_ns_;
-  uint64_t at_ns_ = 0;  // of the last call; 0: none yet
+  uint64_t at_ns_ = 0;         // of credit_ns_; 0: it was never asked for
+  uint64_t dearest_ns_ = 0;    // call of late
+  uint64_t next_turn_ns_ = 0;  // not before the turns that were given
 };
 
 }  // namespace sluice::io

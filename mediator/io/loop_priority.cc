@@ -9,10 +9,12 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <string>
 
 #include "mediator/base/clock.h"
 #include "mediator/base/fd.h"
+#include "mediator/base/log.h"
 #include "mediator/base/processor_time.h"
 
 namespace sluice::io {
@@ -99,8 +101,17 @@ void LoopPriority::on_beat() {
   beat_ns = now;
   beat_busy_ns = busy;
   if (next == State::kSpent && state_now == State::kRealTime) spend();
-  if (next == State::kRealTime && state_now == State::kSpent)
-    state_now = set_real_time(true) ? State::kRealTime : State::kNice;
+  if (next != State::kRealTime || state_now != State::kSpent) return;
+  if (set_real_time(true)) {
+    state_now = State::kRealTime;
+    return;
+  }
+  state_now = State::kNice;
+  log::warning(
+      "real-time scheduling was spent and is refused now ({}): sluiced goes by `nice` until it is "
+      "started anew; CAP_SYS_RESOURCE, or LimitRTPRIO=1 of its service, would have let it come "
+      "back",
+      std::strerror(errno));
 }
 
 State LoopPriority::state() { return state_now; }

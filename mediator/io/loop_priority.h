@@ -9,7 +9,7 @@
 //   real time    SCHED_RR, the lowest priority of it, within a budget
 //   spent        nice, until the next beat: the budget was used up
 //
-//   ordinary -- raise --> nice, or real time <--> spent
+//   ordinary -- raise --> nice, or real time <--> spent -- refused: logged --> nice
 //
 // The budget: guests decide how much sluiced has to do, so real time ends for the rest of a second
 // when the loop has run kRunMs without sleeping (RLIMIT_RTTIME and its signal), or more than

@@ -11,7 +11,10 @@
 #include <chrono>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <thread>
+
+#include "mediator/base/log.h"
 
 namespace sluice::io {
 namespace {
@@ -55,6 +58,37 @@ TEST(LoopPriority, WhoRunsWithoutEndGoesBackToNice) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) ::_exit(who_runs_without_end());
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no real-time scheduling here";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+// Without the limit that lets it have real time again. 0: it goes by nice, and says so.
+int who_may_not_have_it_again() {
+  if (!LoopPriority::raise(-10, true)) return 77;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+  while (policy() == SCHED_RR)
+    if (std::chrono::steady_clock::now() > end) return 1;
+  const rlimit none{0, 0};
+  if (::setrlimit(RLIMIT_RTPRIO, &none) != 0 || ::setuid(65534) != 0) return 77;
+  int said = 0;
+  log::init("test", log::Level::kWarning);
+  log::set_observer([&](log::Level level, std::string_view line) {
+    said += level == log::Level::kWarning && line.find("refused now") != line.npos;
+  });
+  for (int i = 0; i < 3; ++i) {
+    LoopPriority::on_beat();
+    std::this_thread::sleep_for(std::chrono::milliseconds(i == 0 ? 400 : 10));
+  }
+  return LoopPriority::state() == State::kNice && said == 1 ? 0 : 2;
+}
+
+TEST(LoopPriority, WhoMayNotHaveItAgainSaysSo) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) ::_exit(who_may_not_have_it_again());
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFEXITED(status));
