@@ -83,6 +83,11 @@ inline constexpr double kSessionBurst = 64;
 // Requests of one worker for shared memory that wait until memory given back is punched out. An
 // honest worker has as many as its program has threads; more are answered with "none left".
 inline constexpr size_t kMaxWaitingExtentRequests = 64;
+// Answers with a descriptor that one worker has not read yet: the kernel lets sluiced's user have
+// so many on their way as it may open (65,536). An honest worker has as many as its program has
+// threads that open others' memory; more are refused. More: fewer vGPUs whose workers were taken
+// over keep all others from starting a worker.
+inline constexpr size_t kMaxUnreadFiles = 64;
 // Messages of one worker handled before others get their turn.
 inline constexpr size_t kWorkerBurst = 32;
 // What a worker writes to its standard error is logged, a line at a time: so many at once, so many

@@ -281,7 +281,7 @@ uint64_t Scheduler::overstay_ns(VgpuId v) const {
 
 void Scheduler::on_starved(uint64_t now_ns, SessionId s, uint64_t starved_ns, ActionQueue& out) {
   if (!impl_->session(s)) return;
-  impl_->deadlines.on_starved(s, starved_ns);
+  impl_->deadlines.on_starved(s, starved_ns, out);
   impl_->deadlines.enforce(now_ns, out);
   impl_->finish(now_ns, out);
 }

@@ -41,8 +41,11 @@ Result<void> Shares::give_up(Entry entry, uint64_t bytes) {
   }
   share.given_up = true;
   share.payer = *share.importers.begin();
-  share.charged = bytes;
-  return bytes == 0 ? Result<void>{} : ledger_.move(exporter, share.payer, bytes);
+  if (bytes == 0) return {};
+  // A worker may say more than it holds: then the payer is charged, and later given back, nothing.
+  auto moved = ledger_.move(exporter, share.payer, bytes);
+  if (moved) share.charged = bytes;
+  return moved;
 }
 
 Result<void> Shares::give_up(const Token& token, Session session, uint64_t bytes) {

@@ -2,9 +2,11 @@
 #include "mediator/io/worker_process.h"
 
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <cstring>
@@ -148,7 +150,14 @@ void WorkerProcess::on_spawner_lost() {
 
 Result<void> WorkerProcess::send(const Message& message, std::span<const int> fds) {
   if (!socket_) return Error{EPIPE, "the worker's socket is closed"};
+  if (!fds.empty()) ++unread_files_;
   return send_with_fds(socket_.get(), &message, sizeof message, fds, MSG_DONTWAIT);
+}
+
+bool WorkerProcess::may_take_descriptors() {
+  int unread = 0;
+  if (socket_ && ::ioctl(socket_.get(), SIOCOUTQ, &unread) == 0 && unread == 0) unread_files_ = 0;
+  return unread_files_ < limits::kMaxUnreadFiles;
 }
 
 void WorkerProcess::kill() {

@@ -80,6 +80,8 @@ class WorkerProcess final : private Spawner::Client {
 
   // An error if the worker does not read (its socket is full) or is gone.
   Result<void> send(const worker_protocol::Message& message, std::span<const int> fds = {});
+  // Whether it reads what has descriptors, so that it may be sent more of it.
+  bool may_take_descriptors();
   void kill();
   // For how long nothing of it ran although something of it could have: Owner::on_worker_starved().
   void ask_starved();
@@ -103,8 +105,9 @@ class WorkerProcess final : private Spawner::Client {
   WorkerSpec spec_;
   uint64_t id_ = 0;
   pid_t pid_ = -1;
-  bool gone_ = false;      // it will not be heard of again
-  bool orphaned_ = false;  // its spawner has died
+  size_t unread_files_ = 0;  // messages with descriptors, since it had read all that was sent
+  bool gone_ = false;        // it will not be heard of again
+  bool orphaned_ = false;    // its spawner has died
   Fd socket_, pidfd_;
   FdWatch socket_watch_, exit_watch_;
   Timer late_;

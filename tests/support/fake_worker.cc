@@ -5,12 +5,18 @@
 // SLUICE_FAKE_WORKER says how it starts: "" (well), "mute" (never Ready), "exit" (at once, status
 // 3), "refuse" (Ready with code 100 and a text), "twice" (Ready twice).
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -172,10 +178,108 @@ class Worker {
       case fake::kGrant:
         reply({__atomic_load_n(&host_.as<sluice_host_page>()->grant, __ATOMIC_SEQ_CST), 0, 0});
         break;
+      case fake::kToken:
+        token_ = {c.a, c.b};
+        break;
+      case fake::kShare:
+        share(c.a);
+        break;
+      case fake::kOpenUnread:
+        open_unread(c.a);
+        break;
+      case fake::kRandom:
+        say_whatever(c.a, c.b);
+        break;
       default:
         break;
     }
     return -1;
+  }
+
+  // ---- memory of several programs ----
+  using Token = std::array<uint64_t, 2>;
+  static SharedMemory naming(const Token& token) {
+    SharedMemory of;
+    static_assert(sizeof token == sizeof of.token);
+    std::memcpy(of.token, token.data(), sizeof of.token);
+    return of;
+  }
+  void take_token(const Message& from) { std::memcpy(token_.data(), from.text, sizeof token_); }
+  void share(uint64_t bytes) {
+    say(Type::kShareRequest, 0, 9, 0, bytes);
+    Message m;
+    auto received = receive_with_fds(kControlFd, &m, sizeof m);
+    if (received) take_token(m);
+    reply({token_[0], token_[1], received ? received->fds.size() : 0});
+  }
+  void open_unread(uint64_t times) {
+    Message ask{};
+    ask.type = Type::kOpenRequest;
+    const SharedMemory of = naming(token_);
+    std::memcpy(ask.text, &of, sizeof of);
+    for (uint64_t i = 0; i < times; ++i) (void)send_with_fds(kControlFd, &ask, sizeof ask, {});
+    int unread = 1;
+    while (::ioctl(kControlFd, SIOCOUTQ, &unread) == 0 && unread > 0) ::usleep(1000);
+    Reply got{};
+    for (Message m; got.a < times; ++got.a) {
+      auto received = receive_with_fds(kControlFd, &m, sizeof m);
+      if (!received || received->bytes == 0) break;
+      got.b += received->fds.size();
+      got.c += m.code == 0;
+    }
+    reply(got);
+  }
+
+  // ---- any messages ----
+  template <class T>
+  T any_of(std::initializer_list<T> of) {
+    return of.begin()[random_() % of.size()];
+  }
+  // Mostly what there is, so that it gets on, and now and then what there is not.
+  Message any_message() {
+    Message m{};
+    m.type =
+        any_of({Type::kLeaseRequest, Type::kLeaseReturn, Type::kExtentRequest, Type::kExtentReturn,
+                Type::kShareRequest, Type::kShareEnd, Type::kOpenRequest, Type::kOpenEnd});
+    if (random_() % 100 == 0) m.type = static_cast<Type>(random_() % 24);
+    m.code = static_cast<int>(random_() % 4);
+    if (random_() % 100 == 0) m.code = any_of({-1, INT32_MIN, INT32_MAX, 4});
+    m.request = random_();
+    const bool extent = m.type == Type::kExtentRequest || m.type == Type::kExtentReturn;
+    m.bytes = extent ? uint64_t{2} << 20 : any_of<uint64_t>({0, 1, 1, 4096, 65536});
+    m.offset = extent_;
+    if (random_() % 50 == 0)
+      m.bytes = any_of<uint64_t>({0, 3, 1u << 30, uint64_t{1} << 63, UINT64_MAX, random_()});
+    if (random_() % 50 == 0)
+      m.offset = any_of<uint64_t>({0, 1, start_.staging_offset, UINT64_MAX, random_()});
+    const SharedMemory of = naming(random_() % 10 ? token_ : Token{random_(), random_()});
+    std::memcpy(m.text, &of, sizeof of);
+    return m;
+  }
+  void say_whatever(uint64_t seed, uint64_t count) {
+    random_.seed(seed);
+    Token own{};
+    for (uint64_t i = 0; i < count; ++i) {
+      struct {
+        Message message;
+        char more[256];
+      } packet{any_message(), {}};
+      size_t bytes = sizeof packet.message;
+      if (random_() % 200 == 0) bytes = any_of<size_t>({0, 1, bytes - 1, bytes + 1, sizeof packet});
+      const int fds[] = {fds_[kRegionFd].get(), kControlFd};
+      const size_t passed = random_() % 200 == 0 ? 1 + random_() % 2 : 0;
+      (void)send_with_fds(kControlFd, &packet, bytes, {fds, passed}, MSG_NOSIGNAL);
+      Message m;
+      while (random_() % 3 != 0) {
+        auto received = receive_with_fds(kControlFd, &m, sizeof m, MSG_DONTWAIT);
+        if (!received || received->bytes != sizeof m) break;
+        if (m.type == Type::kExtentReply && m.code == 0) extent_ = m.offset;
+        if (m.type != Type::kShareReply || m.code != 0) continue;
+        take_token(m);
+        own = token_;
+      }
+    }
+    reply({own[0], own[1], 0});
   }
 
   void say(Type type, int code = 0, uint64_t request = 0, uint64_t offset = 0, uint64_t bytes = 0,
@@ -200,6 +304,9 @@ class Worker {
   RingConsumer consumer_;
   RingProducer producer_;
   bool deaf_ = false;
+  Token token_{};
+  uint64_t extent_ = 0;
+  std::mt19937_64 random_;
 };
 
 }  // namespace

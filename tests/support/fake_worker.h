@@ -24,6 +24,13 @@ enum What : uint64_t {
   kError,  // a: sticky CUresult, b: launches in flight; writes them into the report and rings;
            // replies
   kGrant,  // replies {grant word}
+  kToken,  // a, b: a token, which the next commands are about
+  kShare,  // a: bytes; replies {the token, which is this worker's from now on, descriptors}
+  // a: how often; asks for what has the token, and reads nothing until sluiced has read all of it;
+  // replies {answers, descriptors, answers with code 0}
+  kOpenUnread,
+  kRandom,  // a: seed, b: how many; sends any messages, reads of the answers what it likes; replies
+            // {the token, 0} of some export of its own
 };
 struct Command {
   uint64_t what, a, b;

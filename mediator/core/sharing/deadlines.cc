@@ -7,6 +7,11 @@
 
 namespace sluice::core {
 
+namespace {
+// A session is seen so often at least before it is ended.
+constexpr uint64_t kLeastSamples = 8;
+}  // namespace
+
 uint64_t Deadlines::limit_ns(VgpuId v) const {
   const uint64_t own = evictions_[v].limit_ns;
   return own ? own : sharing_.config.evict_end_ns;
@@ -35,7 +40,9 @@ void Deadlines::excuse(VgpuId v, uint64_t now_ns, uint64_t ns) {
   e.excused_ns = std::min(e.excused_ns + ns, limit_ns(v));
 }
 
-void Deadlines::on_starved(SessionId s, uint64_t starved_ns) {
+// Whoever asked: the count is the same.
+void Deadlines::on_starved(SessionId s, uint64_t starved_ns, ActionQueue& out) {
+  answer_ungranted(s, starved_ns, out);
   Starved& x = starved_[s];
   if (x.pending == 0) return;
   --x.pending;
@@ -121,9 +128,28 @@ void Deadlines::enforce(uint64_t now_ns, ActionQueue& out) {
   }
 }
 
+void Deadlines::ask_ungranted(uint64_t now_ns, SessionId s, ActionQueue& out) {
+  ungranted_[s].asked_ns = now_ns;
+  out.push({.kind = Action::Kind::kAskStarved, .session = s, .vgpu = sharing_.sessions[s].vgpu});
+}
+
+void Deadlines::answer_ungranted(SessionId s, uint64_t starved_ns, ActionQueue& out) {
+  Ungranted& u = ungranted_[s];
+  if (u.asked_ns == 0) return;
+  u.asked_ns = 0;
+  const bool again = u.before_ns.has_value();
+  const uint64_t limit = limit_ns(sharing_.sessions[s].vgpu);
+  const uint64_t since_ns = starved_ns - std::min(u.before_ns.value_or(starved_ns), starved_ns);
+  const uint64_t excused_ns = std::min({since_ns, u.sum_ns, limit - std::min(u.excused_ns, limit)});
+  u.before_ns = starved_ns;
+  u.sum_ns -= excused_ns;
+  u.excused_ns += excused_ns;
+  if (again && u.sum_ns >= limit) sharing_.end_session(out, s, EndReason::kRanUngranted);
+}
+
 void Deadlines::sample(uint64_t now_ns, SessionId running, ActionQueue& out) {
   const SchedulerConfig& c = sharing_.config;
-  const uint64_t stands_for_ns =
+  uint64_t stands_for_ns =
       sampled_ns_ == 0 ? 0 : std::min(now_ns - sampled_ns_, c.longest_sample_ns);
   sampled_ns_ = now_ns;
   const SessionState* x = sharing_.session(running);
@@ -131,16 +157,24 @@ void Deadlines::sample(uint64_t now_ns, SessionId running, ActionQueue& out) {
   const VgpuState& g = sharing_.vgpus[x->vgpu];
   if (g.holds() || now_ns < g.left_ns + c.ungranted_grace_ns) return;
 
-  Ungranted& u = ungranted_[running];
-  const uint64_t leaked = (now_ns - u.at_ns) / std::max(c.ungranted_leak, 1u);
-  const bool excused = silent_until_ns_ != 0 && now_ns < silent_until_ns_ + limit_ns(x->vgpu);
-  u.sum_ns = u.sum_ns - std::min(u.sum_ns, leaked) + (excused ? 0 : stands_for_ns);
-  u.at_ns = now_ns;
   for (const VgpuId v : running_) {
     Eviction& e = evictions_[v];
     if (v != x->vgpu) e.excused_ns += std::min(stands_for_ns, now_ns - e.since_ns - e.excused_ns);
   }
-  if (u.sum_ns >= limit_ns(x->vgpu)) sharing_.end_session(out, running, EndReason::kRanUngranted);
+  Ungranted& u = ungranted_[running];
+  const uint64_t limit = limit_ns(x->vgpu);
+  const uint64_t leaked = (now_ns - u.at_ns) / std::max(c.ungranted_leak, 1u);
+  if (u.sum_ns <= leaked) u = {};
+  const bool excused = silent_until_ns_ != 0 && now_ns < silent_until_ns_ + limit;
+  stands_for_ns = std::min(stands_for_ns, limit / kLeastSamples);
+  u.sum_ns = u.sum_ns - std::min(u.sum_ns, leaked) + (excused ? 0 : stands_for_ns);
+  u.at_ns = now_ns;
+  if (u.asked_ns != 0) {  // who should answer does not
+    if (now_ns >= u.asked_ns + limit && u.sum_ns >= limit)
+      sharing_.end_session(out, running, EndReason::kRanUngranted);
+  } else if (u.sum_ns >= (u.before_ns ? limit : limit / 2)) {
+    ask_ungranted(now_ns, running, out);
+  }
 }
 
 uint64_t Deadlines::next_ns() const {

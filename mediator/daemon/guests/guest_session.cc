@@ -296,6 +296,8 @@ void GuestSession::on_sharing(const Message& m) {
         on_worker_bad(given.error().message);
       return;
     case Type::kOpenRequest:
+      if (!worker_->may_take_descriptors())
+        return answer_share(m, Type::kOpenReply, token, nullptr);
       return answer_share(m, Type::kOpenReply, token, request_.shares->open(token, ledger_.id()));
     default:
       return request_.shares->close(token, ledger_.id());
@@ -311,7 +313,7 @@ void GuestSession::share(const Message& m) {
   std::copy(std::begin(of.handle), std::end(of.handle), share.handle.begin());
   const uint64_t most = core::Shares::most_bytes(services_.memory.limit(request_.vgpu_id));
   core::Shares::Token token{};
-  bool made = m.bytes != 0 && m.bytes <= leased_bytes() &&
+  bool made = m.bytes != 0 && m.bytes <= leased_bytes() && worker_->may_take_descriptors() &&
               ::getrandom(token.data(), token.size(), 0) == static_cast<ssize_t>(token.size());
   if (made && !settings().nvidia) {
     auto file = make_memfd("sluice-shared", m.bytes);

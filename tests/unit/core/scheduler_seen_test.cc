@@ -112,6 +112,55 @@ TEST(SchedulerSeen, ByTheClockAloneOnlyWhoReportsLaunchesInFlightIsEnded) {
   EXPECT_TRUE(h.scheduler->stats(h.now, h.w).holds);
 }
 
+// Its worker got no processor between its report and the GPU's release. The limit of a vGPU that
+// has harmed others lately is short.
+TEST(SchedulerSeen, WhoHadNoProcessorToReleaseTheGpuIsNotEnded) {
+  for (const uint64_t limit : {2000 * kMs, 100 * kMs}) {
+    Seen h;
+    h.scheduler->set_evict_end(h.v, limit);
+    h.a_reports_left_and_b_is_evicted();
+    const uint64_t from = h.now;
+    for (int i = 0; i < 14; ++i) {  // for 1.4 times the limit
+      h.page(h.a).starved_ns = h.now - from;
+      EXPECT_EQ(h.look(h.a, limit / 10), "") << limit / kMs;
+    }
+    h.look(kNoSession, 20'000 * kMs);
+  }
+}
+
+TEST(SchedulerSeen, WhoStarvesForEverGainsItsLimitOnce) {
+  Seen h;
+  h.a_reports_left_and_b_is_evicted();
+  const uint64_t from = h.now;
+  std::string ended;
+  while (ended.empty() && h.now < from + 20'000 * kMs) {
+    h.page(h.a).starved_ns = 1000 * (h.now - from);
+    ended = h.look(h.a, 10 * kMs);
+  }
+  EXPECT_EQ(ended, "end0");
+  EXPECT_LE(h.now - from, 4600 * kMs);
+}
+
+TEST(SchedulerSeen, WithoutAnAnswerItEndsAllTheSame) {
+  Seen h;
+  h.answers = false;
+  h.a_reports_left_and_b_is_evicted();
+  EXPECT_EQ(h.look(h.a, 4600 * kMs), "end0");
+}
+
+// sluiced had no processor itself, but for one look at the GPU.
+TEST(SchedulerSeen, OneSampleEndsNobody) {
+  Seen h;
+  h.scheduler->set_evict_end(h.v, 100 * kMs);
+  h.a_reports_left_and_b_is_evicted();
+  h.scheduler->on_seen(h.now, kNoSession, h.queue);
+  h.now += 300 * kMs;
+  h.scheduler->on_seen(h.now, h.a, h.queue);
+  h.drain();
+  EXPECT_EQ(h.take().find("end0"), std::string::npos);
+  EXPECT_EQ(h.look(h.a, 400 * kMs), "end0") << "who is there on and on is";
+}
+
 // Two that help each other: while the one without a grant is seen the other's time stands still,
 // and no longer.
 TEST(SchedulerSeen, AnAccompliceBuysOnlyTheTimeForWhichItIsEndedItself) {

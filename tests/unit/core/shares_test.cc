@@ -93,6 +93,16 @@ TEST_F(SharesTest, APayerThatHoldsTooLittleOnlyGivesWhatItHas) {
   holds(200, 0, 0);
 }
 
+// Nor is a payer given back what it never was charged for: what it holds is others' memory.
+TEST_F(SharesTest, AnExporterThatSaysMoreThanItHoldsHasNothingMoved) {
+  ASSERT_TRUE(ledger_.lease(2, 100).ok());
+  shares_.open(kToken, 2);
+  EXPECT_FALSE(shares_.give_up(kToken, 1, 801).ok());
+  holds(800, 100, 0);
+  shares_.close(kToken, 2);
+  holds(800, 100, 0);
+}
+
 TEST_F(SharesTest, ThereIsRoomForSoMany) {
   for (size_t i = 1; i < Shares::kMost; ++i) {
     Shares::Share share;
