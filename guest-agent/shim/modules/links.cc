@@ -109,6 +109,9 @@ CUresult add(const Entered& e, CUlinkState state, CUjitInputType type, const voi
     case CU_JIT_INPUT_OBJECT:
     case CU_JIT_INPUT_LIBRARY:
       return refuse_machine_code(*link);
+    case CU_JIT_INPUT_NVVM:
+      link->logs.fail("intermediate code of -dlto cannot be linked, only PTX");
+      return CUDA_ERROR_INVALID_VALUE;
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }

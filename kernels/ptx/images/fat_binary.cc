@@ -9,6 +9,7 @@
 #endif
 
 #include <cstring>
+#include <string_view>
 
 #include "abi/cuda_driver.h"
 
@@ -46,13 +47,26 @@ struct Entry {
   uint64_t text_bytes;  // once decompressed
 };
 static_assert(sizeof(Header) == 16 && sizeof(Entry) == 64);
-constexpr uint16_t kKindPtx = 1, kKindCubin = 2;
+constexpr uint16_t kKindPtx = 1, kKindCubin = 2, kKindLto = 8;
 constexpr uint64_t kFlagLz4 = 0x2000, kFlagZstd = 0x8000;
 
 // Of the list of what does not fit, bytes: for people.
 constexpr size_t kMostOthers = 200;
 
 Error no_binary(std::string why) { return Error{CUDA_ERROR_NO_BINARY_FOR_GPU, std::move(why)}; }
+
+std::string_view name_of(uint16_t kind) {
+  switch (kind) {
+    case kKindPtx:
+      return "PTX";
+    case kKindCubin:
+      return "machine code";
+    case kKindLto:
+      return "intermediate code of -dlto, which has to be linked first,";
+    default:
+      return "code of an unknown kind";
+  }
+}
 
 // PTX or machine code, as it was before nvcc compressed it.
 Result<std::string> contents_of(const Entry& entry, const char* payload) {
@@ -124,15 +138,13 @@ Result<Found> find_entry(const void* image, uint64_t bytes, uint16_t kind, Fits 
     if (entry.header_bytes < sizeof entry || entry.header_bytes > left ||
         entry.payload_bytes > left - entry.header_bytes)
       return Error{CUDA_ERROR_INVALID_IMAGE, "a fat binary's entry is longer than it"};
-    const bool is_ptx = entry.kind == kKindPtx;
     if (entry.kind == kind && fits(entry.sm) &&
         (best.payload == nullptr || entry.sm > best.entry.sm)) {
       best.entry = entry;
       best.payload = at + entry.header_bytes;
     } else if (best.others.size() < kMostOthers) {
-      best.others += (best.others.empty() ? "" : ", ") +
-                     std::string(is_ptx ? "PTX for sm_" : "machine code for sm_") +
-                     std::to_string(entry.sm);
+      best.others += (best.others.empty() ? "" : ", ") + std::string(name_of(entry.kind)) +
+                     " for sm_" + std::to_string(entry.sm);
     }
     const uint64_t whole = entry.header_bytes + entry.payload_bytes;
     at += whole;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "tests/unit/softgpu/fat_binaries.h"
 
@@ -64,6 +65,18 @@ TEST(FatBinary, AnotherLengthThanItHasOnceDecompressed) {
       put(lies, kHeader + kTextBytes, claimed);
       EXPECT_FALSE(has_ptx(lies)) << claimed;
     }
+  }
+}
+
+// What -dlto leaves in objects is neither PTX nor machine code.
+TEST(FatBinary, WhatDoesNotFitIsNamed) {
+  for (const auto& [kind, name] :
+       {std::pair{2, "only machine code"}, {8, "code of -dlto"}, {77, "an unknown kind"}}) {
+    std::string image = kImages[0];
+    put(image, kHeader, static_cast<uint16_t>(kind));
+    const auto none = ptx::ptx_of_fat_binary(image.data(), 90, image.size());
+    ASSERT_FALSE(none.ok());
+    EXPECT_NE(none.error().message.find(name), std::string::npos) << none.error().message;
   }
 }
 
