@@ -121,6 +121,20 @@ int cannot_start(const sluice::Error& why) {
   return 1;
 }
 
+// Before others where that is allowed; otherwise a line says what to do.
+void go_first(const sluice::Config& config) {
+  using sluice::io::LoopPriority;
+  const auto raised = LoopPriority::raise(config.nice, config.real_time);
+  if (raised) return;
+  if (LoopPriority::state() == LoopPriority::State::kNice)
+    sluice::log::warning(
+        "{}; sluiced goes by `nice`: sluicectl doctor says how to allow it, real_time = false does "
+        "without",
+        raised.error().message);
+  else
+    sluice::log::warning("{}", raised.error().message);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -143,13 +157,7 @@ int main(int argc, char** argv) {
   if (!o.trace_path.empty()) config->trace = o.trace_path;
   sluice::log::init("sluiced", config->log_level);
   raise_descriptor_limit();
-  using sluice::io::LoopPriority;
-  if (auto raised = LoopPriority::raise(config->nice, config->real_time); !raised) {
-    if (LoopPriority::state() == LoopPriority::State::kNice)
-      sluice::log::info("{}; sluiced goes by `nice`", raised.error().message);
-    else
-      sluice::log::warning("{}", raised.error().message);
-  }
+  go_first(*config);
 
   auto identity = sluice::Identity::wanted(*config);
   if (!identity) return cannot_start(identity.error());

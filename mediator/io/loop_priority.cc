@@ -2,14 +2,15 @@
 #include "mediator/io/loop_priority.h"
 
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 #include <string>
 
 #include "mediator/base/clock.h"
@@ -27,6 +28,28 @@ std::atomic<State> state_now{State::kOrdinary};
 std::atomic<uint64_t> spent_times{0};
 std::atomic<pid_t> loop_thread{0};
 uint64_t beat_ns, beat_busy_ns;  // of the last beat
+std::string refusal;             // of real time
+
+// The kernel's sched_attr, of its first size. Its header and Debian 12's libc both have other types
+// of sched.h.
+struct Scheduling {
+  uint32_t size = sizeof(Scheduling);
+  uint32_t policy = SCHED_OTHER;
+  uint64_t flags = 0;
+  int32_t nice = 0;
+  uint32_t priority = 0;
+  uint64_t runtime = 0, deadline = 0, period = 0;
+};
+static_assert(sizeof(Scheduling) == 48);
+
+// Not by sched_setscheduler(): systemd's RestrictRealtime= takes SCHED_RESET_ON_FORK for a policy
+// and refuses it with SCHED_OTHER, too.
+bool set_nice(int nice) {
+  Scheduling a;
+  a.flags = SCHED_FLAG_RESET_ON_FORK;
+  a.nice = nice;
+  return ::syscall(SYS_sched_setattr, 0, &a, 0) == 0;
+}
 
 bool set_real_time(bool on) {
   sched_param p{};
@@ -59,6 +82,11 @@ bool limit_real_time() {
   return ::setrlimit(RLIMIT_RTTIME, &run) == 0 && ::sigaction(SIGXCPU, &action, nullptr) == 0;
 }
 
+Error refuse(Error e) {
+  refusal = e.message;
+  return e;
+}
+
 // Where the kernel schedules sessions as groups, niceness counts within a group only. Of a session
 // that is another's nothing is changed; where there are no groups there is no such file.
 void raise_session(int nice) {
@@ -74,14 +102,15 @@ void raise_session(int nice) {
 Result<void> LoopPriority::raise(int nice, bool real_time) {
   if (nice >= 0 && !real_time) return {};
   loop_thread = ::gettid();
-  const sched_param none{};
-  if (::sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &none) != 0 ||
-      ::setpriority(PRIO_PROCESS, 0, nice) != 0)
-    return Error::from_errno("raise the scheduling priority");
+  if (!set_nice(nice)) {
+    Error e = Error::from_errno("raise the scheduling priority");
+    return real_time ? refuse(std::move(e)) : e;
+  }
   raise_session(nice);
   state_now = State::kNice;
   if (!real_time) return {};
-  if (!limit_real_time() || !set_real_time(true)) return Error::from_errno("real-time scheduling");
+  if (!limit_real_time() || !set_real_time(true))
+    return refuse(Error::from_errno("real-time scheduling"));
   state_now = State::kRealTime;
   beat_ns = monotonic_ns();
   beat_busy_ns = thread_cpu_ns();
@@ -107,14 +136,15 @@ void LoopPriority::on_beat() {
     return;
   }
   state_now = State::kNice;
+  const Error e = refuse(Error::from_errno("real-time scheduling, which was spent"));
   log::warning(
-      "real-time scheduling was spent and is refused now ({}): sluiced goes by `nice` until it is "
-      "started anew; CAP_SYS_RESOURCE, or LimitRTPRIO=1 of its service, would have let it come "
-      "back",
-      std::strerror(errno));
+      "{}; refused now: sluiced goes by `nice` until it is started anew; CAP_SYS_RESOURCE, or "
+      "LimitRTPRIO=1 of its service, would have let it come back",
+      e.message);
 }
 
 State LoopPriority::state() { return state_now; }
 uint64_t LoopPriority::times_spent() { return spent_times; }
+const std::string& LoopPriority::refusal() { return io::refusal; }
 
 }  // namespace sluice::io

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "mediator/base/result.h"
@@ -43,6 +44,8 @@ class LoopPriority {
   static State state();
   // How often it was spent.
   static uint64_t times_spent();
+  // Why real time, which was asked for, is not had; otherwise empty. By that thread.
+  static const std::string& refusal();
 
   // What follows a beat, when the loop was busy for so much of the time since the last one.
   static State after(State now, uint64_t busy_ns, uint64_t elapsed_ns);

@@ -122,6 +122,34 @@ class DebianHost(unittest.TestCase):
         self.right("virsh define /media/plain.xml && virsh start plain && virsh destroy plain")
         self.assertEqual(self.denials(), "")
 
+    def policy_of_the_loop(self):
+        return self.right("chrt -p $(pidof sluiced)").split("policy: ")[1].splitlines()[0]
+
+    def restarted(self):
+        before = self.right("pidof sluiced")
+        self.right("systemctl daemon-reload && systemctl restart sluiced")
+        self.eventually(lambda: self.run_inside("pidof sluiced")[1] not in ("", before) and
+                        self.run_inside("sluicectl list")[0] == 0, "sluiced answers")
+
+    def test_01b_the_loop_has_real_time_or_its_refusal_is_said(self):
+        real_time = "SCHED_RR|SCHED_RESET_ON_FORK"
+        self.assertEqual(self.policy_of_the_loop(), real_time)
+        self.assertEqual(self.checks()["real-time"]["state"], "right")
+        self.assertIn("policy: SCHED_OTHER", self.right("chrt -p $(pidof sluice-spawner)"))
+        forbidden = "/run/systemd/system/sluiced.service.d"
+        self.right(f"mkdir {forbidden} && printf '[Service]\\nRestrictRealtime=yes\\n' "
+                   f"> {forbidden}/real-time.conf")
+        self.restarted()
+        self.assertEqual(self.right("ps -o ni= -p $(pidof sluiced)").strip(), "-10")
+        self.assertIn("real-time scheduling: Operation not permitted; sluiced goes by `nice`: "
+                      "sluicectl doctor says", self.journal())
+        check = self.checks()["real-time"]
+        self.assertEqual(check["state"], "wrong", check)
+        self.assertIn("RestrictRealtime=no", check["mend"])
+        self.right(f"rm -r {forbidden}")
+        self.restarted()
+        self.assertEqual(self.policy_of_the_loop(), real_time)
+
     def test_02_a_domain_under_apparmor_has_its_vgpu(self):
         self.right("virsh define /media/vm1.xml")
         self.as_documented(2)
@@ -136,7 +164,7 @@ class DebianHost(unittest.TestCase):
         self.assertEqual(self.denials(), "")
         checks = self.checks()
         for name in ("sluiced", "version", "admin-socket", "vgpu-sockets", "libvirtd", "hook",
-                     "events", "apparmor", "domains", "walls"):
+                     "events", "apparmor", "domains", "walls", "real-time"):
             self.assertEqual(checks[name]["state"], "right", checks[name])
 
     def test_03_a_program_runs(self):

@@ -34,6 +34,7 @@ Verdict version(const HostFacts& facts);
 Verdict admin_socket(const HostFacts& facts);
 Verdict vgpu_sockets(const HostFacts& facts);
 Verdict walls(const HostFacts& facts);
+Verdict real_time(const HostFacts& facts);
 // host_checks.cc
 Verdict device(const HostFacts& facts);
 Verdict mps(const HostFacts& facts);

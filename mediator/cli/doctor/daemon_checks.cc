@@ -89,4 +89,21 @@ Verdict walls(const HostFacts& facts) {
   return list->empty() ? right("workers have all their walls") : wrong(*list);
 }
 
+Verdict real_time(const HostFacts& facts) {
+  const auto* loop = facts.info ? field(*facts.info, "loop") : nullptr;
+  if (!loop || !field(*loop, "real_time_refused"))
+    return skipped(facts.info ? "sluiced does not say" : "sluiced was not reached");
+  const std::string refusal = text(*loop, "real_time_refused"), has = text(*loop, "priority");
+  if (refusal.empty())
+    return right(has == "nice" || has == "ordinary" ? "not asked for" : "sluiced's loop has it");
+  const std::string fact = "sluiced's loop goes by " + has + " priority: " + refusal;
+  const std::string status =
+      facts.files.read("/proc/" + text(*facts.info, "pid") + "/status").value_or("");
+  // A filter of system calls, which sluiced has from its unit only.
+  if (status.find("\nSeccomp:\t2") == std::string::npos) return wrong(fact);
+  return wrong(fact + ", by its unit or container",
+               "systemctl edit sluiced: RestrictRealtime=no below [Service], then systemctl "
+               "restart sluiced; or real_time = false in /etc/sluice/sluice.toml");
+}
+
 }  // namespace sluice::cli::checks

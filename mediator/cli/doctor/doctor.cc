@@ -36,6 +36,11 @@ constexpr Check kChecks[] = {
     {"cgroup", checks::cgroup,
      "boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line"},
     {"walls", checks::walls, "docs/concepts/workers.md has what each wall needs of the host"},
+    {"real-time", checks::real_time,
+     "start sluiced as root, with CAP_SYS_NICE in its unit, its AppArmor profile and its "
+     "container; "
+     "give its cgroup a share of real time where cgroups have one (cpu.rt_runtime_us); or "
+     "real_time = false in /etc/sluice/sluice.toml"},
     {"memory", checks::memory, "end other programs, or make vgpu.region smaller"},
     {"shm", checks::shm, "mount -o remount,size=SIZE /dev/shm"},
     {"kvm", checks::kvm, ""},

@@ -53,7 +53,8 @@ json::object loop_info() {
           {"longest", stall(f.longest)},
           {"busiest", stall(f.busiest)},
           {"priority", io::LoopPriority::kNames[static_cast<size_t>(io::LoopPriority::state())]},
-          {"real_time_spent", io::LoopPriority::times_spent()}};
+          {"real_time_spent", io::LoopPriority::times_spent()},
+          {"real_time_refused", io::LoopPriority::refusal()}};
 }
 
 // The walls around workers that this host does not allow, "WALL: why" each.

@@ -63,7 +63,9 @@ class HostDoctor : public testing::Test {
     facts_.version = "0.1.0";
     facts_.info = json::parse(R"({"version": "0.1.0", "pid": 99, "policy": "wfq",
         "runtime_dir": "/run/sluice", "sharing": "turns", "device": {"kind": "soft"},
-        "workers": {"missing_walls": []}, "vgpu_defaults": {"region_bytes": 268435456}})");
+        "workers": {"missing_walls": []},
+        "loop": {"priority": "real time", "real_time_refused": ""},
+        "vgpu_defaults": {"region_bytes": 268435456}})");
     facts_.vgpus = json::parse(R"([{"name": "vm1", "socket": "/run/sluice/vgpu/vm1.sock"}])");
     facts_.shown["vm1"] = json::parse(
         R"({"name": "vm1", "state": "connected", "agent": {"epoch": 5, "release": "0.1.0",
@@ -225,6 +227,22 @@ TEST_F(HostDoctor, CgroupsAreOldOrNotDelegated) {
 TEST_F(HostDoctor, AWallIsMissing) {
   answer("workers", {{"missing_walls", {"cgroup: read-only"}}});
   expect_wrong("walls", "cgroup: read-only", "workers.md");
+}
+
+TEST_F(HostDoctor, RealTimeIsRefused) {
+  const auto loop = [this](const char* priority, const char* refused) {
+    answer("loop", {{"priority", priority}, {"real_time_refused", refused}});
+  };
+  loop("nice", "real-time scheduling: Operation not permitted");
+  expect_wrong("real-time", "by nice priority: real-time scheduling: Operation", "CAP_SYS_NICE");
+  file("/proc/99/status", "Name:\tsluiced\nSeccomp:\t2\nSeccomp_filters:\t1\n");
+  expect_wrong("real-time", "by its unit", "RestrictRealtime=no");
+  for (const char* priority : {"nice", "spent"}) {
+    loop(priority, "");
+    EXPECT_EQ(found("real-time").state, Finding::State::kRight);
+  }
+  answer("loop", {{"priority", "nice"}});  // of an older sluiced
+  EXPECT_EQ(found("real-time").state, Finding::State::kSkipped);
 }
 
 TEST_F(HostDoctor, KvmIsMissingOrForbidden) {
@@ -389,7 +407,7 @@ TEST_F(HostDoctor, AnswersOfAnotherShapeAreNoCrash) {
     facts_.info = json::parse(text);
     facts_.vgpus = json::parse(text);
     facts_.shown["vm1"] = json::parse(text);
-    EXPECT_EQ(examine_host(facts_).size(), 21u) << text;
+    EXPECT_EQ(examine_host(facts_).size(), 22u) << text;
   }
 }
 

@@ -3,13 +3,20 @@
 #include "mediator/io/loop_priority.h"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -54,15 +61,20 @@ int who_runs_without_end() {
   return policy() == SCHED_RR && LoopPriority::state() == State::kRealTime ? 0 : 7;
 }
 
-TEST(LoopPriority, WhoRunsWithoutEndGoesBackToNice) {
+// What a child's status says: 0: all is well; 77: not allowed here.
+void expect_of_a_child(int (*what)(), const char* why_skipped) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
-  if (child == 0) ::_exit(who_runs_without_end());
+  if (child == 0) ::_exit(what());
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no real-time scheduling here";
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << why_skipped;
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(LoopPriority, WhoRunsWithoutEndGoesBackToNice) {
+  expect_of_a_child(who_runs_without_end, "no real-time scheduling here");
 }
 
 // Without the limit that lets it have real time again. 0: it goes by nice, and says so.
@@ -82,18 +94,45 @@ int who_may_not_have_it_again() {
     LoopPriority::on_beat();
     std::this_thread::sleep_for(std::chrono::milliseconds(i == 0 ? 400 : 10));
   }
-  return LoopPriority::state() == State::kNice && said == 1 ? 0 : 2;
+  return LoopPriority::state() == State::kNice && said == 1 && !LoopPriority::refusal().empty() ? 0
+                                                                                                : 2;
 }
 
 TEST(LoopPriority, WhoMayNotHaveItAgainSaysSo) {
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) ::_exit(who_may_not_have_it_again());
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no real-time scheduling here";
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  expect_of_a_child(who_may_not_have_it_again, "no real-time scheduling here");
+}
+
+// systemd's RestrictRealtime=: of sched_setscheduler() it passes SCHED_OTHER, SCHED_BATCH and
+// SCHED_IDLE, and nothing that has SCHED_RESET_ON_FORK.
+bool restrict_real_time() {
+  sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sched_setscheduler, 0, 4),  // others: allowed
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[1])),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SCHED_OTHER, 2, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SCHED_BATCH, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SCHED_IDLE, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+  };
+  const sock_fprog program{std::size(code), code};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+int who_may_not_have_real_time() {
+  if (::setpriority(PRIO_PROCESS, 0, -1) != 0 || !restrict_real_time()) return 77;
+  const auto raised = LoopPriority::raise(-10, true);
+  if (raised || raised.error().code != EPERM) return 1;
+  if (LoopPriority::refusal() != raised.error().message) return 2;
+  if (LoopPriority::state() != State::kNice || ::getpriority(PRIO_PROCESS, 0) != -10) return 3;
+  int theirs = -1;  // its threads are ordinary
+  std::thread([&] { theirs = ::getpriority(PRIO_PROCESS, 0); }).join();
+  return theirs == 0 ? 0 : 4;
+}
+
+TEST(LoopPriority, NiceRemainsWhereAUnitForbidsRealTime) {
+  expect_of_a_child(who_may_not_have_real_time, "no priorities or filters here");
 }
 
 // 0: its session is as nice as it; 77: the kernel has no groups, or it is not allowed here.
@@ -106,14 +145,7 @@ int whose_session_is_nice() {
 }
 
 TEST(LoopPriority, ItsSessionIsAsNiceAsIt) {
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) ::_exit(whose_session_is_nice());
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no groups of sessions here";
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  expect_of_a_child(whose_session_is_nice, "no groups of sessions here");
 }
 
 }  // namespace
