@@ -17,20 +17,37 @@ namespace sluice::cli {
 
 namespace {
 
-// Carries `change` out, or prints it.
-Result<void> apply(const libvirt::Domain& domain, const libvirt::Change& change,
-                   const AttachOptions& o, const char* done) {
+// From when on a changed domain has the change; empty: as everybody expects.
+Result<std::string> from_when(const libvirt::Domain& domain, const std::string& name) {
+  auto running = domain.running();
+  if (!running) return running.error();
+  if (*running)
+    return std::string("; the domain runs: from its next start on (shut it off, then start it)");
+  auto saved = domain.saved();
+  if (!saved) return saved.error();
+  if (!*saved) return std::string();
+  return "; the domain is saved, and 'virsh start' goes on as it was: from the start after that on "
+         "('virsh managedsave-remove " +
+         name + "' gives the saved state up)";
+}
+
+// Carries `change` of the XML `before` out, or prints it.
+Result<void> apply(const libvirt::Domain& domain, const std::string& before,
+                   const libvirt::Change& change, const AttachOptions& o, const char* done) {
   std::fputs(change.shown.c_str(), stdout);
   if (!change.note.empty())
     std::printf("%s: the guest will poll, without interrupts: %s\n", o.domain.c_str(),
                 change.note.c_str());
   if (o.print_only) return {};
-  auto running = domain.running();
-  if (!running) return running.error();
+  auto when = from_when(domain, o.domain);
+  if (!when) return when.error();
+  // libvirt takes what comes last. What somebody else has just done is not to be undone unseen.
+  auto now = domain.next_xml();
+  if (!now) return now.error();
+  if (*now != before)
+    return Error{EAGAIN, "domain " + o.domain + " was changed meanwhile; try again"};
   if (auto defined = domain.define(change.xml); !defined) return defined.error();
-  std::printf(
-      "%s: %s%s\n", o.domain.c_str(), done,
-      *running ? "; the domain runs: from its next start on (shut it off, then start it)" : "");
+  std::printf("%s: %s%s\n", o.domain.c_str(), done, when->c_str());
   return {};
 }
 
@@ -224,7 +241,7 @@ Result<void> attach(AdminClient& client, const AttachOptions& o) {
   if (!xml) return xml.error();
   auto change = libvirt::attach_vgpu(*xml, *a);
   if (!change) return of_domain(change.error(), o);
-  return apply(*domain, *change, o, "attached");
+  return apply(*domain, *xml, *change, o, "attached");
 }
 
 Result<void> detach(const AttachOptions& o, const std::function<Result<AdminClient>()>& connect) {
@@ -238,7 +255,7 @@ Result<void> detach(const AttachOptions& o, const std::function<Result<AdminClie
   if (!xml) return xml.error();
   auto change = libvirt::detach_vgpu(*xml);
   if (!change) return of_domain(change.error(), o);
-  return apply(*domain, *change, o, "detached");
+  return apply(*domain, *xml, *change, o, "detached");
 }
 
 Result<void> reserve(AdminClient& client, const AttachOptions& o) {
@@ -254,7 +271,7 @@ Result<void> reserve(AdminClient& client, const AttachOptions& o) {
   // Twice: the region's own alignment within the window.
   auto change = libvirt::reserve_room(*xml, 2 * region, iommu_of(o));
   if (!change) return of_domain(change.error(), o);
-  return apply(*domain, *change, o, "room reserved");
+  return apply(*domain, *xml, *change, o, "room reserved");
 }
 
 Result<void> save(AdminClient& client, const AttachOptions& options) {

@@ -213,7 +213,9 @@ Result<void> can_name_vgpu(std::string_view domain) {
   if (valid_vgpu_name(domain)) return {};
   return Error{EINVAL, "the domain's name '" +
                            clean_text(domain.data(), std::min<size_t>(domain.size(), 80)) +
-                           "' cannot name a vGPU (letters, digits, '.', '_', '-'; at most 48); "
+                           "' cannot name a vGPU (letters, digits, '.', '_', '-', at most " +
+                           std::to_string(limits::kMaxVgpuNameBytes) +
+                           ", the first a letter or digit); "
                            "'virsh domrename' changes it"};
 }
 

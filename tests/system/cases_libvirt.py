@@ -400,6 +400,8 @@ class Domain(support.WithSluiced):
         self.assertTrue(self.gone("vm1"))
         guest.close()
         self.tampered_with(libvirt)
+        self.assertIn("'virsh managedsave-remove vm1'", self.ctl(libvirt, "attach", "vm1"))
+        self.ctl(libvirt, "detach", "vm1")
         self.ctl(libvirt, "restore", "vm1")
         guest = Guest("vm1", jobs)
         guest.connect(support.TIMEOUT_S, lambda: libvirt.running("vm1"), booted=True)

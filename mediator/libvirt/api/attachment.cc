@@ -9,6 +9,7 @@
 
 #include "abi/channel.h"
 #include "mediator/core/names.h"
+#include "mediator/libvirt/api/limits.h"
 
 namespace sluice::libvirt {
 namespace {
@@ -21,12 +22,38 @@ std::string printed(pugi::xml_node node) {
   return out.str();
 }
 
+// Printing indents each line by its depth: what is deep takes the square of its size.
+bool is_deep(const pugi::xml_document& doc) {
+  pugi::xml_node n = doc;
+  int depth = 0;
+  while (n) {
+    if (pugi::xml_node child = n.first_child()) {
+      if (++depth > limits::kMaxXmlDepth) return true;
+      n = child;
+      continue;
+    }
+    while (n && !n.next_sibling()) {
+      n = n.parent();
+      --depth;
+    }
+    n = n.next_sibling();
+  }
+  return false;
+}
+
 Result<void> load(Text xml, pugi::xml_document& doc) {
   if (!doc.load_buffer(xml.data(), xml.size(), pugi::parse_full))
     return Error{EINVAL, "libvirt's XML of the domain cannot be read"};
-  for (pugi::xml_node n : doc.children())
+  int roots = 0;
+  for (pugi::xml_node n : doc.children()) {
     if (n.type() == pugi::node_doctype)
       return Error{EINVAL, "the domain XML has a document type declaration; libvirt's never do"};
+    roots += n.type() == pugi::node_element;
+  }
+  if (roots > 1) return Error{EINVAL, "the domain XML has more than one document element"};
+  if (is_deep(doc))
+    return Error{E2BIG, "the domain XML has elements more than " +
+                            std::to_string(limits::kMaxXmlDepth) + " deep"};
   // What comes out is UTF-8, whatever went in.
   for (pugi::xml_node n : doc.children())
     if (n.type() == pugi::node_declaration) n.remove_attribute("encoding");
@@ -125,12 +152,37 @@ pugi::xml_node doorbell_of(pugi::xml_node domain) {
   return {};
 }
 
+Error other_server(pugi::xml_node shmem) {
+  const Text path = shmem.child("server").attribute("path").value();
+  return {EEXIST, "it has an ivshmem-doorbell device, with the server '" +
+                      clean_text(path.data(), std::min<size_t>(path.size(), 200)) +
+                      "', and can have one only; remove that one with 'virsh edit' before"};
+}
+
+bool has_settings(pugi::xml_node domain) {
+  for (pugi::xml_node n : domain.child("metadata").children())
+    if (is_settings(n)) return true;
+  return false;
+}
+
+// The device of the domain's vGPU: with settings, or on a socket as sluiced names it. Others may
+// use ivshmem-doorbell for something else.
+pugi::xml_node vgpu_of(pugi::xml_node domain) {
+  const std::string socket = "/vgpu/" + std::string(domain.child("name").text().get()) + ".sock";
+  for (pugi::xml_node n : domain.child("devices").children("shmem"))
+    if (is_doorbell(n) && Text(n.child("server").attribute("path").value()).ends_with(socket))
+      return n;
+  return has_settings(domain) ? doorbell_of(domain) : pugi::xml_node();
+}
+
 Result<void> can_have_vgpu(pugi::xml_node domain) {
-  if (doorbell_of(domain))
+  const pugi::xml_node shmem = doorbell_of(domain);
+  if (!shmem) return {};
+  if (vgpu_of(domain))
     return Error{EEXIST, "it has a vGPU; change it with 'sluicectl set " +
                              std::string(domain.child("name").text().get()) +
                              "', or detach it before"};
-  return {};
+  return other_server(shmem);
 }
 
 void remove_settings(pugi::xml_node metadata) {
@@ -230,10 +282,8 @@ Result<Change> provide_vgpu(Text xml, const Attachment& attachment, const std::s
   if (auto loaded = load(xml, doc); !loaded) return loaded.error();
   pugi::xml_node domain = doc.document_element();
   pugi::xml_node shmem = doorbell_of(domain);
-  const Text there = shmem.child("server").attribute("path").value();
-  if (shmem && there != socket)
-    return Error{EEXIST, "it has an ivshmem-doorbell device, with the server '" +
-                             std::string(there.substr(0, 200)) + "', and can have one only"};
+  if (shmem && Text(shmem.child("server").attribute("path").value()) != socket)
+    return other_server(shmem);
   Change change;
   put_settings(domain, attachment, change);
   if (auto added = add_iommu(domain, attachment.iommu, change); !added) return added.error();
@@ -252,17 +302,17 @@ Result<Change> detach_vgpu(Text xml) {
   if (auto loaded = load(xml, doc); !loaded) return loaded.error();
   pugi::xml_node domain = doc.document_element();
   Change change;
-  for (const char* parent : {"metadata", "devices"}) {
-    pugi::xml_node from = domain.child(parent);
-    for (pugi::xml_node n = from.first_child(); n;) {
-      pugi::xml_node next = n.next_sibling();
-      if (is_settings(n) || (Text(n.name()) == "shmem" && is_doorbell(n))) {
-        change.shown += printed(n);
-        from.remove_child(n);
-      }
-      n = next;
-    }
+  const auto take_out = [&change](pugi::xml_node n) {
+    change.shown += printed(n);
+    n.parent().remove_child(n);
+  };
+  const pugi::xml_node shmem = vgpu_of(domain);
+  for (pugi::xml_node n = domain.child("metadata").first_child(); n;) {
+    const pugi::xml_node next = n.next_sibling();
+    if (is_settings(n)) take_out(n);
+    n = next;
   }
+  if (shmem) take_out(shmem);
   if (change.shown.empty()) return Error{ENOENT, "it has no vGPU"};
   change.xml = whole(doc);
   return change;
@@ -337,7 +387,7 @@ Result<LiveAttachment> attach_live(Text xml, const Attachment& attachment) {
 Result<std::string> detach_live(Text xml) {
   pugi::xml_document doc;
   if (auto loaded = load(xml, doc); !loaded) return loaded.error();
-  const pugi::xml_node shmem = doorbell_of(doc.document_element());
+  const pugi::xml_node shmem = vgpu_of(doc.document_element());
   if (!shmem) return Error{ENOENT, "it runs without a vGPU"};
   return printed(shmem);
 }
@@ -385,7 +435,7 @@ Result<SavedVgpu> vgpu_to_save(Text xml) {
   pugi::xml_node domain = doc.document_element();
   const std::string name = domain.child("name").text().get();
   auto vgpu = parse_domain_xml(xml);
-  if (!doorbell_of(domain))
+  if (!vgpu_of(domain))
     return Error{ENOENT, "it runs without a vGPU: 'virsh managedsave " + name + "' saves it"};
   if (!vgpu) return vgpu.error();
   SavedVgpu saved;

@@ -17,4 +17,8 @@ inline constexpr int kListSeconds = 10;
 inline constexpr int kKeepAliveSeconds = 5;
 inline constexpr unsigned kKeepAlives = 4;
 
+// How deep elements of a domain's XML may be: libxml2's limit, by which libvirt reads them. More
+// would let printing take the square of what 4 MiB of XML can nest.
+inline constexpr int kMaxXmlDepth = 256;
+
 }  // namespace sluice::libvirt::limits

@@ -22,6 +22,13 @@ std::string named(const std::string& name) {
   return xml.replace(xml.find("vm1"), 3, name);
 }
 
+std::string nested(int depth) {
+  std::string xml;
+  for (int i = 0; i < depth; ++i) xml += "<a>";
+  for (int i = 0; i < depth; ++i) xml += "</a>";
+  return xml;
+}
+
 Attachment settings() { return {{{"weight", "300"}, {"memory", "8G"}}, "/run/sluice/vgpu", 4}; }
 
 TEST(Attachment, AddsWhatADomainNeeds) {
@@ -108,6 +115,36 @@ TEST(Attachment, DetachingTakesOutWhatAttachingPutIn) {
   auto again = detach_vgpu(detached->xml);
   ASSERT_FALSE(again.ok());
   EXPECT_EQ(again.error().message, "it has no vGPU");
+}
+
+TEST(Attachment, ADoorbellOfSomebodyElseIsLeft) {
+  const auto doorbell = [](const std::string& path) {
+    return "<shmem name='theirs'><model type='ivshmem-doorbell'/><server path='" + path +
+           "'/></shmem>";
+  };
+  const std::string theirs = domain("", doorbell("/tmp/theirs"));
+  auto attached = attach_vgpu(theirs, settings());
+  ASSERT_FALSE(attached.ok());
+  EXPECT_NE(attached.error().message.find("'/tmp/theirs', and can have one only"),
+            std::string::npos)
+      << attached.error().message;
+  auto detached = detach_vgpu(theirs);
+  ASSERT_FALSE(detached.ok()) << detached->shown;
+  EXPECT_EQ(detached.error().message, "it has no vGPU");
+  EXPECT_FALSE(detach_live(theirs).ok());
+  EXPECT_FALSE(vgpu_to_save(theirs).ok());
+  // Ours: by its socket, where somebody removed the settings; by the settings, where the domain was
+  // renamed. The other stays.
+  const std::string ns = "<metadata><s:vgpu xmlns:s='https://sluice.example/vgpu/1'/></metadata>";
+  for (const std::string& xml :
+       {domain("", doorbell("/tmp/theirs") + doorbell("/run/sluice/vgpu/vm1.sock")),
+        domain(ns, doorbell("/run/sluice/vgpu/before.sock"))}) {
+    auto out = detach_vgpu(xml);
+    ASSERT_TRUE(out.ok()) << out.error().message;
+    EXPECT_EQ(out->xml.find("/run/sluice"), std::string::npos) << out->xml;
+    EXPECT_EQ(out->xml.find("/tmp/theirs") != std::string::npos,
+              xml.find("/tmp/theirs") != std::string::npos);
+  }
 }
 
 TEST(Attachment, ALiveDeviceGoesOnTheReservedPort) {
@@ -226,6 +263,11 @@ TEST(Attachment, AProvidedVgpuHasAnySocketAndMayBeAskedForAgain) {
   }
 }
 
+TEST(Attachment, WhatIsDeepButNotTooDeepIsKept) {
+  const std::string deep = "<metadata>" + nested(250) + "</metadata>";
+  EXPECT_TRUE(attach_vgpu(domain(deep), settings()).ok());
+}
+
 TEST(Attachment, RefusalsSayWhatToDo) {
   Attachment wrong = settings();
   wrong.settings = {{"memory", "lots"}};
@@ -239,6 +281,9 @@ TEST(Attachment, RefusalsSayWhatToDo) {
       {attach_vgpu(domain(""), wrong), "<sluice:vgpu>: memory"},
       {attach_vgpu("<domain", settings()), "cannot be read"},
       {attach_vgpu("<network/>", settings()), "no <domain>"},
+      {attach_vgpu(domain("") + domain(""), settings()), "more than one document element"},
+      {attach_vgpu(domain(nested(100'000)), settings()), "elements more than 256 deep"},
+      {attach_vgpu(named(".hidden"), settings()), "the first a letter or digit"},
       {detach_vgpu(domain("")), "no vGPU"},
       {reserve_room(domain("", "", "pc-i440fx-7.2"), 1), "machine='q35'"},
       {reserve_room(named("my vm"), 1), "'virsh domrename'"},
