@@ -5,6 +5,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <iterator>
+#include <random>
+
 #include "mediator/base/peer_socket.h"
 #include "mediator/daemon/guests/kept_vgpu.h"
 #include "tests/support/fake_qemu.h"
@@ -184,6 +187,58 @@ TEST_F(KeepingTest, ACrashIsARestart) {
   FakeAgent again(*q, 2);
   EXPECT_TRUE(run_until([&] { return daemon_->find("a")->slots_in(SlotState::kFree) == 4; }));
   EXPECT_EQ(opened(again, 8).status, 0u);
+}
+
+// A hostile machine writes to any words of its region while sluiced is away, and asks for sessions
+// until it goes; two restarts follow one another. The next agent is served, and nothing is left.
+TEST_F(KeepingTest, WhateverAMachineWritesBetweenTwoRestarts) {
+  start_kept();
+  create("a");
+  auto q = connect();
+  ASSERT_TRUE(is_stored());
+  io::Mapping memory = q->memory();
+  const uint64_t words[] = {0, 1, 2, 3, SLUICE_MAX_SLOTS, 1ull << 32, 1ull << 63, ~0ull};
+  std::mt19937_64 random(1);
+  uint64_t agents = 0;
+  const auto write_anything = [&] {
+    // The header, the control rings, and the slots' headers.
+    for (int i = 0; i < 2000; ++i) {
+      const uint64_t slot = random() % (config_.slots + 2);
+      const uint64_t at = slot < config_.slots    ? SLUICE_SLOT_OFFSET + slot * SLUICE_SLOT_STRIDE
+                          : slot == config_.slots ? 0
+                                                  : SLUICE_CONTROL_OFFSET;
+      const uint64_t word = random() % 8 == 0 ? random() : words[random() % std::size(words)];
+      const uint64_t size = slot <= config_.slots ? 4096 : 40960;
+      *memory.as<uint64_t>(at + random() % size / 8 * 8) = word;
+    }
+    for (uint32_t v = 0; v <= config_.slots; ++v) signal_eventfd(q->host_bell(v));
+  };
+  for (int round = 0; round < 4; ++round) {
+    {
+      FakeAgent agent(*q, (1ull << 40) + ++agents);
+      for (uint32_t i = 0; i < 2 * config_.slots; ++i) agent.try_send(SLUICE_CONTROL_OPEN, i + 1);
+      if (round % 2 == 0)
+        run_until([&] { return daemon_->find("a")->slots_in(SlotState::kOpen) > 0; });
+    }
+    for (int i = 0; i < 2; ++i) {
+      write_anything();
+      restart();
+      ASSERT_TRUE(daemon_->find("a")->has_live_peer());
+    }
+    write_anything();
+    run_for_a_moment();
+  }
+  // An honest one makes its ring's ends equal first: what was there is nobody's.
+  std::memset(memory.as<std::byte>(SLUICE_CONTROL_OFFSET), 0, 40960);
+  restart();
+  FakeAgent honest(*q, (1ull << 41));
+  VgpuServer* v = daemon_->find("a");
+  EXPECT_TRUE(run_until([&] { return v->slots_in(SlotState::kFree) == config_.slots; }));
+  EXPECT_TRUE(run_until([&] { return v->shared_memory().used_bytes == 0; }));
+  EXPECT_EQ(opened(honest, 1).status, 0u);
+  q->close();
+  EXPECT_TRUE(run_until([&] { return v->sessions().empty() && !v->has_live_peer(); }));
+  EXPECT_EQ(v->memory_used_bytes(), 0u);
 }
 
 TEST_F(KeepingTest, GroupsAndVgpusWithoutAMachineStayAndWhatGoesIsForgotten) {
