@@ -53,6 +53,11 @@ void copy_text(char* to, size_t room, const std::string& text) {
   std::memset(to + n, 0, room - n);
 }
 
+// A program has its slot's vector, too, and may have made it block.
+void drain(int vector) {
+  if (!drain_shared_eventfd(vector) && errno == EOPNOTSUPP) drain_eventfd(vector);
+}
+
 int open_pidfd(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
 
 }  // namespace
@@ -112,7 +117,7 @@ void Agent::announce() {
   beat(host_beat_ns_);
   full_fence();
   Bell::for_mmio(device_.doorbell(), SLUICE_IVSHMEM_HOST_PEER << 16).ring();
-  for (const Fd& vector : device_.vectors) drain_eventfd(vector.get());
+  for (const Fd& vector : device_.vectors) drain(vector.get());
   for (Program& program : state_.programs)
     if (program.state == ProgramState::kAsked) ask(program);
 }
@@ -156,7 +161,7 @@ Result<void> Agent::step(int timeout_ms, int extra_fd) {
   const int wait_ms = asleep ? wait_ms_within(timeout_ms) : 0;
   const int ready = ::poll(polled.fds.data(), polled.fds.size(), wait_ms);
   from_host_.disarm();
-  if (polled.fds[0].revents != 0) drain_eventfd(device_.vectors[0].get());
+  if (polled.fds[0].revents != 0) drain(device_.vectors[0].get());
   const uint64_t now = monotonic_ns();
   read_control();
   if (ready > 0) {
@@ -352,7 +357,7 @@ void Agent::on_opened(const sluice_control_message& message) {
     joined.can_wait = vector < device_.vectors.size() ? 1 : 0;
     joined.flags = message.flags;
     const int wake = device_.vectors[joined.can_wait ? vector : 0].get();
-    if (joined.can_wait) drain_eventfd(wake);  // rung for the slot's program before this one
+    if (joined.can_wait) drain(wake);  // rung for the slot's program before this one
     const int fds[] = {device_.device.get(), wake, device_.registers_file.get()};
     if (!send_with_fds(program.socket.get(), &joined, sizeof joined,
                        std::span(fds).first(apart ? 3 : 2)))

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <sched.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -139,6 +140,15 @@ inline void signal_eventfd(int fd) {
 inline bool drain_eventfd(int fd) {
   uint64_t count;
   return ::read(fd, &count, sizeof count) == static_cast<ssize_t>(sizeof count);
+}
+
+// The same of one whose description somebody else shares: never waits, whatever its flags are.
+// Kernels from 5.12 on know RWF_NOWAIT for eventfds. Before, EOPNOTSUPP: the count stays, and a
+// level-triggered watch asks again.
+inline bool drain_shared_eventfd(int fd) {
+  uint64_t count;
+  iovec to{&count, sizeof count};
+  return ::preadv2(fd, &to, 1, -1, RWF_NOWAIT) == static_cast<ssize_t>(sizeof count);
 }
 
 }  // namespace sluice

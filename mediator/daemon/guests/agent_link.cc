@@ -38,7 +38,7 @@ AgentLink::AgentLink(boost::asio::io_context& io, Channel& channel, Owner& owner
   bell_watch_ = io::FdWatch(
       io, channel.host_bell(0), kBellPace,
       [this] {
-        io::drain_shared_eventfd(channel_.host_bell(0));
+        drain_shared_eventfd(channel_.host_bell(0));
         look();
       },
       loop_time_);

@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +24,7 @@
 #include "mediator/base/limits.h"
 #include "mediator/base/log.h"
 #include "mediator/base/processor_time.h"
+#include "mediator/ring/wait.h"
 
 namespace sluice::io {
 
@@ -306,14 +306,5 @@ void PeerBell::ring() {
 
 bool PeerBell::drain() { return drain_shared_eventfd(state_->eventfd.get()); }
 int PeerBell::fd() const { return state_->eventfd.get(); }
-
-bool drain_shared_eventfd(int fd) {
-  uint64_t count;
-  iovec to{&count, sizeof count};
-  // Kernels from 5.12 on know RWF_NOWAIT for eventfds. Before, an error: the count stays, and the
-  // watch, which is level triggered, asks again; docs/internals/channel.md says what needs that
-  // kernel.
-  return ::preadv2(fd, &to, 1, -1, RWF_NOWAIT) == static_cast<ssize_t>(sizeof count);
-}
 
 }  // namespace sluice::io

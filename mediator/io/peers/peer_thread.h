@@ -110,8 +110,4 @@ class PeerBell final : public BellRinger {
   std::shared_ptr<State> state_;
 };
 
-// Takes the count off an eventfd whose description somebody else shares: never blocks, whatever its
-// flags are. True if there was one.
-bool drain_shared_eventfd(int fd);
-
 }  // namespace sluice::io

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // sluice-agent against a host played by the test: slots handed out and given back, whatever way a
 // program ends.
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/wait.h>
 
 #include <fstream>
@@ -143,6 +145,33 @@ TEST_F(AgentTest, AKilledProgramsSlotIsClosedThoughItsChildLives) {
   ::kill(grandchild, SIGKILL);
   ::close(ready[0]);
   ::close(ready[1]);
+}
+
+// O_NONBLOCK belongs to the open file description, which a program shares with the agent and with
+// the slot's next program.
+TEST_F(AgentTest, AProgramThatMakesItsBellBlockKeepsNobodyWaiting) {
+  const auto ask = [&](uint64_t epoch) {
+    auto socket = connect_unix(path(), SOCK_SEQPACKET);
+    EXPECT_TRUE(socket.ok());
+    sluice_join hello{};
+    hello.magic = SLUICE_JOIN_MAGIC;
+    hello.version = SLUICE_CHANNEL_VERSION;
+    EXPECT_TRUE(send_with_fds(socket->get(), &hello, sizeof hello, {}).ok());
+    opened(receive(SLUICE_CONTROL_OPEN).request, 1, epoch);
+    return std::move(*socket);
+  };
+  Fd first = ask(98);
+  sluice_joined joined{};
+  auto got = receive_with_fds(first.get(), &joined, sizeof joined);
+  ASSERT_TRUE(got.ok() && got->fds.size() == 2);
+  const Fd wake = std::move(got->fds[1]);
+  ASSERT_EQ(::fcntl(wake.get(), F_SETFL, 0), 0);
+  first.reset();
+  receive(SLUICE_CONTROL_CLOSE);
+  Fd second = ask(99);
+  pollfd answer{second.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&answer, 1, 20'000), 1) << "the agent waits for a ring";
+  Bell::for_eventfd(wake.get()).ring();  // so that the test ends
 }
 
 TEST_F(AgentTest, TheHostEndsASession) {
