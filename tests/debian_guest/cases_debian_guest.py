@@ -208,7 +208,7 @@ class DebianGuest(WithInstalledHost, unittest.TestCase):
         # At once: what apt has started is ready.
         self.results_are_right()
         say(f"first half done after {time.monotonic() - self.began:.0f} s")
-        text = self.right("sluice-agent doctor --json")
+        text = self.right(install_document.commands("Guest", 0)[1] + " --json")
         checks = {c["name"]: c for c in support.last_json(text.splitlines())["checks"]}
         self.assertEqual(checks["launch"]["state"], "right", text)
         self.assertEqual(self.right("systemctl is-enabled sluice-guest-agent"), "enabled")
