@@ -253,7 +253,7 @@ class Domain(support.WithSluiced):
         libvirt.define(xml_file)
         self.assertEqual(self.listed(libvirt), ("shut off", "none", None))
         plain = libvirt.virsh("dumpxml", "vm1").stdout
-        self.refuses(libvirt, "no domain", "attach", "vm2")
+        self.refuses(libvirt, "no domain.*'sluicectl list --domains'", "attach", "vm2")
         self.refuses(libvirt, "has no vGPU", "detach", "vm1")
         self.refuses(libvirt, "memory", "attach", "vm1", "--memory", "lots")
         shown = self.ctl(libvirt, "attach", "vm1", "--print", "--weight", 300)

@@ -97,6 +97,11 @@ Verdict real_time(const HostFacts& facts) {
   if (refusal.empty())
     return right(has == "nice" || has == "ordinary" ? "not asked for" : "sluiced's loop has it");
   const std::string fact = "sluiced's loop goes by " + has + " priority: " + refusal;
+  // Had, and taken away for good when it was used up: only the limit is missing.
+  if (count(*loop, "real_time_spent") > 0)
+    return wrong(fact,
+                 "systemctl edit sluiced: LimitRTPRIO=1 below [Service], then systemctl restart "
+                 "sluiced; or real_time = false in /etc/sluice/sluice.toml");
   const std::string status =
       facts.files.read("/proc/" + text(*facts.info, "pid") + "/status").value_or("");
   // A filter of system calls, which sluiced has from its unit only.

@@ -18,7 +18,12 @@ Result<Domain> Domain::find(const std::string& uri, const std::string& name) {
   if (!connection) return d.lib_->not_connected(where);
   d.connection_.reset(connection, d.lib_->virConnectClose);
   void* domain = d.lib_->virDomainLookupByName(connection, name.c_str());
-  if (!domain) return d.lib_->error("find the domain in " + where);
+  if (!domain) {
+    Error e = d.lib_->error("find the domain in " + where);
+    if (d.lib_->virGetLastErrorCode() == virt::kErrorNoDomain)
+      e.message += "; 'sluicectl list --domains' shows those that are there";
+    return e;
+  }
   d.domain_.reset(domain, d.lib_->virDomainFree);
   return d;
 }

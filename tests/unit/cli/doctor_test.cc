@@ -237,6 +237,12 @@ TEST_F(HostDoctor, RealTimeIsRefused) {
   expect_wrong("real-time", "by nice priority: real-time scheduling: Operation", "CAP_SYS_NICE");
   file("/proc/99/status", "Name:\tsluiced\nSeccomp:\t2\nSeccomp_filters:\t1\n");
   expect_wrong("real-time", "by its unit", "RestrictRealtime=no");
+  answer("loop", {{"priority", "nice"},
+                  {"real_time_refused",
+                   "real-time scheduling, which was spent: Operation not "
+                   "permitted"},
+                  {"real_time_spent", 1}});
+  expect_wrong("real-time", "which was spent", "LimitRTPRIO=1");
   for (const char* priority : {"nice", "spent"}) {
     loop(priority, "");
     EXPECT_EQ(found("real-time").state, Finding::State::kRight);
