@@ -42,40 +42,6 @@ u32 element_at(const Warp& w, const u32* registers, u32 bits, u32 lane, u32 slot
   return word >> (slot % per * bits) & ((1u << bits) - 1);
 }
 
-// Which columns of A its elements stand for, row by row. Of mma.sp: two of each four, by two bits
-// each, the first one's lower; of tf32 one of each two, of which each is two of a kind; of 4 bits
-// two pairs of each four pairs.
-//
-// A thread's metadata is 16 choices of one row, of elements or pairs of 8 and 4 bits: rows 0 to 7
-// are with the even thread of two, the others with the odd one. Of wider elements it is 8 choices
-// of each of the two rows.
-struct Columns {
-  u32 of[kMaxRows][kMaxBits / 2];
-  u32 count;
-};
-u32 wide_column(const Warp& w, const MatrixShape& s, u32 metadata, u32 row, u32 q) {
-  const bool floats = s.a == Element::kTf32;
-  const u32 each = floats ? 8 : 16, threads = s.metadata_threads(), thread = q * 2 / each;
-  const u32 lane = (row & 7) * 4 + s.selector * threads + thread;
-  const u32 bits = lane_u32(w, metadata, lane) >> (row < 8 ? 0 : 16);
-  const u32 inside = q - thread * each / 2;
-  return thread * each + (floats ? inside * 2 + (bits >> (4 * inside + 1) & 1)
-                                 : inside / 2 * 4 + (bits >> (2 * inside) & 3));
-}
-u32 narrow_column(const Warp& w, const MatrixShape& s, u32 metadata, u32 row, u32 q) {
-  const u32 run = element_bits(s.a) == 4 ? 2 : 1, choice = q / run;
-  const u32 lane =
-      (row & 7) * 4 + s.selector * s.metadata_threads() + choice / 16 * 2 + (row < 8 ? 0 : 1);
-  const u32 bits = lane_u32(w, metadata, lane) >> (choice % 16 * 2) & 3;
-  return (choice / 2 * 4 + bits) * run + q % run;
-}
-void find_columns(const Warp& w, const MatrixShape& s, u32 metadata, Columns& out) {
-  out.count = s.k / 2u;
-  const auto column = element_bits(s.a) < 16 ? narrow_column : wide_column;
-  for (u32 row = 0; row < s.m; ++row)
-    for (u32 q = 0; q < out.count; ++q) out.of[row][q] = column(w, s, metadata, row, q);
-}
-
 using Sums = u32[kMaxRows][kMaxColumns];
 
 // A, B and C out of the lanes' registers.

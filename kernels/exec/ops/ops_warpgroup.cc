@@ -6,8 +6,9 @@
 // nothing of them depends on the other warps, and a program that waits as it must cannot tell.
 //
 // Sums are those of tensor.inc, one for all of K. fp8 has 13 bits below the largest exponent in
-// place of 25, and as many in the sum, as published measurements of Hopper have it; none of this
-// was compared with a GPU here.
+// place of 25, and as many in the sum, as published measurements of Hopper have it. A sparse A has
+// its metadata where that of mma.sp is, in each warp for its rows. None of this was compared with a
+// GPU here.
 #include <cstdint>
 #include <cstring>
 
@@ -71,15 +72,19 @@ struct Operands {
   const u32* d;  // registers, in Code::aux
   const u32* a;
   MatrixDescriptor a_matrix, b_matrix;
+  const Columns* columns;  // of a sparse A; otherwise null
 };
 
-// Calls f(row, k, bits) with the warp's elements of A.
+// Calls use(row, k, bits) with the warp's elements of A.
 template <class F>
-bool each_of_a(Warp& w, const WarpgroupShape& s, const Operands& from, F f) {
+bool each_of_a(Warp& w, const WarpgroupShape& s, const Operands& from, F use) {
   const u32 bits = element_bits(s.a);
+  const auto f = [&](u32 row, u32 k, u32 value) {
+    use(row, from.columns != nullptr ? from.columns->of[row][k] : k, value);
+  };
   if (!s.a_in_registers)
     return each_element(w, from.a_matrix, s.m_major, bits, w.index % 4 * kWarpRows, kWarpRows,
-                        s.depth(), f);
+                        s.a_depth(), f);
   const u32 per = 32 / bits;
   for (u32 lane = 0; lane < 32; ++lane) {
     for (u32 reg = 0; reg < 4; ++reg) {
@@ -170,7 +175,8 @@ bool sum_floats(Warp& w, const WarpgroupShape& s, const Operands& from, u32* sum
       return false;
     for (u32 row = 0; row < kWarpRows; ++row) {
       u32* d = sums + row * kWarpgroupColumns + first;
-      multiply_step(f, row, depth, s.depth(), columns, halves, fp8 ? kKeepFp8 : kKeepAll, d);
+      multiply_step(f, row, from.columns != nullptr ? from.columns->of[row] : depth, s.a_depth(),
+                    columns, halves, fp8 ? kKeepFp8 : kKeepAll, d);
       for (u32 j = 0; j < columns && fp8; ++j)
         if ((d[j] & kInfinityF32) != kInfinityF32) d[j] &= kKeepFp8Sum;
     }
@@ -183,6 +189,7 @@ bool sum_integers(Warp& w, const WarpgroupShape& s, const Operands& from, u32* s
   const auto value = [](Element e, u32 bits) {
     return e == Element::kS8 ? static_cast<s16>(static_cast<s8>(bits)) : static_cast<s16>(bits);
   };
+  if (s.sparse) std::memset(a, 0, sizeof a);
   if (!each_of_a(w, s, from, [&](u32 row, u32 k, u32 bits) { a[row][k] = value(s.a, bits); }))
     return false;
   for (u32 first = 0; first < s.n; first += kMaxColumns) {
@@ -206,14 +213,24 @@ bool sum_integers(Warp& w, const WarpgroupShape& s, const Operands& from, u32* s
 }
 
 // a, b = descriptors (a: none where A is in registers), c = predicate: add to D. aux: the member
-// mask (all lanes), D's registers, those of D as a source, A's.
+// mask (all lanes), D's registers, those of D as a source, A's, of a sparse A its metadata.
 Flow multiply_warpgroup(Warp& w, const Inst& in) {
   if (w.exec != w.live) return Flow::kControl;
   static thread_local u32 sums[kWarpRows * kWarpgroupColumns];
   const WarpgroupShape s = WarpgroupShape::unpack(in.imm);
   const u32* aux = w.block->aux + in.aux + 1;
   const u32 lane = static_cast<u32>(__builtin_ctz(w.exec));
-  Operands from{aux, aux + 2 * s.d_registers(), {}, {}};
+  Operands from{aux, aux + 2 * s.d_registers(), {}, {}, nullptr};
+  static thread_local Columns columns;
+  if (s.sparse) {
+    const MatrixShape of_warp{.m = kWarpRows,
+                              .k = static_cast<u16>(s.depth()),
+                              .a = s.a,
+                              .sparse = true,
+                              .selector = s.selector};
+    find_columns(w, of_warp, from.a[s.a_in_registers ? 4 : 0], columns);
+    from.columns = &columns;
+  }
   if (!s.a_in_registers) from.a_matrix = MatrixDescriptor::unpack(lane_u64(w, in.a, lane));
   from.b_matrix = MatrixDescriptor::unpack(lane_u64(w, in.b, lane));
   read_sums(w, s, from.d, w.pred(in.c), sums);

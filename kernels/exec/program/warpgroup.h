@@ -20,8 +20,12 @@ struct WarpgroupShape {
   bool negate_a = false, negate_b = false;
   bool m_major = false, n_major = false;  // imm-trans-a and -b: columns of A (rows of B) contiguous
   bool a_in_registers = false;
+  // wgmma.mma_async.sp: half the elements of A are there, as in mma.sp (tensor_shape.h).
+  bool sparse = false;
+  uint8_t selector = 0;
 
-  uint32_t depth() const { return 256 / element_bits(a); }  // 32 bytes
+  uint32_t a_depth() const { return 256 / element_bits(a); }  // elements of A in a row: 32 bytes
+  uint32_t depth() const { return sparse ? 2 * a_depth() : a_depth(); }
   uint32_t d_registers() const { return d == Element::kF16 ? n / 4 : n / 2; }
 
   // To and from Inst::imm.
@@ -30,7 +34,8 @@ struct WarpgroupShape {
         uint64_t{n} | uint64_t{static_cast<uint8_t>(a)} << 16 |
         uint64_t{static_cast<uint8_t>(b)} << 20 | uint64_t{static_cast<uint8_t>(d)} << 24 |
         uint64_t{saturate} << 32 | uint64_t{negate_a} << 33 | uint64_t{negate_b} << 34 |
-        uint64_t{m_major} << 35 | uint64_t{n_major} << 36 | uint64_t{a_in_registers} << 37);
+        uint64_t{m_major} << 35 | uint64_t{n_major} << 36 | uint64_t{a_in_registers} << 37 |
+        uint64_t{sparse} << 38 | uint64_t{selector} << 39);
   }
   static WarpgroupShape unpack(int64_t imm) {
     const auto v = static_cast<uint64_t>(imm);
@@ -44,7 +49,9 @@ struct WarpgroupShape {
             bit(34),
             bit(35),
             bit(36),
-            bit(37)};
+            bit(37),
+            bit(38),
+            static_cast<uint8_t>(v >> 39 & 3)};
   }
 };
 
@@ -79,8 +86,9 @@ struct MatrixDescriptor {
                 ? chunk * stride + row * 16 + atom * leading
                 : chunk % width * 16 + chunk / width * leading + row * width * 16 + atom * stride;
     else
-      at += atom * stride +
-            (swizzle == 0 ? row * 16 + chunk * leading : row * width * 16 + chunk * 16);
+      at += atom * stride + (swizzle == 0
+                                 ? row * 16 + chunk * leading
+                                 : row * width * 16 + chunk % width * 16 + chunk / width * leading);
     return at ^ ((((at >> 7) - base) & (width - 1)) << 4);
   }
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // wgmma: products of four warps with whole numbers, whose sums are exact whatever the order, from
-// shared memory in each layout of the manual and from registers, of each type. And mma.sp.
+// shared memory in each layout of the manual and from registers, of each type, and with a sparse
+// A. And mma.sp.
 #include <random>
 
 #include "tests/unit/exec/harness.h"
@@ -49,6 +50,7 @@ struct Case {
   int scale_a = 1, scale_b = 1;
   bool add = true;
   bool saturate = false;
+  int selector = -1;  // not negative: sparse
 };
 
 class ExecWarpgroup : public ExecTest {
@@ -83,6 +85,28 @@ class ExecWarpgroup : public ExecTest {
     else
       std::memcpy(&memory_[bit / 8], &value, bits / 8);
   }
+  // Where element k of a row of a sparse A stands in the whole matrix: the second or the first of
+  // its places. Its choice goes to the metadata.
+  uint32_t choose(uint32_t bits, uint32_t row, uint32_t k, uint32_t selector, uint32_t second,
+                  uint32_t metadata) {
+    const uint32_t inside = row % 16, lane = row / 16 * 32 + inside % 8 * 4;
+    const uint32_t choice = bits == 32 ? second : second + k % 2 * 2;
+    const auto put_word = [&](uint32_t thread, uint32_t value) {
+      uint32_t word;
+      std::memcpy(&word, &memory_[metadata + thread * 4], 4);
+      word |= value;
+      std::memcpy(&memory_[metadata + thread * 4], &word, 4);
+    };
+    const uint32_t half = inside < 8 ? 0 : 16;
+    if (bits == 32)
+      put_word(lane + selector * 2 + k / 4, (choice != 0 ? 0b1110u : 0b0100u)
+                                                << (k % 4 * 4 + half));
+    else if (bits == 16)
+      put_word(lane + selector * 2 + k / 8, choice << (k % 8 * 2 + half));
+    else
+      put_word(lane + k / 16 * 2 + inside / 8, choice << (k % 16 * 2));
+    return bits == 32 ? k * 2 + choice : k / 2 * 4 + choice;
+  }
   static std::string descriptor(uint32_t start, const Layout& layout) {
     static constexpr uint64_t kModes[] = {0, 3, 2, 1};
     const uint64_t value = start >> 4 | uint64_t{layout.leading >> 4} << 16 |
@@ -92,8 +116,11 @@ class ExecWarpgroup : public ExecTest {
 
   void check(const Case& c) {
     SCOPED_TRACE(c.d + "." + c.a + "." + c.b + " n" + std::to_string(c.n));
-    constexpr uint32_t kB = 32768, kA = 49152;  // of shared memory: B, A's registers
-    const uint32_t bits = bits_of(c.a), depth = 256 / bits;
+    // Of shared memory: B, A's registers, the metadata.
+    constexpr uint32_t kB = 32768, kA = 49152, kMetadata = 51200;
+    const bool sparse = c.selector >= 0;
+    const uint32_t bits = bits_of(c.a), a_depth = 256 / bits,
+                   depth = sparse ? 2 * a_depth : a_depth;
     std::mt19937 random(c.n * 7 + depth);
     std::vector<int> a(64 * depth), b(c.n * depth);
     std::fill(memory_.begin(), memory_.end(), 0);
@@ -105,8 +132,11 @@ class ExecWarpgroup : public ExecTest {
       return bytes ? static_cast<int>(static_cast<int8_t>(v)) : (v & 7) - 3;
     };
     for (uint32_t row = 0; row < 64; ++row) {
-      for (uint32_t k = 0; k < depth; ++k) {
-        const int v = a[row * depth + k] = number(c.a);
+      for (uint32_t k = 0; k < a_depth; ++k) {
+        const uint32_t column = sparse ? choose(bits, row, k, static_cast<uint32_t>(c.selector),
+                                                random() & 1, kMetadata)
+                                       : k;
+        const int v = a[row * depth + column] = number(c.a);
         if (!c.registers) {
           put(c.a_layout, 0, bits, row, k, code(c.a, v));
           continue;
@@ -138,7 +168,8 @@ class ExecWarpgroup : public ExecTest {
         "setp.lt.u32 %p1, %r1, 53248; @%p1 bra C;\n"
         "mov.u32 %r2, s; mad.lo.u32 %r2, %r0, 16, %r2;\n"
         "ld.shared.v4.u32 {%r10, %r11, %r12, %r13}, [%r2+" +
-        std::to_string(kA) + "];\nfence.proxy.async.shared::cta; bar.sync 0;\n";
+        std::to_string(kA) + "];\nmad.lo.u32 %r2, %r0, -12, %r2; ld.shared.u32 %r14, [%r2+" +
+        std::to_string(kMetadata) + "];\nfence.proxy.async.shared::cta; bar.sync 0;\n";
     const int first = c.saturate ? 0x7fffff00 : 5;
     for (uint32_t k = 0; k < registers; ++k) {
       list += (k == 0 ? "" : ", ") + kind + std::to_string(k);
@@ -149,10 +180,12 @@ class ExecWarpgroup : public ExecTest {
     }
     body += "wgmma.fence.sync.aligned;\nmov.b64 %rd10, " + descriptor(0, c.a_layout) +
             "; mov.b64 %rd11, " + descriptor(kB, c.b_layout) + ";\nsetp.eq.u32 %p2, 1, " +
-            (c.add ? "1" : "0") + ";\nwgmma.mma_async.sync.aligned.m64n" + std::to_string(c.n) +
-            "k" + std::to_string(depth) + "." + c.d + "." + c.a + "." + c.b +
-            (c.saturate ? ".satfinite" : "") + (c.a == "b1" ? ".and.popc" : "") + " {" + list +
-            "}, " + (c.registers ? "{%r10, %r11, %r12, %r13}" : "%rd10") + ", %rd11, %p2";
+            (c.add ? "1" : "0") + ";\nwgmma.mma_async" + (sparse ? ".sp" : "") +
+            ".sync.aligned.m64n" + std::to_string(c.n) + "k" + std::to_string(depth) + "." + c.d +
+            "." + c.a + "." + c.b + (c.saturate ? ".satfinite" : "") +
+            (c.a == "b1" ? ".and.popc" : "") + " {" + list + "}, " +
+            (c.registers ? "{%r10, %r11, %r12, %r13}" : "%rd10") + ", %rd11" +
+            (sparse ? ", %r14, " + std::to_string(c.selector) : "") + ", %p2";
     if (c.d != "s32") body += ", " + std::to_string(c.scale_a) + ", " + std::to_string(c.scale_b);
     if (bits == 16) {
       if (!c.registers) body += c.a_layout.mn_major ? ", 1" : ", 0";
@@ -226,6 +259,23 @@ TEST_F(ExecWarpgroup, OtherElements) {
   check({96, "s32", "b1", "b1", k_major(3), kPlain, true});
 }
 
+TEST_F(ExecWarpgroup, Sparse) {
+  const auto sparse = [this](Case c, int selector) {
+    c.selector = selector;
+    check(c);
+  };
+  constexpr Layout kWide{0, false, 128, 512};  // four chunks to a row
+  const Layout k = k_major(2);
+  sparse({8, "f32", "f16", "f16", kPlain, kWide}, 0);
+  sparse({64, "f16", "f16", "f16", k, k, true}, 1);
+  sparse({24, "f32", "bf16", "bf16", mn_major(3), {3, true, 2048, 1024}, false, -1, 1}, 1);
+  sparse({16, "f32", "tf32", "tf32", k, kWide, true}, 0);
+  sparse({40, "f32", "tf32", "tf32", k_major(1), k_major(3), false}, 1);
+  sparse({32, "f32", "e4m3", "e5m2", kPlain, k_major(3), true}, 0);
+  sparse({48, "s32", "s8", "u8", k, kWide, false}, 0);
+  sparse({8, "s32", "u8", "s8", kPlain, k, true, 1, 1, false}, 0);
+}
+
 // fp8 keeps 13 bits below the largest term, and in the sum.
 TEST_F(ExecWarpgroup, NarrowSumsOfFp8) {
   const std::string body =
@@ -262,6 +312,13 @@ TEST_F(ExecWarpgroup, WhatTheManualDoesNotHaveIsRefused) {
         "m64n8k256.s32.b1.b1.xor.popc {%r0, %r1, %r2, %r3}, %rd1, %rd2, 1;",
         "m64n8k16.f32.f16.f16;"})
     EXPECT_FALSE(load(kernel(std::string("wgmma.mma_async.sync.aligned.") + text))) << text;
+  for (const char* text :
+       {"m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd1, %rd2, %r1, 0, 1, 1, 1, 0, 0;",
+        "m64n8k32.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd1, %rd2, %r1, 2, 1, 1, 1, 0, 0;",
+        "m64n8k32.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd1, %rd2, 1, 1, 1, 0, 0;",
+        "m64n8k64.s32.s8.s8 {%r0, %r1, %r2, %r3}, %rd1, %rd2, %r4, 1, 1;",
+        "m64n8k512.s32.b1.b1.and.popc {%r0, %r1, %r2, %r3}, %rd1, %rd2, %r4, 0, 1;"})
+    EXPECT_FALSE(load(kernel(std::string("wgmma.mma_async.sp.sync.aligned.") + text))) << text;
 }
 
 // Sparse A, whose metadata is in one or two threads of each four.

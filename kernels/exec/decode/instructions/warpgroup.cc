@@ -68,7 +68,8 @@ bool exists(const WarpgroupShape& s) {
 }  // namespace
 
 // wgmma.fence, .commit_group and .wait_group: products are computed when they are issued.
-// wgmma.mma_async.sync.aligned.SHAPE.D.A.B d, a, b, add[, scale-a, scale-b[, trans-a], trans-b].
+// wgmma.mma_async[.sp].sync.aligned.SHAPE.D.A.B d, a, b[, metadata, selector], add[, scale-a,
+// scale-b[, trans-a], trans-b].
 bool Decoder::do_wgmma() {
   if (!take("sync") || !take("aligned")) return unsupported();
   if (take("fence") || take("commit_group")) return all_taken() && operand_count() == 0;
@@ -78,23 +79,32 @@ bool Decoder::do_wgmma() {
   }
   if (!take("mma_async")) return unsupported();
   WarpgroupShape s;
+  s.sparse = take("sp");
   s.saturate = take("satfinite");
   uint32_t depth = 0;
   if (!take_warpgroup_types(s, depth)) return unsupported();
   if (s.a == Element::kB1 && (!take("and") || !take("popc"))) return unsupported();
   const bool bytes = s.a == Element::kU8 || s.a == Element::kS8;
+  if (s.sparse && s.a == Element::kB1) return unsupported();
   if (!exists(s) || depth != s.depth() || (s.saturate && !bytes)) return unsupported();
-  if (operand_count() < 4) return false;
+  const size_t more = s.sparse ? 2 : 0;  // operands before the predicate
+  if (operand_count() < 4 + more) return false;
+  if (uint64_t selector = 0; s.sparse) {  // tensor_shape.h: threads of four that have metadata
+    if (!immediate(text(4), Type::kU32, selector)) return false;
+    if (selector > (element_bits(s.a) == 8 ? 0u : 1u)) return unsupported();
+    s.selector = static_cast<uint8_t>(selector);
+  }
   s.a_in_registers = !braces(text(1)).empty();
   if (!warpgroup_flags(s)) return false;
   const Type d_type = s.d == Element::kF32 ? Type::kF32 : Type::kB32;
-  std::vector<Operand> d, sums, a;
+  std::vector<Operand> d, sums, a, metadata;
   Operand a_matrix, b_matrix;
   uint32_t add;
   if (s.a_in_registers ? !register_list(text(1), 4, Type::kB32, false, a)
                        : !source(text(1), Type::kB64, a_matrix))
     return false;
-  if (!source(text(2), Type::kB64, b_matrix) || !source_pred(text(3), add) ||
+  if (!source(text(2), Type::kB64, b_matrix) || !source_pred(text(3 + more), add) ||
+      (s.sparse && !register_list(text(3), 1, Type::kB32, false, metadata)) ||
       !register_list(text(0), s.d_registers(), d_type, false, sums) ||
       !register_list(text(0), s.d_registers(), d_type, true, d))
     return false;
@@ -103,6 +113,7 @@ bool Decoder::do_wgmma() {
   append_aux(d, true);
   append_aux(sums, false);
   append_aux(a, false);
+  append_aux(metadata, false);
   return true;
 }
 
@@ -124,16 +135,17 @@ bool Decoder::take_warpgroup_types(WarpgroupShape& s, uint32_t& depth) {
   return true;
 }
 
-// The operands after the first four: [scale-a, scale-b][, trans-a][, trans-b].
+// The operands behind the predicate: [scale-a, scale-b][, trans-a][, trans-b].
 bool Decoder::warpgroup_flags(WarpgroupShape& s) {
   const bool floats = is_float(s.a);
   const bool majors = s.a == Element::kF16 || s.a == Element::kBf16;
   const size_t flags = (floats ? 2u : 0u) + (majors ? (s.a_in_registers ? 1u : 2u) : 0u);
-  if (!all_taken() || operand_count() != 4 + flags) return false;
+  const size_t first = s.sparse ? 6 : 4;
+  if (!all_taken() || operand_count() != first + flags) return false;
   uint64_t flag[4] = {};
   for (size_t k = 0; k < flags; ++k) {
     const bool scale = k < 2;
-    if (!immediate(text(4 + k), Type::kS32, flag[k])) return false;
+    if (!immediate(text(first + k), Type::kS32, flag[k])) return false;
     const auto value = static_cast<int32_t>(flag[k]);
     if (scale ? value != 1 && value != -1 : value != 0 && value != 1) return false;
   }
