@@ -313,7 +313,7 @@ class Decoder {
   bool do_activemask();
   bool do_nanosleep();
   bool do_mma();
-  bool take_layouts(bool wmma);
+  bool take_layouts(MatrixShape& s);
   bool take_shape_and_types(MatrixShape& shape);
   bool do_wmma();
   bool do_ldmatrix();

@@ -5,8 +5,9 @@
 // How floating-point sums are rounded is in tensor.inc. wmma's tf32 adds 4 products at a time. f64
 // is a chain of fused multiply-adds in the order of k. fp8 on this chip: f16 products, 16 at a time
 // (columns k with k mod 4 < 2, then the others) beginning at zero, and one f32 addition of C at the
-// end. Of mma.sp of fp8 the same is assumed of the elements that are there (not compared with a
-// GPU).
+// end. Of mma.sp of fp8 the same is assumed of the elements that are there, of fp8 with f16 sums
+// that they are rounded once more, and of mma.m8n8k4 of f16 one addition as of larger shapes (none
+// of these was compared with a GPU).
 #include <cstdint>
 #include <cstring>
 
@@ -102,11 +103,20 @@ void multiply_floats(Warp& w, const MatrixShape& s, const Registers& regs) {
   if (s.sparse) find_columns(w, s, regs.aux[regs.metadata], sparse);
   alignas(64) Sums c;
   load_floats(w, s, regs, sparse, f, c);
-  const bool halves = s.c == Element::kF16 && s.d == Element::kF16;
   const bool fp8 = s.a == Element::kE4m3 || s.a == Element::kE5m2;
+  const bool halves = s.c == Element::kF16 && s.d == Element::kF16 && !fp8;
+  if (s.of_quads()) {
+    for (u32 row = 0; row < s.kQuads * s.m; ++row) {
+      const u32 first = row / s.m * s.k, its_depth[] = {first, first + 1, first + 2, first + 3};
+      multiply_step(f, row, its_depth, s.k, s.n, halves, kKeepAll, c[row]);
+    }
+    return store_floats(w, s, regs, halves, c);
+  }
   u32 depth[kMaxDepth];
   const u32 products = s.sparse ? sparse.count : s.k;
-  for (u32 k = 0; k < products; ++k) depth[k] = fp8 ? k / 16 * 2 + k % 16 / 2 * 4 + (k & 1) : k;
+  const bool two_steps = fp8 && s.k > 16;
+  for (u32 k = 0; k < products; ++k)
+    depth[k] = two_steps ? k / 16 * 2 + k % 16 / 2 * 4 + (k & 1) : k;
   for (u32 row = 0; row < s.m; ++row) {
     u32* d = c[row];
     u32 chosen[kMaxDepth];

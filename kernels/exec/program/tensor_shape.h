@@ -62,6 +62,13 @@ struct MatrixShape {
   // four have it.
   bool sparse = false;
   uint8_t selector = 0;
+  // Only mma.m8n8k4 of f16 has other layouts than row and col.
+  bool a_column = false, b_row = false;
+
+  // mma.m8n8k4 of f16: four products, one for each quad pair (lanes 4q to 4q + 3 and those 16
+  // above). Here they are one: below one another in A and C, side by side along K.
+  bool of_quads() const { return m == 8 && n == 8 && k == 4 && a == Element::kF16 && !wmma; }
+  static constexpr uint32_t kQuads = 4;
 
   // Of how many threads of each four the metadata is read: one for so many columns of A.
   uint32_t metadata_threads() const {
@@ -76,7 +83,8 @@ struct MatrixShape {
         uint64_t{static_cast<uint8_t>(a)} << 32 | uint64_t{static_cast<uint8_t>(b)} << 36 |
         uint64_t{static_cast<uint8_t>(c)} << 40 | uint64_t{static_cast<uint8_t>(d)} << 44 |
         uint64_t{saturate} << 48 | uint64_t{bit_and} << 49 | uint64_t{wmma} << 50 |
-        uint64_t{sparse} << 51 | uint64_t{selector} << 52);
+        uint64_t{sparse} << 51 | uint64_t{selector} << 52 | uint64_t{a_column} << 54 |
+        uint64_t{b_row} << 55);
   }
   static MatrixShape unpack(int64_t imm) {
     const uint64_t v = static_cast<uint64_t>(imm);
@@ -93,6 +101,8 @@ struct MatrixShape {
     s.wmma = (v >> 50 & 1) != 0;
     s.sparse = (v >> 51 & 1) != 0;
     s.selector = static_cast<uint8_t>(v >> 52 & 3);
+    s.a_column = (v >> 54 & 1) != 0;
+    s.b_row = (v >> 55 & 1) != 0;
     return s;
   }
 };
@@ -111,6 +121,12 @@ inline Fragment fragment_of(const MatrixShape& s, Role role, Element element) {
   f.columns = role != Role::kA ? s.n : s.sparse ? s.k / 2u : s.k;
   const uint32_t bits = element_bits(element);
   f.per_register = bits >= 32 ? 1 : 32 / bits;
+  if (s.of_quads()) {
+    f.rows = role == Role::kB ? s.kQuads * s.k : s.kQuads * s.m;
+    f.columns = role == Role::kA ? s.kQuads * s.k : s.n;
+    f.registers = role == Role::kC ? 8 / f.per_register : 2;
+    return f;
+  }
   f.registers = f.rows * f.columns / 32 / f.per_register;
   // wmma's f16 operands have eight registers whatever the shape (PTX ISA, wmma fragments).
   if (s.wmma && element == Element::kF16 && role != Role::kC) f.registers = 8;
@@ -121,9 +137,23 @@ struct Spot {
   uint32_t row, column;
 };
 
+// Where an element lies in mma.m8n8k4 of f16 (PTX manual, "Matrix fragments for mma.m8n8k4 with
+// f16").
+inline Spot spot_of_quads(const MatrixShape& s, const Fragment& f, Role role, uint32_t lane,
+                          uint32_t slot) {
+  const uint32_t quad = lane % 16 / 4, place = lane % 4, upper = lane / 16 * 4;
+  if (role == Role::kA)
+    return {quad * 8 + upper + (s.a_column ? slot : place), quad * 4 + (s.a_column ? place : slot)};
+  if (role == Role::kB)
+    return {quad * 4 + (s.b_row ? place : slot), upper + (s.b_row ? slot : place)};
+  if (f.per_register == 2) return {quad * 8 + upper + place, slot};
+  return {quad * 8 + upper + (place & 1) + (slot & 2), (slot & 4) + (place & 2) + (slot & 1)};
+}
+
 // Where element `slot` (register * per_register + part) of a lane lies in the matrix.
 inline Spot spot_of(const MatrixShape& s, const Fragment& f, Role role, uint32_t lane,
                     uint32_t slot) {
+  if (s.of_quads()) return spot_of_quads(s, f, role, lane, slot);
   if (s.wmma) {
     const uint32_t mine = f.rows * f.columns / 32;
     const uint32_t at = lane * mine + slot % mine;

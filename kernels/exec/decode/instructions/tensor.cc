@@ -45,7 +45,7 @@ bool is_integer(Element e) {
   return e == Element::kU8 || e == Element::kS8 || e == Element::kU4 || e == Element::kS4;
 }
 
-// The combinations of the PTX manual for sm_75 to sm_90, without mma.m8n8k4 of f16 (Volta's).
+// The combinations of the PTX manual for sm_70 to sm_90.
 bool is_of_shape(const MatrixShape& s, uint32_t m, uint32_t n,
                  std::initializer_list<uint32_t> depths) {
   return s.m == m && s.n == n && std::find(depths.begin(), depths.end(), s.k) != depths.end();
@@ -117,7 +117,10 @@ bool mma_exists(const MatrixShape& s) {
     return is_of_shape(s, m, n, depths);
   };
   const bool f32 = sums_are(s, Element::kF32), s32 = sums_are(s, Element::kS32);
-  const bool same = s.a == s.b;
+  const bool same = s.a == s.b, halves = sums_are(s, Element::kF16);
+  if (s.of_quads())
+    return same && sums_are_halves_or_floats(s) && (s.c == Element::kF16 || s.d == Element::kF32);
+  if (s.a_column || s.b_row) return false;
   switch (s.a) {
     case Element::kF16:
       return same && is(16, 8, {8, 16}) && s.c == s.d && sums_are_halves_or_floats(s);
@@ -129,7 +132,8 @@ bool mma_exists(const MatrixShape& s) {
       return same && sums_are(s, Element::kF64) && (is(8, 8, {4}) || is(16, 8, {4, 8, 16}));
     case Element::kE4m3:
     case Element::kE5m2:
-      return (s.b == Element::kE4m3 || s.b == Element::kE5m2) && is(16, 8, {32}) && f32;
+      return (s.b == Element::kE4m3 || s.b == Element::kE5m2) && is(16, 8, {16, 32}) &&
+             (f32 || halves);
     case Element::kU8:
     case Element::kS8:
       return (s.b == Element::kU8 || s.b == Element::kS8) && s32 &&
@@ -165,8 +169,9 @@ bool Decoder::register_list(std::string_view list, size_t count, Type type, bool
   return true;
 }
 
-// mma.sync.aligned.shape.row.col[.satfinite].d.a.b.c[.xor|.and.popc], mma.sp with two more operands
-// (metadata, selector), and wmma.mma.sync.aligned.alayout.blayout.shape.d[.a.b].c[.rn][.satfinite].
+// mma.sync.aligned.shape.alayout.blayout[.satfinite].d.a.b.c[.xor|.and.popc], mma.sp with two more
+// operands (metadata, selector), and
+// wmma.mma.sync.aligned.alayout.blayout.shape.d[.a.b].c[.rn][.satfinite].
 bool Decoder::do_mma() {
   MatrixShape s;
   s.wmma = words_[0] == "wmma";
@@ -177,7 +182,7 @@ bool Decoder::do_mma() {
     if (selector > 3) return unsupported();
     s.selector = static_cast<uint8_t>(selector);
   }
-  if (!take_layouts(s.wmma)) return unsupported();
+  if (!take_layouts(s)) return unsupported();
   s.saturate = take("satfinite");
   if (!take_shape_and_types(s)) return unsupported();
   if (s.a == Element::kB1) {
@@ -205,16 +210,18 @@ bool Decoder::do_mma() {
   return true;
 }
 
-bool Decoder::take_layouts(bool wmma) {
-  if (!wmma) return take("row") && take("col");
-  // The fragments have the same order of elements whatever the layout in memory was.
-  take("mma");
-  for (size_t k = 1, layouts = 0; k < words_.size() && layouts < 2; ++k) {
+// Of wmma the fragments have the same order of elements whatever the layout in memory was.
+bool Decoder::take_layouts(MatrixShape& s) {
+  if (s.wmma) take("mma");
+  size_t layouts = 0;
+  for (size_t k = 1; k < words_.size() && layouts < 2; ++k) {
     if (words_[k] != "row" && words_[k] != "col") continue;
     taken_[k] = true;
+    if (!s.wmma && layouts == 0) s.a_column = words_[k] == "col";
+    if (!s.wmma && layouts == 1) s.b_row = words_[k] == "row";
     ++layouts;
   }
-  return true;
+  return s.wmma || layouts == 2;
 }
 
 bool Decoder::take_shape_and_types(MatrixShape& s) {
