@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What sluicectl says to mistakes: what was wrong, and what to do. No sluiced runs.
+"""What sluicectl says to mistakes: what was wrong, and what to do; its completion in bash. No
+sluiced runs.
 
     command_line_test.py SLUICECTL [unittest's arguments]
 """
+import os
+import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 SLUICECTL = sys.argv.pop(1)
+COMPLETION = pathlib.Path(__file__).resolve().parents[3] / "debian/completions/sluicectl"
 
 
 class Mistakes(unittest.TestCase):
@@ -32,6 +37,31 @@ class Mistakes(unittest.TestCase):
                 self.assertEqual(p.stdout, "")
                 for text in texts:
                     self.assertIn(text, p.stderr)
+
+
+class Completion(unittest.TestCase):
+    """With a sluicectl that lists these."""
+    DOMAINS = ("DOMAIN STATE", "vm1 running", "vm-2 shut off", "$(touch${IFS}$PWNED) running",
+               "`touch${IFS}$PWNED` running", "~root running", "x;y running")
+
+    def complete(self, *words):
+        with tempfile.TemporaryDirectory() as folder:
+            fake = pathlib.Path(folder, "sluicectl")
+            fake.write_text("#!/bin/sh\ncat <<'E'\n" + "\n".join(self.DOMAINS) + "\nE\n")
+            fake.chmod(0o755)
+            made = pathlib.Path(folder, "made")
+            p = subprocess.run(
+                ["bash", "-c", '. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _sluicectl; '
+                 'printf "%s\\n" "${COMPREPLY[@]}"', COMPLETION, *words],
+                env={"PATH": f"{folder}:{os.environ['PATH']}", "PWNED": str(made)},
+                stdout=subprocess.PIPE, text=True, timeout=60, check=True)
+            self.assertFalse(made.exists(), "a domain's name was run")
+            return p.stdout.split()
+
+    def test_names_are_not_run(self):
+        for command, words in (("attach", ["vm-2", "vm1"]), ("show", ["vm-2", "vm1"])):
+            self.assertEqual(sorted(self.complete("sluicectl", command, "")), words)
+        self.assertEqual(self.complete("sluicectl", "attach", "vm1"), ["vm1"])
 
 
 if __name__ == "__main__":
