@@ -47,9 +47,14 @@ Channel::~Channel() {
 Result<std::unique_ptr<Channel>> Channel::join(const std::string& path,
                                                const std::string& program) {
   auto socket = connect_unix(path, SOCK_SEQPACKET);
-  if (!socket)
+  if (!socket) {
+    const int code = socket.error().code;
     return std::move(socket).error().with_context(
-        "no vGPU here: is sluice-agent (in a VM) or sluiced running");
+        code == EACCES || code == EPERM
+            ? "this user is not in the group that may use the vGPU (adduser USER sluice, then log "
+              "in anew)"
+            : "no vGPU here: is sluice-agent (in a VM) or sluiced running");
+  }
 
   sluice_join join{};
   join.magic = SLUICE_JOIN_MAGIC;
