@@ -9,6 +9,7 @@ names is built, and its host runs this tree's programs and guest, and the other 
 
 Versions that do not exist yet are in the unit tests of the agent and of sluiced.
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -45,8 +46,9 @@ class Older:
             if archive.returncode != 0:
                 raise unittest.SkipTest(f"the history here lacks {commit}")
             subprocess.run(["tar", "-x", "-C", self.root], input=archive.stdout, check=True)
-            self.run(". scripts/lib/setup.sh; configure \"$PWD/build\" \"${release_options[@]}\" "
-                     "tests=true")
+            # Its packages: this tree may no longer need them all.
+            self.run(". scripts/lib/setup.sh; ensure_packages \"${build_packages[@]}\"; "
+                     "configure \"$PWD/build\" \"${release_options[@]}\" tests=true")
             (self.root / "complete").touch()
         listed = subprocess.run(["meson", "introspect", "--install-plan", self.build],
                                 capture_output=True, text=True, check=True)
@@ -80,6 +82,30 @@ class Older:
         return cls._made
 
 
+def enter_own_cgroup(test_class):
+    """The older spawner does not lock its folder of cgroups: one of this tree that starts beside
+    it, in another test, would take that for a dead one's and remove it."""
+    mounts = [line.split() for line in pathlib.Path("/proc/self/mountinfo").open()
+              if " - cgroup2 " in line]
+    own = [line.strip()[3:] for line in pathlib.Path("/proc/self/cgroup").open()
+           if line.startswith("0::")]
+    if not mounts or not own or mounts[0][3] != "/":
+        return
+    parent = pathlib.Path(mounts[0][4] + own[0])
+    folder = parent / f"sluice-skew.{os.getpid()}"
+    try:
+        folder.mkdir()
+        (folder / "cgroup.procs").write_text(str(os.getpid()))
+    except OSError:  # no cgroups may be made here, so nobody has any
+        return
+
+    def leave():
+        (parent / "cgroup.procs").write_text(str(os.getpid()))
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+    test_class.addClassCleanup(leave)
+
+
 class Skew(support.WithSluiced):
     """`host_build` runs the host, `guest_build` is what its programs and guests have."""
     host_build = guest_build = None
@@ -91,6 +117,7 @@ class Skew(support.WithSluiced):
         cls.older = Older.get()
         cls.builds()
         cls.work = support.folder()
+        enter_own_cgroup(cls)
         cls.sluiced = host.Sluiced(cls.guest_build, cls.work,
                                    programs=host.Built(cls.host_build))
         cls.addClassCleanup(cls.sluiced.stop)
