@@ -39,10 +39,10 @@
 
 /* Grant word. Written by sluiced, read by the worker, always whole.
  *
- *   63       41  40  39 38  37   36   35     34     33        32   31          0
- *   +----------+----+-----+----+----+------+------+---------+----+------------+
- *   | reserved |fill|level|keep|part|recall|ending|contended|open| generation |
- *   +----------+----+-----+----+----+------+------+---------+----+------------+
+ *   63       42    41    40  39 38  37   36   35     34     33        32   31          0
+ *   +----------+-------+----+-----+----+----+------+------+---------+----+------------+
+ *   | reserved |standby|fill|level|keep|part|recall|ending|contended|open| generation |
+ *   +----------+-------+----+-----+----+----+------+------+---------+----+------------+
  *
  *   open       launches may start
  *   contended  another vGPU is waiting: ring when demand drops to 0
@@ -55,6 +55,8 @@
  *   level      where turns are priorities: launches of this generation go to streams whose priority
  *              is so many levels above the lowest one
  *   fill       with a level above 0: others are kept out of the gaps between launches
+ *   standby    with open: it is nobody's turn, and only launches may start that are expected to
+ *              take SLUICE_STANDBY_NS at most; ring when there is demand
  */
 #define SLUICE_GRANT_GENERATION(w) ((uint32_t)(w))
 #define SLUICE_GRANT_OPEN (1ull << 32)
@@ -67,6 +69,9 @@
 #define SLUICE_GRANT_LEVEL(w) ((uint32_t)((w) >> 38) & 3u)
 #define SLUICE_GRANT_AT_LEVEL(level) ((uint64_t)(level) << 38)
 #define SLUICE_GRANT_FILL (1ull << 40)
+#define SLUICE_GRANT_STANDBY (1ull << 41)
+/* Longer: who comes unasked delays others for longer. Shorter: more kernels have to ask first. */
+#define SLUICE_STANDBY_NS 500000ull
 
 /* The gate protocol. Model-checked in tests/model/gate_model.h; docs/internals/channel.md says why
  * each step is there. All words named here are loaded and stored seq_cst, in the order written.
@@ -82,7 +87,7 @@
  *     open, recall         nothing older in flight: *left*
  *   *left*               left_generation := generation(g), less one if the gate is open (release);
  *                        ring sluiced. Once for each value.
- *   demand 0 -> n        demand := n; gate closed: ring sluiced
+ *   demand 0 -> n        demand := n; gate closed, or standby: ring sluiced
  *   demand n -> 0        demand := 0; contended: ring sluiced
  *   while it holds       waits at its gate socket; polls the grant and the heartbeat some times a
  *                        second, because sluiced may have died before it rang
@@ -96,6 +101,9 @@
  *   preempt              grant := closed | contended, same generation; evict word := generation;
  *                        then read in_flight: 0 -> left. Else wait for a ring and
  *                        in_flight == 0 or left_generation == generation.
+ *   stand by             (demand and in_flight were 0) grant := open | contended | standby, same
+ *                        generation; then read demand and in_flight
+ *   accept               grant := open, same generation; ring the gate, for launches that are held
  *   repartition          SM set of generation + 1 in the host page; grant := open | recall | part,
  *                        generation + 1; evict word := the old generation; ring the gate;
  *                        then read in_flight: 0 -> the old generation has left. Else wait for a
@@ -179,7 +187,8 @@ struct sluice_report_header {
                                            (mediator/core/quota_lease.h) */
   uint64_t whole_launches; /* those of opaque_launches whose kernel could be evicted: the grid was
                               on the GPU at once, or known to be short */
-  uint64_t reserved[111 - SLUICE_MEMORY_KINDS];
+  uint64_t in_flight_ns;   /* CLOCK_MONOTONIC when in_flight was 0 last; stored before it changes */
+  uint64_t reserved[110 - SLUICE_MEMORY_KINDS];
 };
 
 /* Bytes of the memfd that holds a report header, and nothing else. */

@@ -286,6 +286,9 @@ class Policy {
   // The time of the last kWake has come.
   virtual void on_wake(uint64_t now_ns, Actions& out) = 0;
 
+  // Whether `v`, which is idle, may begin a short visit before the policy hears of its arrival.
+  virtual bool comes_unasked(VgpuId) const { return false; }
+
   // For `sluicectl policy` and tests.
   virtual uint64_t quantum_ns() const { return 0; }
 

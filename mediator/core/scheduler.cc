@@ -70,6 +70,7 @@ ReportSnapshot read_report(const sluice_report_header& header) {
   r.guest_unconfined = seq32(h.unconfined);
   r.guest_keeps = seq32(h.keeps);
   r.guest_recall = seq32(h.recall);
+  r.guest_in_flight_ns = any64(h.in_flight_ns);
   r.guest_launches = any64(h.launches);
   r.guest_launches_done = any64(h.launches_done);
   r.guest_evictions = any64(h.evictions);

@@ -116,6 +116,11 @@ class ShareTree final : public Forwarding {
     });
   }
 
+  bool comes_unasked(VgpuId v) const override {
+    const std::vector<VgpuId>& capped = nodes_.capped();
+    return !nodes_.minima() && std::find(capped.begin(), capped.end(), v) == capped.end() &&
+           inner_->comes_unasked(v);
+  }
   ShareFigures figures(VgpuId v) const override {
     if (v >= vgpus_.size()) return {};
     ShareFigures figures = vgpus_[v].figures;

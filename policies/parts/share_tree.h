@@ -17,6 +17,7 @@
 //   maximum   A token bucket: max of the time, kBurstNs * max at once. A node without tokens is
 //             throttled: to the policy its vGPUs are idle, and they leave the GPU. The time to
 //             leave is paid from the bucket, too.
+//             Neither it nor anybody beside a minimum comes unasked.
 //   target    counted: from backlogged to the first grant. refuses() says no to one that the policy
 //             behind cannot keep (wait_bound_ns()).
 //

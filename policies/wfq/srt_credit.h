@@ -75,6 +75,11 @@ class SrtCredits {
     return (sm_ns - of_[v].sure) * weights_[share.priority] / share.weight / sms_;
   }
 
+  bool is_below_others(uint32_t priority) const {
+    return std::any_of(weights_.begin() + priority + 1, weights_.end(),
+                       [](double weight) { return weight > 0; });
+  }
+
   bool has_waited(VgpuId v, double most_sm_ns) const {
     return of_[v].missed >= kPatience * most_sm_ns;
   }

@@ -83,6 +83,12 @@ class WholeGpu : public Policy {
   void on_left(uint64_t now_ns, VgpuId v, LeftReason, Actions& out) override;
   void on_handover(uint64_t, uint64_t cost_ns) override { length_.learn(cost_ns); }
   void on_wake(uint64_t now_ns, Actions& out) override;
+  // One that its sure share would let go first, if it wants as much as it did on average.
+  bool comes_unasked(VgpuId v) const override {
+    const uint64_t burst_ns = pauses_[v].burst_ns;
+    return burst_ns > 0 && credits_.sure(v) >= static_cast<double>(burst_ns * sms()) &&
+           latency(v) != LatencyClass::kBatch && !credits_.is_below_others(level(v));
+  }
   uint64_t quantum_ns() const override;
   // Its own drain, and a turn and a hand-over of each other.
   uint64_t wait_bound_ns(uint32_t low_vgpus) const override {

@@ -99,9 +99,13 @@ struct GateModel : GateModelState {
         }
         return;
       case kWDemandGrant:
-        if (!(s.flags & kOpen)) w.ring = 1;
+        if (!(s.flags & kOpen) || (s.flags & kStandby && mutant != GateMutant::kStandbySilent))
+          w.ring = 1;
         next_launch(w);
         return emit(m, i ? "B: ring if closed" : "A: ring if closed");
+      case kWPeek:
+        w.pc = s.flags & kStandby && i == 0 ? kWIdle : kWInFlight;
+        return emit(m, i ? "B: grant? standby" : "A: grant? standby: too long");
       case kWGrantFirst:
         read_grant();
         w.pc = kWInFlight;
@@ -180,8 +184,10 @@ struct GateModel : GateModelState {
     if (w.reissue && w.physical == 0) w.reissue = 0, w.issued = 0;
     if (w.reissue || w.issued >= w.queued || w.physical >= 2)
       w.pc = kWIdle;
+    else if (mutant == GateMutant::kGrantReadFirst)
+      w.pc = kWGrantFirst;
     else
-      w.pc = mutant == GateMutant::kGrantReadFirst ? kWGrantFirst : kWInFlight;
+      w.pc = standby ? kWPeek : kWInFlight;
   }
   void submit(Session& w) const {
     const auto id = static_cast<uint8_t>(w.head + w.issued);
@@ -246,7 +252,7 @@ struct GateModel : GateModelState {
         const uint8_t t = s.next_ticket[id];
         ++w.next_ticket[id];
         if (s.left >= gen) m.bad = 1;
-        if (n.up && n.holder != i + 1) m.bad = 2;
+        if (n.up && n.holder != i + 1 && !(s.flags & kStandby)) m.bad = 2;
         if (n.up && !(s.flags & kOpen) && n.pc != kSEvictWord && gen > s.evict) m.bad = 5;
         if (s.ran[id] & (1u << t)) m.bad = 3;
         if (id > 0 && !s.done[id - 1]) m.bad = 4;
@@ -313,6 +319,20 @@ struct GateModel : GateModelState {
         if (!n.s[i].want) continue;
         m = n;
         Session& w = m.s[i];
+        if (w.flags & kStandby) {
+          m.holder = static_cast<uint8_t>(i + 1);
+          evict(m, i);
+          emit(m, i ? "sluiced: B is not to go on" : "sluiced: A is not to go on");
+          m = n;
+          m.engaged = n.s[1 - i].want;
+          w.flags = static_cast<uint8_t>(kOpen | (m.engaged ? kContended : 0));
+          m.holder = static_cast<uint8_t>(i + 1);
+          m.cur = i;
+          m.pc = mutant == GateMutant::kAcceptSilent ? kSMain : kSGrantRing;
+          if (m.pc == kSMain) m.cur = 0;
+          emit(m, i ? "sluiced: accepts B" : "sluiced: accepts A");
+          continue;
+        }
         if (mutant != GateMutant::kSameGeneration || w.gen == 0) ++w.gen;
         m.engaged = n.s[1 - i].want;
         w.flags = static_cast<uint8_t>(kOpen | (m.engaged ? kContended : 0));
@@ -337,6 +357,13 @@ struct GateModel : GateModelState {
         return emit(m, "sluiced: sets or clears contended");
       }
       if (n.engaged && !n.s[i].want) {
+        if (standby) {
+          State k = n;
+          k.s[i].flags = kOpen | kContended | kStandby;
+          k.holder = k.engaged = 0;
+          if (mutant != GateMutant::kStandbyUnread) k.cur = i, k.pc = kSReadDemand;
+          emit(k, i ? "sluiced: B stands by" : "sluiced: A stands by");
+        }
         evict(m, i);
         return emit(m, "sluiced: evicts an idle holder");
       }

@@ -20,6 +20,9 @@ enum class GateMutant : uint8_t {
   kSameFailOpen,       // worker: stale heartbeat: launches with the word's own generation
   kControlZeroed,      // worker: a relaunch starts with a zeroed counter
   kNoPredecessor,      // GPU: the leader does not look at the predecessor's done word
+  kStandbyUnread,      // sluiced: sets `standby` without reading demand
+  kStandbySilent,      // worker: does not ring that it has demand while it stands by
+  kAcceptSilent,       // sluiced: clears `standby` without ringing the gate
 };
 
 struct GateModelState {
@@ -36,11 +39,14 @@ struct GateModelState {
   // it checks whether it has left before it stores demand, and it reports (and rings) each
   // generation once.
   bool left_first = false;
+  // An idle holder may stand by instead of being evicted. A's launches are too long to go then.
+  bool standby = false;
   GateMutant mutant = GateMutant::kNone;
 
   enum WorkerPc : uint8_t {
     kWIdle,
     kWDemandGrant,
+    kWPeek,
     kWInFlight,
     kWGrantFirst,
     kWReadGrant,
@@ -62,7 +68,7 @@ struct GateModelState {
     kSEvictWord,
     kSGrantRing
   };
-  static constexpr uint8_t kOpen = 1, kContended = 2;
+  static constexpr uint8_t kOpen = 1, kContended = 2, kStandby = 4;
 
   struct Session {
     // host and signal page, report, bells

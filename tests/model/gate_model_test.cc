@@ -37,6 +37,18 @@ TEST(GateModel, TheWorkersOtherOrder) {
       {.launches = {1, 1}, .tasks = {1, 1}, .evictions = 0, .crashes = 1, .left_first = true});
 }
 
+TEST(GateModel, AnIdleHolderStandsBy) {
+  expect_ok({.launches = {2, 1}, .tasks = {1, 1}, .evictions = 0, .standby = true});
+  expect_ok({.launches = {1, 1},
+             .tasks = {1, 1},
+             .evictions = 1,
+             .opaque = true,
+             .left_first = true,
+             .standby = true});
+  expect_ok({.launches = {1, 1}, .tasks = {1, 1}, .evictions = 0, .kills = 1, .standby = true});
+  expect_ok({.launches = {1, 1}, .tasks = {1, 1}, .evictions = 0, .crashes = 1, .standby = true});
+}
+
 TEST(GateModel, AWorkerDiesAtAnyStep) {
   expect_ok({.launches = {1, 1}, .tasks = {2, 1}, .evictions = 1, .kills = 1});
 }
@@ -67,6 +79,8 @@ TEST(GateModel, MutantsAreCaught) {
   const GateModelState chain{.launches = {2, 1}, .tasks = {1, 1}, .evictions = 1};
   const GateModelState opaque{.launches = {1, 1}, .tasks = {1, 1}, .evictions = 1, .opaque = true};
   const GateModelState crash{.launches = {1, 1}, .tasks = {1, 1}, .evictions = 1, .crashes = 1};
+  const GateModelState standby{
+      .launches = {2, 1}, .tasks = {1, 1}, .evictions = 0, .standby = true};
   const char* not_holding = "a task started in a session that does not hold the GPU";
   const Case cases[] = {
       // With evictable launches the generation alone would catch the first.
@@ -79,6 +93,9 @@ TEST(GateModel, MutantsAreCaught) {
       {GateMutant::kEngageUnread, kStuck, lazy},
       {GateMutant::kSameFailOpen, nullptr, crash},
       {GateMutant::kControlZeroed, "a task ran twice", calm},
+      {GateMutant::kStandbyUnread, kStuck, standby},
+      {GateMutant::kStandbySilent, kStuck, standby},
+      {GateMutant::kAcceptSilent, kStuck, standby},
       {GateMutant::kNoPredecessor, "a launch ran before its predecessor was done", chain},
   };
   for (const Case& c : cases) {

@@ -99,6 +99,7 @@ core::ReportSnapshot TurnsHost::snapshot(const Tenant& t) const {
   // Launches: of one that is sent in windows only the last window ends it.
   for (const Flight& f : t.flights) r.guest_in_flight += f.last;
   if (!t.flights.empty() && !t.flights.back().last) ++r.guest_in_flight;
+  r.guest_in_flight_ns = t.in_flight_ns;
   r.guest_left_generation = t.left_generation;
   r.guest_launches = t.launches;
   r.guest_launches_done = t.done;
@@ -121,7 +122,8 @@ void TurnsHost::queue_launch(VgpuId v) {
   Tenant& t = all_[v];
   ++t.launches;
   t.queued_at.push_back(now_ns_);
-  if (t.demand++ == 0 && !(t.grant & SLUICE_GRANT_OPEN)) ring(v);
+  const bool asks = !(t.grant & SLUICE_GRANT_OPEN) || (t.grant & SLUICE_GRANT_STANDBY);
+  if (t.demand++ == 0 && asks) ring(v);
   worker(v);
 }
 
@@ -129,6 +131,7 @@ void TurnsHost::queue_launch(VgpuId v) {
 void TurnsHost::worker(VgpuId v) {
   Tenant& t = all_[v];
   const uint64_t launch_ns = t.program.launch_ns;
+  if (t.grant & SLUICE_GRANT_STANDBY && launch_ns > SLUICE_STANDBY_NS) return;
   if (expected_whole(t) || t.program.opaque) {
     const bool contended = t.grant & SLUICE_GRANT_CONTENDED;
     while (t.sent < t.demand && t.grant & SLUICE_GRANT_OPEN) {
@@ -165,6 +168,7 @@ void TurnsHost::send(VgpuId v, uint64_t ns, bool last) {
     f.level = std::min(f.level, 1u);
   f.rest_ns = ns;
   f.last = last;
+  if (t.flights.empty()) t.in_flight_ns = now_ns_;
   t.flights.push_back(f);
   at(now_ns_ + costs_.start_ns, [this, v] {
     for (Flight& g : all_[v].flights)

@@ -123,6 +123,11 @@ void Sharing::grant_session(SessionId s, ActionQueue& out) {
   ring_gate(out, s);
 }
 
+void Sharing::renew_grant(SessionId s, ActionQueue& out) {
+  set_grant(out, s, open_flags(sessions[s].vgpu));
+  ring_gate(out, s);
+}
+
 // The order of the stores and of the reads after them is the gate protocol's (abi/stub.h).
 void Sharing::evict_session(SessionId s, ActionQueue& out) {
   const uint32_t generation = sessions[s].generation;

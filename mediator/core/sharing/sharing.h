@@ -71,6 +71,8 @@ struct Sharing {
   }
   // A new generation with the vGPU's flags, and with its set of SMs.
   void grant_session(SessionId s, ActionQueue& out);
+  // The vGPU's flags, in the same generation: its gate is open.
+  void renew_grant(SessionId s, ActionQueue& out);
   // Closes the gate and evicts.
   void evict_session(SessionId s, ActionQueue& out);
   // The protocol's last step of an eviction or a recall. A session that drains already has to leave

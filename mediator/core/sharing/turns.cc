@@ -29,8 +29,11 @@ uint64_t Turns::extra_flags(VgpuId v) const {
   const Turn& t = vgpus_[v];
   const bool fill =
       t.level > kTurnLevel && sharing_.vgpus[v].share.latency == policy::LatencyClass::kLow;
+  // One that does not hold has no contended flag of its own.
+  const bool standby = t.state == TurnState::kStandby;
   return SLUICE_GRANT_AT_LEVEL(t.level) | (t.recall ? SLUICE_GRANT_RECALL : 0) |
-         (fill ? SLUICE_GRANT_FILL : 0);
+         (fill ? SLUICE_GRANT_FILL : 0) |
+         (standby ? SLUICE_GRANT_STANDBY | SLUICE_GRANT_CONTENDED : 0);
 }
 
 uint32_t Turns::charged_sms(VgpuId) const { return sharing_.sm_count(); }
@@ -62,7 +65,13 @@ bool Turns::run(uint64_t now_ns, const policy::Action& a, ActionQueue& out) {
     // Its gates are open and its words stand.
     t.state = TurnState::kTurn;
     std::erase(lingering_, a.vgpu);
+  } else if (t.state == TurnState::kStandby && visits && visit_level(a.vgpu) == kVisit) {
+    accept(a.vgpu, out);
   } else {
+    if (t.state == TurnState::kStandby) {
+      std::erase(standing_by_, a.vgpu);
+      close(now_ns, a.vgpu, out);
+    }
     t.level = visits ? visit_level(a.vgpu) : turn_level(a.vgpu);
     // Who lingers is below it, or does not linger.
     for (const VgpuId v : std::vector<VgpuId>(lingering_))
@@ -94,6 +103,8 @@ bool Turns::evict(uint64_t now_ns, const policy::Action& a, ActionQueue& out) {
   } else if (early && t.level < kVisit && !stays) {
     t.state = TurnState::kLingering;
     lingering_.push_back(a.vgpu);
+  } else if (may_stand_by(a.vgpu)) {
+    stand_by(a.vgpu, out);
   } else {
     close(now_ns, a.vgpu, out);
   }
@@ -153,6 +164,66 @@ bool Turns::go_down(ActionQueue& out) {
     sharing_.begin_drain(s, Drain::kAll, old, out);
   }
   return true;
+}
+
+// ---- standing by -----------------------------------------------------------------------------
+
+bool Turns::may_stand_by(VgpuId v) const {
+  const VgpuState& g = sharing_.vgpus[v];
+  if (vgpus_[v].level != kVisit || g.draining_sessions > 0 || g.paused ||
+      g.sessions.size() > sharing_.config.sessions_at_once || !sharing_.policy->comes_unasked(v))
+    return false;
+  return std::all_of(g.sessions.begin(), g.sessions.end(), [&](SessionId s) {
+    const SessionState& x = sharing_.sessions[s];
+    return sharing_.has_open_gate(s) && !x.backlogged && x.reads_pending == 0;
+  });
+}
+
+// What a session has found to do before it sees the word is known with its report.
+void Turns::stand_by(VgpuId v, ActionQueue& out) {
+  vgpus_[v].state = TurnState::kStandby;
+  standing_by_.push_back(v);
+  for (const SessionId s : sharing_.vgpus[v].sessions) {
+    sharing_.set_grant(out, s, sharing_.open_flags(v));
+    sharing_.reports.read(s, out);
+  }
+  sharing_.log(out, LogEvent::kLeft, v, 0);
+}
+
+// It has begun its visit. What it holds back may go now.
+void Turns::accept(VgpuId v, ActionQueue& out) {
+  vgpus_[v].state = TurnState::kTurn;
+  std::erase(standing_by_, v);
+  for (const SessionId s : sharing_.vgpus[v].sessions)
+    if (sharing_.has_open_gate(s)) sharing_.renew_grant(s, out);
+}
+
+// Those whose gates must not stay open. False: there is none.
+bool Turns::dismiss(uint64_t now_ns, ActionQueue& out) {
+  const auto at = std::find_if(standing_by_.begin(), standing_by_.end(), [&](VgpuId v) {
+    const VgpuState& g = sharing_.vgpus[v];
+    return g.paused || g.backlogged() || !sharing_.policy->comes_unasked(v);
+  });
+  if (at == standing_by_.end()) return false;
+  const VgpuId v = *at;
+  settle(now_ns);
+  standing_by_.erase(at);
+  close(now_ns, v, out);
+  settle(now_ns);
+  return true;
+}
+
+// It runs since its worker let the first launch in, and `instead` was charged meanwhile.
+void Turns::charge_unasked(uint64_t now_ns, VgpuId v, VgpuId instead) {
+  uint64_t since_ns = now_ns;
+  for (const SessionId s : sharing_.vgpus[v].sessions)
+    if (sharing_.sessions[s].backlogged)
+      since_ns = std::min(since_ns, sharing_.sessions[s].report.guest_in_flight_ns);
+  const uint64_t sm_ns =
+      std::min(now_ns - since_ns, sharing_.config.visit_ns) * sharing_.sm_count();
+  sharing_.charging.correct(now_ns, v, 0, sm_ns);
+  if (instead != policy::kNoVgpu && sharing_.vgpus[instead].present())
+    sharing_.charging.correct(now_ns, instead, sm_ns, 0);
 }
 
 // ---- levels ----------------------------------------------------------------------------------
@@ -222,6 +293,8 @@ VgpuId Turns::runner() const {
   for (const VgpuId v : leaving_) offer(v, vgpus_[v].left_level);
   for (const VgpuId v : lingering_)
     if (sharing_.vgpus[v].backlogged()) offer(v, vgpus_[v].level);
+  for (const VgpuId v : standing_by_)
+    if (sharing_.vgpus[v].backlogged()) offer(v, vgpus_[v].level);
   if (h == policy::kNoVgpu) return first;
   // What it launches now comes behind what it has left.
   if (vgpus_[h].state == TurnState::kTurn && sharing_.vgpus[h].backlogged() && !is_leaving(h))
@@ -234,8 +307,11 @@ void Turns::settle(uint64_t now_ns) {
   const uint64_t ns = now_ns - std::exchange(settled_ns_, now_ns);
   for (const VgpuId v : leaving_)
     if (v != runs_) sharing_.deadlines.excuse(v, now_ns, ns);
-  const VgpuId next = runner();
-  if (next == runs_) return;
+  if (const VgpuId next = runner(); next != runs_) change_runner(now_ns, next);
+}
+
+void Turns::change_runner(uint64_t now_ns, VgpuId next) {
+  const VgpuId before = runs_;
   if (runs_ != policy::kNoVgpu && sharing_.vgpus[runs_].present()) {
     sharing_.charging.clock(runs_).on_left(now_ns);
     sharing_.charging.charge_clock_of(now_ns, runs_);
@@ -246,6 +322,7 @@ void Turns::settle(uint64_t now_ns) {
   if (next == policy::kNoVgpu) return;
   const bool contended = next != holder() || sharing_.reports.others_backlogged(next) > 0;
   sharing_.charging.clock(next).on_granted(now_ns, contended);
+  if (vgpus_[next].state == TurnState::kStandby) charge_unasked(now_ns, next, before);
 }
 
 // ---- leaving ---------------------------------------------------------------------------------
@@ -311,6 +388,7 @@ void Turns::on_session_removed(uint64_t now_ns, SessionId s, ActionQueue& out) {
   if (!sharing_.vgpus[v].sessions.empty()) return;
   settle(now_ns);
   std::erase(lingering_, v);
+  std::erase(standing_by_, v);
   if (v == holder()) released_ = v;
   vgpus_[v].state = TurnState::kOut;
   settle(now_ns);
@@ -339,6 +417,7 @@ bool Turns::advance(uint64_t now_ns, ActionQueue& out) {
     release(now_ns, std::exchange(released_, policy::kNoVgpu), out);
     return true;
   }
+  if (!sharing_.reports.outstanding() && dismiss(now_ns, out)) return true;
   const VgpuId h = holder();
   if (h != policy::kNoVgpu && vgpus_[h].state == TurnState::kWaiting &&
       has_place(h, vgpus_[h].level)) {

@@ -352,11 +352,23 @@ uint64_t StreamEngine::expected_end_ns() const {
   return first_ns;
 }
 
+// While its vGPU stands by.
+bool StreamEngine::may_go_unasked(const Op& op) const {
+  const uint64_t takes_ns = op.kind == OpKind::kOpaque ? driver_.expected_ns(*op.work) : 0;
+  return takes_ns != 0 && takes_ns <= SLUICE_STANDBY_NS;
+}
+
 // Counts a launch in flight under the grant. False: it is held.
 bool StreamEngine::enter_gate(Stream& s, Op& op, uint64_t now_ns) {
-  if (Grant now; gate_.peek(&now) && driver_.wait_for_hardware(s.id, now, now_ns)) {
-    waits_for_hardware_ = true;
-    return false;
+  if (Grant now; gate_.peek(&now)) {
+    if (driver_.wait_for_hardware(s.id, now, now_ns)) {
+      waits_for_hardware_ = true;
+      return false;
+    }
+    if (now.standby && !may_go_unasked(op)) {
+      held_by_gate_ = true;
+      return false;
+    }
   }
   Flight& flight = op.flight;
   if (!gate_.enter(now_ns, &flight.grant)) {

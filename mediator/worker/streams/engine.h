@@ -157,6 +157,7 @@ class StreamEngine {
   bool launch_over(Stream& s, Op& op, uint64_t now_ns);
   void reach(Op& op);
   bool may_submit(const Stream& s, const Op& op, uint64_t now_ns);
+  bool may_go_unasked(const Op& op) const;
   bool enter_gate(Stream& s, Op& op, uint64_t now_ns);
   CUresult to_driver(Stream& s, Op& op, bool* pieces, uint64_t now_ns);
   CUresult launch(Stream& s, Op& op, bool* pieces, uint64_t now_ns);

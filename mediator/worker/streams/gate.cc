@@ -71,12 +71,14 @@ Grant Gate::read_open_grant(uint64_t word) const {
   g.part = word & SLUICE_GRANT_PART;
   g.level = SLUICE_GRANT_LEVEL(word);
   g.fill = word & SLUICE_GRANT_FILL;
+  g.standby = word & SLUICE_GRANT_STANDBY;
   for (uint32_t i = 0; g.part && i < SmSet::kWords; ++i)
     g.sms.set_word(i, __atomic_load_n(&host_->sms[g.generation & 1][i], __ATOMIC_SEQ_CST));
   return g;
 }
 
 bool Gate::enter(uint64_t now_ns, Grant* to) {
+  if (in_flight_ == 0) __atomic_store_n(&report_->in_flight_ns, now_ns, __ATOMIC_RELAXED);
   ++in_flight_;
   store_in_flight();
   uint64_t g = grant();
@@ -90,7 +92,8 @@ bool Gate::enter(uint64_t now_ns, Grant* to) {
            .part = false,
            .sms = {},
            .level = 0,
-           .fill = false};
+           .fill = false,
+           .standby = false};
   } else {
     --in_flight_;
     store_in_flight();
@@ -159,7 +162,8 @@ void Gate::set_demand(uint32_t demand) {
   demand_ = demand;
   __atomic_store_n(&report_->demand, demand, __ATOMIC_SEQ_CST);
   if (before == 0) {
-    if (!(grant() & SLUICE_GRANT_OPEN)) ring_();
+    const uint64_t g = grant();
+    if (!(g & SLUICE_GRANT_OPEN) || (g & SLUICE_GRANT_STANDBY)) ring_();
   } else if (demand == 0) {
     if (grant() & SLUICE_GRANT_CONTENDED) ring_();
   }

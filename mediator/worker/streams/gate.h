@@ -22,8 +22,9 @@ struct Grant {
   uint32_t generation = 0;
   bool part = false;  // only on `sms`; false: on all
   SmSet sms;
-  uint32_t level = 0;  // of the streams' priority
-  bool fill = false;   // others are kept out of the gaps of chains
+  uint32_t level = 0;    // of the streams' priority
+  bool fill = false;     // others are kept out of the gaps of chains
+  bool standby = false;  // nobody has said that it is this vGPU's turn: short launches only
 };
 
 class Gate {

@@ -96,6 +96,14 @@ def alone(tenant, key, seconds, pattern="wait:0"):
     return together([(tenant, key, pattern)], seconds)[0]
 
 
+def own_us(tenant, key, pattern):
+    """What a launch takes on average when nobody else is there. Not of the first ones: meanwhile
+    its length is learnt, and what it needs is made."""
+    alone(tenant, key, 0.2, pattern)
+    r = alone(tenant, key, 0.3, pattern)
+    return r["took_us"] / max(1, r["launches"])
+
+
 def check(programs, how="whole"):
     """Of each (tenant, key) what is wrong with its results, as text; empty if all are right."""
     for tenant, key in programs:

@@ -15,6 +15,7 @@ SchedulerConfig turns(const char* policy = "rr") {
   return c;
 }
 bool open_gate(const Host& h, SessionId s) { return h.pages[s].grant & SLUICE_GRANT_OPEN; }
+bool stands_by(const Host& h, SessionId s) { return h.pages[s].grant & SLUICE_GRANT_STANDBY; }
 uint32_t level(const Host& h, SessionId s) { return SLUICE_GRANT_LEVEL(h.pages[s].grant); }
 uint32_t granted(const Host& h, SessionId s) { return SLUICE_GRANT_GENERATION(h.pages[s].grant); }
 
@@ -354,7 +355,7 @@ TEST_F(VisitsTest, LeaveTheOtherAsItWas) {
   h.now += 100'000;
   h.report(t, 0, 0);
   EXPECT_TRUE(holds(a));
-  EXPECT_FALSE(open_gate(h, t));
+  EXPECT_TRUE(stands_by(h, t));
   EXPECT_EQ(h.pages[s].grant, words[0]);
   EXPECT_EQ(h.pages[s].evict, words[1]);
   EXPECT_EQ(h.scheduler->stats(h.now, a).evictions, 0u);
@@ -446,6 +447,115 @@ TEST_F(VisitsTest, ALingeringSessionThatGoesLeavesNothingBehind) {
   EXPECT_EQ(h.take().find("policy?"), std::string::npos);
 }
 
+// ---- standing by -----------------------------------------------------------------------------
+
+// b's visit is over, and a goes on.
+struct StandbyTest : VisitsTest {
+  StandbyTest() {
+    h.now += 100'000;
+    h.report(t, 0, 0);
+  }
+  // A launch of so many us is on the GPU since `ago_ns`, and nobody was asked.
+  void come(uint64_t us, uint64_t ago_ns) {
+    h.page(t).report.guest_in_flight_ns = h.now - ago_ns;
+    work(t, 1, 1, us);
+  }
+};
+
+TEST_F(StandbyTest, TheNextVisitBeginsUnderTheSameGrant) {
+  const uint32_t generation = granted(h, t);
+  const uint64_t evicted = h.pages[t].evict;
+  EXPECT_TRUE(stands_by(h, t));
+  EXPECT_TRUE(h.pages[t].grant & SLUICE_GRANT_CONTENDED) << "or it would not ring when idle";
+  EXPECT_EQ(level(h, t), 2u);
+  EXPECT_FALSE(holds(b));
+  h.now += 2 * kMs;
+  come(100, 30'000);
+  EXPECT_TRUE(holds(b));
+  EXPECT_TRUE(open_gate(h, t));
+  EXPECT_FALSE(stands_by(h, t));
+  EXPECT_EQ(granted(h, t), generation);
+  EXPECT_TRUE(open_gate(h, s)) << "it lingers";
+  EXPECT_EQ(h.pages[t].evict, evicted) << "nothing of this visit was called back";
+}
+
+TEST_F(StandbyTest, WhoComesUnaskedPaysFromThenOn) {
+  h.now += 2 * kMs;
+  const auto paid = [&](VgpuId v) { return h.scheduler->stats(h.now, v); };
+  const VgpuStats a0 = paid(a), b0 = paid(b);
+  come(100, 30'000);
+  const uint64_t sms = turns().policy_config.machine.sm_count;
+  EXPECT_EQ(paid(b).extra_sm_ns - b0.extra_sm_ns, 30'000 * sms);
+  h.now += 120'000;
+  h.report(t, 0, 0);
+  ASSERT_TRUE(holds(a));
+  EXPECT_EQ(paid(b).charged_sm_ns - b0.charged_sm_ns, 150'000 * sms);
+  h.now += kMs;
+  work(t, 1, 0, 100);  // so that a is charged for what it has used until now
+  EXPECT_EQ(paid(a).refunded_sm_ns - a0.refunded_sm_ns, 30'000 * sms);
+}
+
+// However long ago, or in the future: a worker that lies pays for visit_ns at most, or nothing.
+TEST_F(StandbyTest, ALieAboutTheBeginIsBounded) {
+  for (const uint64_t begin_ns : {uint64_t{0}, h.now + 1000 * kMs}) {
+    h.now += 2 * kMs;
+    const uint64_t before = h.scheduler->stats(h.now, b).extra_sm_ns;
+    h.page(t).report.guest_in_flight_ns = begin_ns;
+    work(t, 1, 1, 100);
+    ASSERT_TRUE(holds(b));
+    EXPECT_LE(h.scheduler->stats(h.now, b).extra_sm_ns - before,
+              SchedulerConfig{}.visit_ns * turns().policy_config.machine.sm_count);
+    h.now += 100'000;
+    h.report(t, 0, 0);
+    ASSERT_TRUE(stands_by(h, t));
+  }
+}
+
+// What it has found to do before it could see the word.
+TEST_F(VisitsTest, WorkThatComesAsOneBeginsToStandByIsSeen) {
+  h.now += 100'000;
+  h.report(t, 0, 0);
+  ASSERT_TRUE(stands_by(h, t));
+  EXPECT_NE(h.take().find("read" + std::to_string(t)), std::string::npos);
+}
+
+TEST_F(StandbyTest, LongWorkIsNoVisit) {
+  h.now += 2 * kMs;
+  const uint32_t generation = granted(h, t);
+  work(t, 4, 0, 50'000);
+  EXPECT_FALSE(stands_by(h, t));
+  EXPECT_FALSE(open_gate(h, t) && granted(h, t) == generation);
+}
+
+TEST_F(StandbyTest, APausedOneIsClosed) {
+  h.scheduler->set_paused(h.now, b, true, h.queue);
+  h.drain();
+  EXPECT_FALSE(open_gate(h, t));
+}
+
+TEST_F(StandbyTest, OneThatMayNotComeUnaskedAnyMoreIsClosed) {
+  h.scheduler->set_share(h.now, b, {.weight = 100, .max_permille = 100}, h.queue);
+  h.drain();
+  EXPECT_FALSE(open_gate(h, t));
+}
+
+TEST_F(StandbyTest, NobodyStandsByBelowAHigherPriority) {
+  h.scheduler->set_share(h.now, a, {.weight = 100, .priority = 1}, h.queue);
+  h.drain();
+  EXPECT_FALSE(open_gate(h, t));
+}
+
+TEST_F(StandbyTest, SessionsThatGoLeaveNothingBehind) {
+  h.remove(t);
+  const SessionId u = h.session(b);
+  EXPECT_FALSE(open_gate(h, u));
+  h.now += 2 * kMs;
+  work(u, 1, 0, 100);
+  to(b);
+  EXPECT_TRUE(open_gate(h, u));
+  EXPECT_EQ(h.take().find("policy?"), std::string::npos);
+}
+
 // Every policy that gives the GPU to one at a time works with turns: random events, and nothing is
 // asked for that cannot be.
 TEST(Turns, RandomEventsUnderEveryPolicy) {
@@ -484,7 +594,8 @@ TEST(Turns, RandomEventsUnderEveryPolicy) {
       int holders = 0, visitors = 0;
       for (size_t k = 0; k < 4; ++k) {
         holders += h.scheduler->stats(h.now, vgpus[k]).holds;
-        visitors += open_gate(h, sessions[k]) && level(h, sessions[k]) == 2;
+        visitors +=
+            open_gate(h, sessions[k]) && level(h, sessions[k]) == 2 && !stands_by(h, sessions[k]);
       }
       ASSERT_LE(holders, 1) << row.name;
       ASSERT_LE(visitors, 1) << row.name;

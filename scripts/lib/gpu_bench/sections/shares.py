@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two tenants by weight: 2:1, 3:1, 10:1; programs that wait after each launch and that queue two,
 kernels that can be evicted and kernels that run as they are, of equal and of unequal lengths."""
-from gpu_bench.tenant import alone, check, load, together
+from gpu_bench.tenant import check, load, own_us, together
 
 NAME = "shares"
 TITLE = "shares by weight"
@@ -45,8 +45,7 @@ def run(host, bench):
         both = (pattern, pattern) if isinstance(pattern, str) else pattern
         how = [host.waits() if p == "wait" else p for p in both]
         # What a launch takes when nobody else is there and several are queued.
-        own = [r["took_us"] / max(1, r["launches"])
-               for r in (alone(t, "work", 0.1 * bench.seconds, "queue:4") for t in (a, b))]
+        own = [own_us(t, "work", "queue:4") for t in (a, b)]
         answers = together([(a, "work", how[0]), (b, "work", how[1])],
                            max(LEAST_S, 3 * bench.seconds))
         parts = [r["launches"] * us / max(1, r["took_us"]) for r, us in zip(answers, own)]

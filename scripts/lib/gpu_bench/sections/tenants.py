@@ -3,7 +3,7 @@
 them run their kernels as they are."""
 import random
 
-from gpu_bench.tenant import alone, check, load, together
+from gpu_bench.tenant import check, load, own_us, together
 
 NAME = "tenants"
 TITLE = "many tenants of random weights"
@@ -40,8 +40,7 @@ def run(host, bench):
         own = {}
         for tenant, _, us in team:
             if us not in own:
-                r = alone(tenant, "work", 0.15, _pattern(us))
-                own[us] = r["took_us"] / max(1, r["launches"])
+                own[us] = own_us(tenant, "work", _pattern(us))
         before = held(host, team)
         answers = together([(t, "work", _pattern(us)) for t, _, us in team],
                            max(LEAST_S[count > 8], 3 * bench.seconds) if bench.nvidia

@@ -23,6 +23,7 @@ struct FakeWork : Work {
   int id;
   int tasks;  // effects it has
   int done = 0;
+  uint64_t expected_ns = 0;
   int begun = 0;
   int piece = 0;  // of so many effects it is queued, one after the other; 0: whole
   int queued = 0;
@@ -116,6 +117,9 @@ class FakeDriver : public EngineDriver {
     if (w.done == w.tasks) return LaunchEnd::kDone;
     bool evicted = static_cast<uint32_t>(signal->evict) >= w.generation;
     return evicted || w.ran_any ? LaunchEnd::kLeft : LaunchEnd::kStuck;
+  }
+  uint64_t expected_ns(const Work& w) const override {
+    return static_cast<const FakeWork&>(w).expected_ns;
   }
   void opaque_ended(StreamId stream, std::span<Work* const> works, bool, uint64_t) override {
     ended.emplace_back(stream, std::vector<int>{});
@@ -313,6 +317,7 @@ class Runner {
     for (StreamKind kind : p_.streams) streams.push_back(b.engine.add_stream(1, kind));
   }
   bool pieces = false;  // two launches of three are queued piece by piece
+  uint64_t expected_ns = 0;
   void submit_all() {
     while (submitted < p_.steps.size()) submit_one();
   }
@@ -327,6 +332,7 @@ class Runner {
       case P::kCopy:
       case P::kBulk: {
         auto w = std::make_shared<FakeWork>(id, s.arg);
+        w->expected_ns = expected_ns;
         OpKind kind = s.what == P::kLaunch   ? OpKind::kLaunch
                       : s.what == P::kOpaque ? OpKind::kOpaque
                       : s.what == P::kBulk   ? OpKind::kBulk

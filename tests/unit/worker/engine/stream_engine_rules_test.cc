@@ -126,6 +126,32 @@ TEST(StreamEngine, BulkWaitsForAGrantAsLaunchesDo) {
   r.check();
 }
 
+// Of a vGPU that stands by: known to be short, and short; no kernel that waits to be evicted.
+TEST(StreamEngine, WhoStandsByLaunchesWhatIsShortAndSaysSo) {
+  struct Case {
+    P what;
+    uint64_t expected_ns;
+    bool goes;
+  };
+  for (const Case& c :
+       {Case{P::kOpaque, SLUICE_STANDBY_NS, true}, Case{P::kOpaque, SLUICE_STANDBY_NS + 1, false},
+        Case{P::kOpaque, 0, false}, Case{P::kLaunch, 1000, false}, Case{P::kBulk, 1000, false}}) {
+    Runner r({{kLegacy}, {{c.what, 0, 1}}});
+    r.expected_ns = c.expected_ns;
+    r.b.host.grant |= SLUICE_GRANT_CONTENDED | SLUICE_GRANT_STANDBY;
+    r.b.now = 77;
+    r.submit_all();
+    EXPECT_EQ(r.b.rings, 1);
+    EXPECT_EQ(r.b.report.demand, 1u);
+    EXPECT_EQ(r.b.report.in_flight, c.goes ? 1u : 0u);
+    EXPECT_EQ(r.b.report.in_flight_ns, c.goes ? 77u : 0u);
+    EXPECT_EQ(r.b.engine.held_by_gate(), !c.goes);
+    r.b.host.grant &= ~uint64_t{SLUICE_GRANT_STANDBY};  // it has the turn, under the same grant
+    r.finish();
+    r.check();
+  }
+}
+
 TEST(StreamEngine, WhatGoesWithoutAGrantIsBounded) {
   FreeBulk free;
   constexpr uint64_t kSecond = 1'000'000'000;
