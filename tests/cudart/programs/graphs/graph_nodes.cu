@@ -83,10 +83,7 @@ int main() {
   auto r = back(d, n);
   CHECK(r[0] == 0x01010101 && r[3] == 0x01010101 && r[4] == 5 && r[16] == 0x01010101 && r[20] == 5);
   // setters of the executable
-  mp.value = 0;
-  mp.pitch = 0;
-  mp.height = 1;
-  mp.width = 256;
+  mp.value = 0;  // of several rows NVIDIA's driver changes nothing else
   OK(cudaGraphExecMemsetNodeSetParams(x, set, &mp));
   cudaHostNodeParams hq{count, &calls2};
   OK(cudaGraphExecHostNodeSetParams(x, host, &hq));

@@ -111,7 +111,7 @@ __global__ void misc(const unsigned* in, unsigned* out, unsigned long long* out2
   asm volatile("mov.u32 %0, %%lanemask_lt;" : "=r"(r));
   *o++ = r;
   asm volatile("mov.u32 %0, %%warpid;" : "=r"(r));
-  *o++ = r == 0;
+  *o++ = r < 64;
   asm volatile("mov.u32 %0, %%total_smem_size;" : "=r"(r));
   *o++ = r >= 0;
   asm volatile("mov.u32 %0, %%dynamic_smem_size;" : "=r"(r));

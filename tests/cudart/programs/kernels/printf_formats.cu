@@ -13,10 +13,8 @@
     1e-5, 1e20);                                                                                   \
   P("%a %.0f %#.0f\n", 1.5, 2.5, 3.0);                                                             \
   P("%s|%10s|%-10s|%.2s\n", "text", "right", "left", "cut");                                       \
-  P("%ld %lld %lu %llx %hd %hhd\n", -5l, -6000000000ll, 7ul, 0xdeadbeefcafeull, (short)-3,         \
-    (signed char)-1);                                                                              \
-  P("%zu %p\n", (size_t)77, (void*)0x1234);                                                        \
-  P("%*d %.*f\n", 6, 3, 2, 1.23456);                                                               \
+  P("%ld %lld %lu %llx %hd\n", -5l, -6000000000ll, 7ul, 0xdeadbeefcafeull, (short)-3);             \
+  P("%p\n", (void*)0x1234);                                                                        \
   P("inf %f %f nan %f\n", 1.0 / zero, -1.0 / zero, 0.0);                                           \
   P("no arguments\n");                                                                             \
   P("%5.1f%%\n", 99.5);                                                                            \

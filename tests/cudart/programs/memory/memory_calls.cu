@@ -113,7 +113,8 @@ int main() {
   OK(cudaMallocHost(&z, 0));
   CHECK(z == nullptr);
   ANSWERS(cudaErrorInvalidValue, cudaMemcpy(x, nullptr, 4, cudaMemcpyHostToDevice));
-  ANSWERS(cudaErrorInvalidPitchValue, cudaMemcpy2D(x, 4, y, 40, 40, 1, cudaMemcpyDeviceToDevice));
+  ANSWERS(cudaErrorInvalidValue, cudaMemcpy2D(x, 4, y, 40, 40, 1, cudaMemcpyDeviceToDevice));
+  ANSWERS(cudaErrorInvalidPitchValue, cudaMemcpy2D(x, 4, y, 40, 40, 2, cudaMemcpyDeviceToDevice));
   ANSWERS(cudaErrorInvalidValue, cudaMemcpy(x, v, 8000, cudaMemcpyHostToDevice));
   ANSWERS(cudaErrorMemoryAllocation, cudaMalloc(&z, 1ull << 50));
   ANSWERS(cudaErrorInvalidValue, cudaFree((void*)0x1234));
