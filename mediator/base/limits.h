@@ -143,6 +143,10 @@ inline constexpr uint64_t kVgpuLoopBurstMs = 10, kAllVgpusLoopBurstMs = 25;
 // has become idle keeps the GPU for longer.
 inline constexpr double kAwaitedLoopShare = 0.05;
 inline constexpr uint64_t kAwaitedLoopBurstMs = 5;
+// Of the loop's time at once, for learning from launch records, which workers and kernels write:
+// 0.1 ms for a session whose 512 are new each time. Longer: thousands of such sessions keep others
+// waiting. Shorter: of many sessions each is learnt from more seldom.
+inline constexpr uint64_t kLearnMs = 5;
 inline constexpr double kIdleWakesPerSecond = 20, kIdleWakeBurst = 10;
 inline constexpr double kConnectionsPerSecond = 1000, kConnectionBurst = 200;
 // New agents of one vGPU: each ends the sessions of the one before.

@@ -35,7 +35,7 @@ struct LoopBudgets::Common {
   double share(uint64_t now_ns) const {
     if (all.credit_ns >= 0) return shares.each;
     const auto active = std::count_if(budgets.begin(), budgets.end(), [&](const LoopBudget* b) {
-      return b->at_ns_ != 0 && now_ns - b->at_ns_ <= shares.lately_ns;
+      return b->served_ns_ != 0 && now_ns - b->served_ns_ <= shares.lately_ns;
     });
     return std::min(shares.each, shares.all / static_cast<double>(active));
   }
@@ -77,6 +77,7 @@ uint64_t LoopBudget::turn_ns(uint64_t now_ns, double share, Descriptor of) {
 }
 
 uint64_t LoopBudget::take(uint64_t now_ns, uint64_t cost_ns, Descriptor of) {
+  served_ns_ = now_ns;
   // Served for others' sake: its own debt stays as it was.
   const bool for_others = of == Descriptor::kAwaited && credit_ns_ < 0;
   (for_others ? common_->awaited : common_->all).take(now_ns, cost_ns);
@@ -88,9 +89,21 @@ uint64_t LoopBudget::take(uint64_t now_ns, uint64_t cost_ns, Descriptor of) {
 }
 
 uint64_t LoopBudget::rest_before_ns(uint64_t now_ns, Descriptor of) {
+  served_ns_ = now_ns;
   common_->all.take(now_ns, 0);
   common_->awaited.take(now_ns, 0);
   return turn_ns(now_ns, earn(now_ns), of);
+}
+
+bool LoopBudget::in_debt(uint64_t now_ns) {
+  (void)earn(now_ns);
+  return credit_ns_ < 0;
+}
+
+void LoopBudget::charge(uint64_t now_ns, uint64_t cost_ns) {
+  common_->all.take(now_ns, cost_ns);
+  (void)earn(now_ns);
+  credit_ns_ -= static_cast<double>(cost_ns);
 }
 
 uint64_t LoopBudget::awaited_rest_ns(uint64_t now_ns) {

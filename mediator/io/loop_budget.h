@@ -74,6 +74,10 @@ class LoopBudget {
   // A call of one of its descriptors took `cost_ns`, until now. For how long that descriptor has to
   // rest; 0: not at all.
   uint64_t take(uint64_t now_ns, uint64_t cost_ns, Descriptor of = Descriptor::kOrdinary);
+  // What is done for it without a descriptor: whether it owes, so that this is left to a later
+  // time; and what it took.
+  bool in_debt(uint64_t now_ns);
+  void charge(uint64_t now_ns, uint64_t cost_ns);
   // For how long one that rests still has to, if it is awaited from now on.
   uint64_t awaited_rest_ns(uint64_t now_ns);
 
@@ -85,6 +89,7 @@ class LoopBudget {
   std::shared_ptr<LoopBudgets::Common> common_;
   double credit_ns_;
   uint64_t at_ns_ = 0;         // of credit_ns_; 0: it was never asked for
+  uint64_t served_ns_ = 0;     // a descriptor of it was, or came; 0: never
   uint64_t dearest_ns_ = 0;    // call of late
   uint64_t next_turn_ns_ = 0;  // not before the turns that were given
 };

@@ -72,7 +72,9 @@ class Worker {
     auto region = io::Mapping::map(fds_[kRegionFd].get(), start_.region_bytes, true);
     auto host = io::Mapping::map(fds_[kHostFd].get(), SLUICE_STUB_PAGE_BYTES, false);
     auto report = io::Mapping::map(fds_[kReportFd].get(), SLUICE_REPORT_BYTES, true);
-    if (!region || !host || !report) return false;
+    auto records = io::Mapping::map(fds_[kRecordsFd].get(), SLUICE_RECORDS_BYTES, true);
+    if (!region || !host || !report || !records) return false;
+    records_ = std::move(*records);
     region_ = std::move(*region);
     host_ = std::move(*host);
     report_ = std::move(*report);
@@ -178,6 +180,16 @@ class Worker {
       case fake::kGrant:
         reply({__atomic_load_n(&host_.as<sluice_host_page>()->grant, __ATOMIC_SEQ_CST), 0, 0});
         break;
+      case fake::kRecord: {
+        sluice_launch_record& r = records_.as<sluice_launch_records>()->records[c.a];
+        r.launch_id = c.a + 1;
+        r.opaque = static_cast<uint32_t>(c.a + 1) << 1;
+        r.tasks_total = r.tasks_done = 1;
+        r.start_ns = 1, r.left_ns = 1'000'000;
+        __atomic_store_n(&r.state, uint32_t{SLUICE_LAUNCH_DONE}, __ATOMIC_SEQ_CST);
+        reply({0, 0, 0});
+        break;
+      }
       case fake::kToken:
         token_ = {c.a, c.b};
         break;
@@ -300,7 +312,7 @@ class Worker {
 
   Start start_;
   std::vector<Fd> fds_;
-  io::Mapping region_, host_, report_;
+  io::Mapping region_, host_, report_, records_;
   RingConsumer consumer_;
   RingProducer producer_;
   bool deaf_ = false;

@@ -21,11 +21,12 @@ enum What : uint64_t {
                    // could}
   kOpenFds,        // replies {descriptors that it should not have}
   kReport,         // a: launches, b: demand; writes them into the report and rings
-  kError,  // a: sticky CUresult, b: launches in flight; writes them into the report and rings;
-           // replies
-  kGrant,  // replies {grant word}
-  kToken,  // a, b: a token, which the next commands are about
-  kShare,  // a: bytes; replies {the token, which is this worker's from now on, descriptors}
+  kError,   // a: sticky CUresult, b: launches in flight; writes them into the report and rings;
+            // replies
+  kGrant,   // replies {grant word}
+  kRecord,  // a: which; a launch record that is new, done, and of a kernel of its own; replies
+  kToken,   // a, b: a token, which the next commands are about
+  kShare,   // a: bytes; replies {the token, which is this worker's from now on, descriptors}
   // a: how often; asks for what has the token, and reads nothing until sluiced has read all of it;
   // replies {answers, descriptors, answers with code 0}
   kOpenUnread,

@@ -417,7 +417,7 @@ class PlausibleCalls {
   std::vector<std::byte> with_tail(const T& head, std::string_view tail) {
     std::vector<std::byte> body(sizeof head + tail.size());
     std::memcpy(body.data(), &head, sizeof head);
-    std::memcpy(body.data() + sizeof head, tail.data(), tail.size());
+    if (!tail.empty()) std::memcpy(body.data() + sizeof head, tail.data(), tail.size());
     return body;
   }
   template <class T>

@@ -10,6 +10,7 @@
 #include "mediator/base/limits.h"
 #include "mediator/base/log.h"
 #include "mediator/base/peer_socket.h"
+#include "mediator/base/processor_time.h"
 #include "mediator/daemon/scheduling/sharing_checks.h"
 
 namespace sluice {
@@ -351,10 +352,39 @@ void GrantExecutor::beat() {
   for (core::SessionId s = 0; s < sessions_.size(); ++s) {
     if (!sessions_[s]) continue;
     sessions_[s]->pages.beat(now);
-    vgpus_[sessions_[s]->vgpu].progress.learn(s, sessions_[s]->pages.records());
     read_report(s);
     run();
   }
+  learn(now);
+  learn_evictions();
+  ++beats_;
+  if (trace_) trace_->flush();
+  if (beats_ % kBeatsPerSample == 0) take_sample();
+  start_beating();
+}
+
+// In turn, as far as there is time. A vGPU pays for what its records cost as for its messages, and
+// nothing is learnt of one that owes.
+void GrantExecutor::learn(uint64_t now_ns) {
+  const uint64_t began_ns = thread_cpu_ns();
+  uint64_t before_ns = began_ns;
+  for (size_t n = 0; n < sessions_.size(); ++n) {
+    const auto s = static_cast<core::SessionId>((learn_from_ + n) % sessions_.size());
+    if (!sessions_[s]) continue;
+    if (before_ns - began_ns > limits::kLearnMs * 1'000'000) {
+      learn_from_ = s;
+      return;
+    }
+    VgpuEntry& vgpu = vgpus_[sessions_[s]->vgpu];
+    if (vgpu.loop_time->in_debt(now_ns)) continue;
+    vgpu.progress.learn(s, sessions_[s]->pages.records());
+    const uint64_t after_ns = thread_cpu_ns();
+    vgpu.loop_time->charge(now_ns, after_ns - before_ns);
+    before_ns = after_ns;
+  }
+}
+
+void GrantExecutor::learn_evictions() {
   for (core::VgpuId v = 0; v < vgpus_.size(); ++v) {
     // Among time slices leaving takes as long as the others' turns do.
     if (vgpus_[v].name.empty() || slices_) continue;
@@ -365,10 +395,6 @@ void GrantExecutor::beat() {
     entry.evictions_seen = h.count();
     entry.evictions_seen_ns = h.sum_ns();
   }
-  ++beats_;
-  if (trace_) trace_->flush();
-  if (beats_ % kBeatsPerSample == 0) take_sample();
-  start_beating();
 }
 
 void GrantExecutor::take_sample() {

@@ -9,7 +9,9 @@
 #include <iterator>
 #include <stdexcept>
 
+#include "mediator/base/clock.h"
 #include "mediator/base/limits.h"
+#include "mediator/io/loop_budget.h"
 #include "tests/support/rounds.h"
 #include "tests/support/test_daemon.h"
 
@@ -73,6 +75,23 @@ TEST_F(WorkerMessages, UnreadAnswersHoldFewDescriptors) {
   EXPECT_LE(got->b, limits::kMaxUnreadFiles + limits::kWorkerBurst);
   const auto once = ask(*importer, fake::kOpenUnread, 1);
   EXPECT_EQ(once->c, 1u) << "who has read its answers is served";
+}
+
+// What records cost that are new at each beat is part of what their vGPU may take.
+TEST_F(WorkerMessages, OfAVgpuThatOwesNothingIsLearntAndOfOthersAllIs) {
+  auto& executor = daemon_->executor();
+  const auto a = daemon_->find("a")->id(), b = daemon_->find("b")->id();
+  auto debtor = joined("a"), neighbour = joined("b");
+  ASSERT_TRUE(ask(*debtor, fake::kRecord, 0));
+  ASSERT_TRUE(run_until([&] { return executor.learnt(a).learnt() == 1; }));
+  (void)executor.loop_time(a)->take(monotonic_ns(), 3'600'000'000'000);
+  debtor->command(fake::kRecord, 1);  // heard of only once it is paid
+  run_for_a_moment();
+  for (uint64_t i = 1; i <= 3; ++i) {
+    ASSERT_TRUE(ask(*neighbour, fake::kRecord, i));
+    ASSERT_TRUE(run_until([&] { return executor.learnt(b).learnt() == i; }));
+  }
+  EXPECT_EQ(executor.learnt(a).learnt(), 1u);
 }
 
 TEST_F(WorkerMessages, AnyOfThemHarmNobodyElse) {
