@@ -13,12 +13,18 @@ constexpr double kPermille = kWholePermille;
 // Weights of the root's nodes are multiplied, so that parts of a group are not rounded away.
 constexpr uint32_t kHeadroom = 4;
 
+// What was used up stays used up, and what is owed stays owed: a new weight fills no bucket.
 void set_limits(uint64_t now_ns, ShareNode& n, uint32_t min_permille, uint32_t max_permille) {
-  n.min = std::min(min_permille, kWholePermille) / kPermille;
-  n.max = std::min(max_permille, kWholePermille) / kPermille;
-  n.cap = {.ns = n.max * kBurstNs, .at_ns = now_ns};
-  n.reserve = {.ns = 0, .at_ns = now_ns};
-  n.goes_before = false;
+  const double least = std::min(min_permille, kWholePermille) / kPermille,
+               most = std::min(max_permille, kWholePermille) / kPermille;
+  const double full_ns = most * kBurstNs;
+  if (n.max <= 0) n.cap = {.ns = full_ns, .at_ns = now_ns};
+  n.cap.ns = std::min(n.cap.ns, full_ns);
+  if (n.min <= 0 || least <= 0) {
+    n.reserve = {.ns = 0, .at_ns = now_ns};
+    n.goes_before = false;
+  }
+  n.min = least, n.max = most;
 }
 
 }  // namespace

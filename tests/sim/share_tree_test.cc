@@ -274,6 +274,47 @@ TEST(ShareTree, LimitsAreLive) {
   EXPECT_NEAR(o.part(0), (0.1 + 0.5) / 2, 0.02);
 }
 
+// Of a vGPU, and of its group: what was used up stays used up, what is owed stays owed. (Each
+// change filled the bucket of a maximum, and emptied that of a minimum.)
+class Meddler final : public Forwarding {
+ public:
+  using Forwarding::Forwarding;
+  void on_arrival(uint64_t now_ns, VgpuId v, Actions& out) override {
+    inner_->on_group(now_ns, 1,
+                     {.weight = ++changes_ % 2 ? 100u : 101u, .priority = 4, .max_permille = 200},
+                     out);
+    inner_->on_arrival(now_ns, v, out);
+  }
+
+ private:
+  uint32_t changes_ = 0;
+};
+TEST(ShareTree, LimitsHoldWhileWeightsChange) {
+  Workload w = gpu(How::kWhole);
+  w.groups = {{"a", {.priority = 4, .max_permille = 200}}};
+  saturating(w, {.priority = 4, .max_permille = 100});
+  saturating(w, {.min_permille = 200});
+  saturating(w, {.group = 1});
+  w.programs.back().queue_depth = 1;  // so that it arrives often
+  saturating(w, {.priority = 3});
+  for (uint32_t v = 0; v < 2; ++v) {
+    VgpuShare s = w.vgpus[v].share;
+    for (uint64_t ms = 1; ms < 4000; ++ms) {
+      s.weight = ms % 2 ? 101 : 100;
+      w.vgpus[v].changes.push_back({ms * kTreeMs, s});
+    }
+  }
+  Meddler p(find_policy("wfq")->make(engine_config(w)));
+  const Outcome r = simulate(w, p, {.seed = 1});
+  const auto part = [&](uint32_t v) {
+    return static_cast<double>(r.vgpus[v].sm_ns) / 132 / static_cast<double>(r.end_ns);
+  };
+  EXPECT_LE(part(0), 0.105);
+  EXPECT_GE(part(1), 0.97 * 0.2);
+  EXPECT_LE(part(2), 0.21);
+  EXPECT_GE(part(3), 0.45);
+}
+
 // Short turns, never a larger share; and a wait of a hand-over while it is below its share.
 TEST(ShareTree, ALatencyClassShortensWaitsAndNotOthersShares) {
   for (const uint64_t task_us : kTaskUs) {
