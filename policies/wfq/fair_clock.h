@@ -16,7 +16,9 @@
 //   A credit decays by as much as V has gone on, and is one longest quantum at most: nobody saves
 //   up GPU time by being idle, and a program that pauses between two launches keeps its turn. A
 //   pause in which V goes on by less than kFreeNs of the GPU takes nothing: one that waits for each
-//   launch would lose that at each. No lag is kept or forgiven by a wall clock.
+//   launch would lose that at each. Nor does it end others' debts, though V rises as one that is
+//   behind leaves: it, or who stays, would pay for them (one that waits for each launch had 0.73 of
+//   its share beside bursts). No lag is kept or forgiven by a wall clock.
 #pragma once
 
 #include <algorithm>
@@ -66,6 +68,7 @@ class FairClock {
   static constexpr int64_t kMaxLag = 1ll << 46;
   // Virtual times are moved back by V when V reaches this, so that they never overflow.
   static constexpr int64_t kRebaseAt = 1ll << 60;
+  static constexpr int64_t kNoDebtStays = -(1ll << 61);  // no V is below
 
   // Of the whole GPU, used by others of its level while a vGPU pauses. Longer: sleepers keep more
   // of what they were owed; shorter: programs that wait after each launch have less than their
@@ -153,6 +156,7 @@ class FairClock {
 
   void turn_busy(VgpuId v) {
     Vgpu& g = vgpus_[v];
+    if (has_paid(g)) end_debt(v);
     if (g.state == State::kInDebt) {
       level(g).in_debt.remove(v);
       level(g).come_back(g.share.weight);
@@ -160,11 +164,14 @@ class FairClock {
       rejoin(v);
     }
     g.state = State::kBacklogged;
+    level(g).debts_stay_until = kNoDebtStays;
     settle(g.share.priority);
   }
   void turn_idle(VgpuId v) {
     leave(v);
-    settle(vgpus_[v].share.priority);
+    const Vgpu& g = vgpus_[v];
+    if (g.lag > 0) level(g).debts_stay_until = g.left_at + free(level(g));
+    settle(g.share.priority);
   }
 
   // Charges v. Returns by how much all virtual times of its level were moved back (nearly always
@@ -262,6 +269,8 @@ class FairClock {
     }
     uint32_t busy = 0;
     IndexedHeap<Sooner> in_debt;
+    // V; somebody with a credit is away, perhaps for a moment.
+    int64_t debts_stay_until = kNoDebtStays;
 
    private:
     int64_t busy_weight_ = 0;
@@ -294,8 +303,7 @@ class FairClock {
     Vgpu& g = vgpus_[v];
     Level& l = level(g);
     const int64_t now = l.vtime();
-    const int64_t free = free_sm_ns_ * kScale / std::max<int64_t>(l.weight(), 1);
-    const int64_t gone = decays_ ? std::max<int64_t>(now - g.left_at - free, 0) : 0;
+    const int64_t gone = decays_ ? std::max<int64_t>(now - g.left_at - free(l), 0) : 0;
     const int64_t owed = keeps_credit_ ? std::min(g.lag, most_credit(g)) - gone : 0;
     if (owed > 0 && l.weight() > 0)
       place(g, owed);
@@ -366,18 +374,28 @@ class FairClock {
     g.left_at = l.vtime();
     g.state = State::kIdle;
   }
+  bool has_paid(const Vgpu& g) const {
+    return g.state == State::kInDebt && g.vtime <= levels_[g.share.priority].vtime();
+  }
+  void end_debt(VgpuId v) {
+    pay_off(v);
+    vgpus_[v].lag = 0;
+  }
   void settle(uint32_t priority) {
     Level& l = levels_[priority];
-    while (!l.in_debt.empty() && vgpus_[l.in_debt.top()].vtime <= l.vtime()) {
-      const VgpuId v = l.in_debt.top();
-      pay_off(v);
-      vgpus_[v].lag = 0;
-    }
+    while (!l.in_debt.empty() && has_paid(vgpus_[l.in_debt.top()]) &&
+           l.vtime() >= l.debts_stay_until)
+      end_debt(l.in_debt.top());
+  }
+  // A pause of so little of V takes nothing.
+  int64_t free(const Level& l) const {
+    return free_sm_ns_ * kScale / std::max<int64_t>(l.weight(), 1);
   }
   int64_t rebase(uint32_t priority) {
     Level& l = levels_[priority];
     const int64_t back = l.vtime();
     l.add(-static_cast<Int128>(back) * l.counted_weight());
+    l.debts_stay_until = std::max(l.debts_stay_until - back, kNoDebtStays);
     for (Vgpu& g : vgpus_) {
       if (g.state == State::kAbsent || g.share.priority != priority) continue;
       // An idle one far behind would start at V anyway.

@@ -71,6 +71,18 @@ TEST(WfqLags, NobodyIsBehindAFluidGpuByMoreThanALongestTurn) {
                    });
 }
 
+// 2 to 8 of class low, saturating or in bursts, beside each other and up to two others: bursts lead
+// by a latency target, and none of them starves another. (One that waits for each launch was 332 ms
+// behind within 3 s: its moments without work ended what others owed.)
+TEST(WfqLags, ClassLowBesideClassLowLeadsByALatencyTarget) {
+  for (const uint64_t handover_ns : {15'000u, 90'000u, 300'000u})
+    on_populations("wfq", {"held-low"}, handover_ns,
+                   [](const Workload& w, uint32_t, const VgpuMetrics& m) {
+                     const double target_ms = static_cast<double>(w.config.latency_target_ns) / 1e6;
+                     EXPECT_LE(m.behind_ms, target_ms + longest_turn_ms(w));
+                   });
+}
+
 // Short work leads, but by a bound for everybody that has work: its share of kPatience times
 // kTargets latency targets. (It was 90 ms for a heavy one.)
 TEST(WfqLags, ShortestFirstLeavesEverybodyAStatedMinimum) {

@@ -162,6 +162,44 @@ Workload held_weights(uint32_t run, uint64_t seed) {
   return held(run, seed, "held-weights", false);
 }
 
+// What comes in bursts: up to eight launches one after the other, at random times or after a pause,
+// of which it wants up to half of the GPU.
+void bursts(Workload& w, Random& r, uint32_t weight) {
+  Kernel k = w.kernels[0];
+  k.name = "burst" + std::to_string(w.kernels.size());
+  k.alone_ns = static_cast<uint64_t>(50e3 * std::exp(r.unit() * std::log(200.0)));
+  k.tasks = 528;
+  w.kernels.push_back(k);
+  Program& p = tenant(w, "bursts", static_cast<uint32_t>(w.kernels.size() - 1), weight);
+  p.steps[0].launches = static_cast<uint32_t>(r.between(1, 8));
+  const double work_ns = static_cast<double>(k.alone_ns * p.steps[0].launches);
+  p.arrival = r.below(2) ? ArrivalKind::kClosed : ArrivalKind::kPoisson;
+  p.think_ns = static_cast<uint64_t>(work_ns * std::exp(r.unit() * std::log(30.0)));
+  p.think_exponential = r.below(2);
+  p.period_ns = p.think_ns + k.alone_ns * p.steps[0].launches;
+  p.queue_depth = r.below(2) ? 1 : 8;
+}
+// 2 to 8 of class low, saturating or in bursts, beside up to two others.
+Workload held_low(uint32_t run, uint64_t seed) {
+  Workload w = tenants("held-low");
+  Random r = Random::of(seed ^ 0x10c1a55, run);
+  const bool equal = run % 2 == 0;
+  const auto weight = [&] {
+    return equal ? 100 : static_cast<uint32_t>(std::lround(std::exp(r.unit() * std::log(1000.0))));
+  };
+  const uint32_t kinds = run / 2 % 3;  // saturating, in bursts, both
+  for (uint64_t n = r.between(2, 8); n-- > 0;) {
+    if (kinds == 0 || (kinds == 2 && r.below(2)))
+      saturating(w, 1, weight());
+    else
+      bursts(w, r, weight());
+    w.vgpus.back().share.latency = LatencyClass::kLow;
+  }
+  for (uint64_t n = r.below(3); n-- > 0;) saturating(w, 1, weight());
+  w.horizon_ns = 10 * kTenantSecond;
+  return w;
+}
+
 // 2, 4, ... 256 vGPUs of weights 1 to 1,000, each of a drawn kind: saturating, a sleeper, bursts at
 // random times, one that says that its launches are a thousandth or a thousand times of what they
 // are. One at least saturates.
@@ -272,6 +310,7 @@ const std::vector<WorkloadRow>& tenant_workloads() {
        cheat},
       {"held-equal", "drawn sleepers and Poisson tenants beside saturating ones", 12, held_equal},
       {"held-weights", "the same with weights 1 to 1,000", 12, held_weights},
+      {"held-low", "2 to 8 of class low, saturating or in bursts", 12, held_low},
       {"held-many", "2 to 256 vGPUs of drawn kinds and weights 1 to 1,000", kCrowdSizes, many},
   };
   return rows;

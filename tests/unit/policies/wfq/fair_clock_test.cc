@@ -65,5 +65,38 @@ TEST(FairClock, ANewWeightEndsNoDebt) {
   EXPECT_EQ(clock[0].state, FairClock::State::kInDebt);
 }
 
+// One that is behind pauses for a moment: V does not rise, nobody's debt ends, and back it is owed
+// what it was. (The debt of 1 ended, and 0 lost as much.)
+TEST(FairClock, APauseOfNoLengthTakesNoCredit) {
+  constexpr uint64_t kMsOfGpu = 1'000'000;  // of one SM
+  FairClock clock({});
+  for (const VgpuId v : {0u, 1u, 2u}) clock.add(v, {.weight = 100}), clock.turn_busy(v);
+  clock.charge(1, 6 * kMsOfGpu);
+  clock.charge(2, 9 * kMsOfGpu);
+  clock.turn_idle(1);
+  EXPECT_EQ(clock[1].state, FairClock::State::kInDebt);
+  const int64_t before = clock.lead_sm_ns(0);
+  EXPECT_LT(before, 0);
+  clock.turn_idle(0);
+  EXPECT_EQ(clock[1].state, FairClock::State::kInDebt);
+  clock.turn_busy(0);
+  EXPECT_NEAR(static_cast<double>(clock.lead_sm_ns(0)), static_cast<double>(before), 1000);
+}
+
+// Nor does a pause earn anything, as long as it may be.
+TEST(FairClock, APauseEarnsNothing) {
+  constexpr uint64_t kTenthOfMs = 100'000;  // of one SM
+  for (const int tenths : {1, 2, 3, 30}) {
+    FairClock clock({});
+    for (const VgpuId v : {0u, 1u}) clock.add(v, {.weight = 100}), clock.turn_busy(v);
+    clock.charge(1, 10 * kTenthOfMs);
+    const int64_t before = clock.lead_sm_ns(0);
+    clock.turn_idle(0);
+    for (int i = 0; i < tenths; ++i) clock.charge(1, kTenthOfMs);
+    clock.turn_busy(0);
+    EXPECT_GE(clock.lead_sm_ns(0), before - 1000) << tenths;
+  }
+}
+
 }  // namespace
 }  // namespace sluice::policy
