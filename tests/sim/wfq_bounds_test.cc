@@ -295,10 +295,10 @@ TEST(WfqBounds, ClassesLeaveSharesInSpaceAndOnSlices) {
 }
 
 // Beside more sleepers than fit, beside sleepers whose bursts take several turns, and beside a
-// short think time, each has all but a turn of what a fluid GPU would give it in any second, and all
-// in the end. (Debts used to fall on those who stay, and short work to go before everybody: 64 to
-// 82 %.) 64 sleepers are owed 15 of their bursts a second, and one is 7 %: 0.94 held for this seed
-// only, before leads were bounded, too.
+// short think time, each has all but a turn of what a fluid GPU would give it in any second, and
+// all in the end. (Debts used to fall on those who stay, and short work to go before everybody: 64
+// to 82 %.) 64 sleepers are owed 15 bursts a second, and one is 7 %: 0.94 held for this seed only,
+// by chance (docs/concepts/fairness.md).
 TEST(WfqBounds, EverybodyHasItsShareOfAnySecondBesideSleepers) {
   for (const char* row : {"tenant-crowd", "tenant-naps", "tenant-think"})
     for (uint32_t i = 0; i < find_workload(row)->runs; ++i) {
