@@ -135,9 +135,7 @@ class Inliner {
       if (it != shape.passed.end() && names.count(v) != 0) {
         const std::string& name = names.at(v);
         const std::string value(s.operands[access.value]);
-        if (it->second.whole)
-          return Clone::guard_of(s) + "mov." + std::string(access.type) + " \t" +
-                 (access.load ? value + ", %" + name : "%" + name + ", " + value) + ";";
+        if (it->second.whole) return Clone::guard_of(s) + move_of(f, s, access, *v, name);
         const std::string place = "[" + name + std::string(access.offset) + "]";
         return Clone::guard_of(s) + (access.load ? "ld.local" : "st.local") +
                (access.vector ? std::string(s.opcode.substr(s.opcode.find(".v"), 3)) : "") + "." +

@@ -2,6 +2,7 @@
 #include "kernels/passes/clone/inline_shape.h"
 
 #include <algorithm>
+#include <string>
 #include <unordered_set>
 
 #include "kernels/passes/clone/inline.h"
@@ -29,7 +30,18 @@ std::vector<std::string_view> names_of(std::string_view list) {
 
 bool is_zero(std::string_view offset) { return offset.find_first_not_of("+ 0") == offset.npos; }
 
+// A load of the low bytes of an integer: compilers pass those of 8 and 16 bits in 32. Its
+// register's bits, or 0: it is none.
+std::uint32_t low_bits(const Function& f, const Statement& s, const Access& a, const Variable& v) {
+  const std::uint32_t bytes = ptx::type_bytes(a.type);
+  const bool low = a.load && !a.vector && v.bytes == 4 && bytes < 4 && is_zero(a.offset) &&
+                   a.type.front() != 'f' && s.operands[a.value].starts_with('%');
+  const std::uint32_t bits = low ? ptx::register_bits(f, s.operands[a.value], s) : 0;
+  return bits == 16 || bits == 32 ? bits : 0;
+}
+
 bool moves_whole(const Function& f, const Statement& s, const Access& a, const Variable& v) {
+  if (low_bits(f, s, a, v) != 0) return true;
   const std::uint32_t bytes = ptx::type_bytes(a.type);
   if (a.vector || bytes != v.bytes || !is_zero(a.offset)) return false;
   const std::string_view value = s.operands[a.value];
@@ -82,6 +94,18 @@ bool fits(const Function& f, const Site& site) {
 }
 
 }  // namespace
+
+std::string move_of(const Function& f, const Statement& s, const Access& a, const Variable& v,
+                    const std::string& name) {
+  const std::string value(s.operands[a.value]);
+  if (!a.load) return "mov." + std::string(a.type) + " \t%" + name + ", " + value + ";";
+  const std::uint32_t bits = low_bits(f, s, a, v);
+  if (bits == 0) return "mov." + std::string(a.type) + " \t" + value + ", %" + name + ";";
+  const std::string sign = a.type.front() == 's' ? "s" : "u";
+  const std::uint32_t of_type = ptx::type_bytes(a.type) * 8, from = of_type == bits ? 32 : of_type;
+  return "cvt." + sign + std::to_string(bits) + "." + sign + std::to_string(from) + " \t" + value +
+         ", %" + name + ";";
+}
 
 bool is_call(const Statement& s) {
   return s.kind == StatementKind::kInstruction && ptx::base_opcode(s.opcode) == "call";

@@ -29,12 +29,17 @@ struct Access {
 };
 
 Access access_of(const ptx::Statement& s);
+// What stands for such an access of variable `v`, which is register %NAME.
+std::string move_of(const ptx::Function& f, const ptx::Statement& s, const Access& a,
+                    const ptx::Variable& v, const std::string& name);
 
 // One variable of .param space, of a body or of a signature.
 struct Passed {
   const ptx::Variable* variable = nullptr;
   bool lowered = false;  // of a body: an argument or result of a call that is written in place
-  bool whole = false;    // can be a register: of 4 or 8 bytes, and every access moves all of it
+  // Can be a register: of 4 or 8 bytes, and every access moves all of it, or loads the low bytes of
+  // an integer.
+  bool whole = false;
   bool strange = false;  // its address is taken, or so
   bool stored = false, loaded = false;
 };

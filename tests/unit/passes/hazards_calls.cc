@@ -108,6 +108,46 @@ $STAY:
 	}
 	st.global.u32 [%rd2], %r11;
 	ret;)"},
+    // Integers of 8 and 16 bits are passed in 32, whose other bits say nothing.
+    {"narrow_arguments",
+     "unified",
+     {9, 1, 1},
+     {96, 1, 1},
+     0,
+     600,
+     R"(
+.func (.param .b32 back) narrow(.param .b32 a, .param .b32 b, .param .b32 c, .param .b32 d)
+{
+	.reg .b16 %h<4>;
+	.reg .b32 %r<8>;
+	ld.param.s8 %h1, [a];
+	ld.param.u8 %h2, [b];
+	ld.param.u16 %h3, [c];
+	ld.param.s16 %r1, [d];
+	bar.sync 0;
+	cvt.s32.s16 %r2, %h1;
+	cvt.s32.s16 %r3, %h2;
+	cvt.u32.u16 %r4, %h3;
+	mad.lo.u32 %r1, %r1, 3, %r2;
+	mad.lo.u32 %r1, %r1, 5, %r3;
+	mad.lo.u32 %r1, %r1, 7, %r4;
+	st.param.b32 [back], %r1;
+	ret;
+})",
+     R"(
+	setp.ge.u32 %p1, %r3, %r4;
+	@%p1 ret;
+	{
+	.param .b32 a, b, c, d, e;
+	st.param.b32 [a], %r5;
+	st.param.b32 [b], %r5;
+	st.param.b32 [c], %r5;
+	st.param.b32 [d], %r5;
+	call.uni (e), narrow, (a, b, c, d);
+	ld.param.b32 %r10, [e];
+	}
+	st.global.u32 [%rd2], %r10;
+	ret;)"},
     // Lanes that have returned are named by the function's shuffles.
     {"collective_in_function",
      "lane-masks",

@@ -353,6 +353,17 @@ TEST(PtxWaits, SwapsInFunctions) {
   EXPECT_EQ(
       tier("L: " + call("%rd0", "%r1", "%r1") + "setp.ne.u32 %p0, %r4, %r1; @%p0 bra L;", swap),
       "waits");
+  // nvcc passes 16 bits in 32.
+  const std::string of_halves =
+      ".func (.param .b32 v) swap(.param .b64 a, .param .b32 b, .param .b32 c) { .reg .b32 %r; "
+      ".reg .b16 %h<4>; .reg .b64 %rd;\n"
+      "ld.param.u64 %rd, [a]; ld.param.u16 %h1, [b]; ld.param.u16 %h2, [c]; atom.cas.b16 %h3, "
+      "[%rd], %h1, %h2;\n"
+      "cvt.u32.u16 %r, %h3; st.param.b32 [v], %r; ret; }\n";
+  EXPECT_EQ(
+      tier("L: " + call("%rd0", "1", "1") + "setp.ne.u32 %p0, %r4, 1; @%p0 bra L;", of_halves),
+      "waits");
+  EXPECT_EQ(tier(take + call("%rd0", "1", "0", "%r5"), of_halves), "plain");
   // Nobody asks what came of it.
   EXPECT_EQ(tier("L: " + call("%rd0", "0", "1") +
                      "add.u32 %r3, %r3, 1; setp.lt.u32 %p0, %r3, %r0; @%p0 bra L;",
