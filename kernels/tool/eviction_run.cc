@@ -152,7 +152,7 @@ Result<EvictionStats> EvictionRun::run_original(const KernelLaunch& launch, std:
       (*block)->start({static_cast<std::uint32_t>(next % launch.grid.x),
                        static_cast<std::uint32_t>(next / launch.grid.x % launch.grid.y),
                        static_cast<std::uint32_t>(next / launch.grid.x / launch.grid.y)},
-                      {static_cast<std::uint32_t>(next % kSms), kSms});
+                      {static_cast<std::uint32_t>(random() % kSms), kSms});
       ++next;
       turns.add(std::move(*block));
     }

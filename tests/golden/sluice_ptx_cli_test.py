@@ -69,6 +69,22 @@ with tempfile.TemporaryDirectory() as folder:
     one = run("check", shapes, "--kernel", "reverse", "--grid", "3,2", "--block", "32", "--args",
               "buffer,96", "--shared", "4096").stdout
     assert one.startswith("reverse: plain: same"), one
+    # Where a block runs is nothing that a clone has to repeat.
+    where = folder / "where.ptx"
+    where.write_text(""".version 8.0
+.target sm_70
+.address_size 64
+.visible .entry where(.param .u64 to)
+{
+  .reg .b32 %r<4>; .reg .b64 %d<4>;
+  ld.param.u64 %d1, [to];
+  mov.u32 %r1, %smid; mov.u32 %r2, %ctaid.x;
+  mul.wide.u32 %d2, %r2, 4; add.u64 %d3, %d1, %d2; st.global.u32 [%d3], %r1;
+  ret;
+}
+""")
+    text = run("check", where, "--block", "1", "--args", "zeros").stdout
+    assert text.startswith("where: plain: not checked") and "not compared" in text, text
     # Shared memory that the kernel has no name for.
     local = folder / "local.ptx"
     local.write_text(""".version 8.0
