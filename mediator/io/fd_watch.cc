@@ -44,9 +44,10 @@ class PaceCredit {
 struct FdWatch::State : std::enable_shared_from_this<State> {
   using Descriptor = LoopBudget::Descriptor;
 
-  State(asio::io_context& io, int fd, std::optional<PaceCredit> own,
+  State(asio::io_context& io, int watched, std::optional<PaceCredit> own,
         std::shared_ptr<LoopBudget> shared, Callback cb)
-      : descriptor(io, fd),
+      : fd(watched),
+        descriptor(io, watched),
         on_readable(std::move(cb)),
         own_credit(own),
         shared_budget(std::move(shared)),
@@ -72,6 +73,7 @@ struct FdWatch::State : std::enable_shared_from_this<State> {
   }
   void wait_later(uint64_t ns) {
     rests = true;
+    take_out();
     rest.expires_after(std::chrono::nanoseconds(ns));
     rest.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
       if (!error && self->rests) self->end_rest();
@@ -87,7 +89,19 @@ struct FdWatch::State : std::enable_shared_from_this<State> {
     wait_later(shared_budget->awaited_rest_ns(monotonic_ns()));
   }
 
+  // Of epoll, while it rests: else each thing that its peer does wakes the loop, for nothing.
+  void take_out() {
+    if (descriptor.is_open() && !writes) descriptor.release();
+  }
+  // False: the kernel has no room for it now.
+  bool put_in() {
+    boost::system::error_code error;
+    if (!descriptor.is_open()) descriptor.assign(fd, error);
+    return !error;
+  }
   void wait() {
+    constexpr uint64_t kAgainNs = 100'000'000;
+    if (!put_in()) return wait_later(kAgainNs);
     descriptor.async_wait(asio::posix::stream_descriptor::wait_read,
                           [self = shared_from_this()](const boost::system::error_code& error) {
                             if (!error && !self->stopped) self->serve();
@@ -112,9 +126,11 @@ struct FdWatch::State : std::enable_shared_from_this<State> {
     rest.cancel();
   }
 
-  asio::posix::stream_descriptor descriptor;
+  const int fd;
+  asio::posix::stream_descriptor descriptor;  // open: in epoll
   Callback on_readable;
   bool stopped = false;
+  bool writes = false;                   // somebody waits until it is writable
   std::optional<PaceCredit> own_credit;  // nothing: as often as it likes
   std::shared_ptr<LoopBudget> shared_budget;
   asio::steady_timer rest;
@@ -155,10 +171,13 @@ void FdWatch::set_awaited(bool yes) {
 }
 
 void FdWatch::when_writable(Callback on_writable) {
+  state_->writes = state_->put_in();
   state_->descriptor.async_wait(
       asio::posix::stream_descriptor::wait_write,
       [self = state_, cb = std::move(on_writable)](const boost::system::error_code& error) {
+        self->writes = false;
         if (error || self->stopped) return;
+        if (self->rests) self->take_out();
         LoopMeter::Call call(cb.target_type());
         cb();
       });

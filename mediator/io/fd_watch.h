@@ -22,7 +22,7 @@ namespace sluice::io {
 class LoopBudget;
 
 // How often a hostile peer may wake the loop: `burst` times at once, `per_second` on average.
-// Beyond that its descriptor is not read for a moment, and what it sends waits.
+// Beyond that its descriptor is out of epoll for a moment, and what it sends waits.
 struct Pace {
   double per_second;
   double burst;

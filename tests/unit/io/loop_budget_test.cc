@@ -9,8 +9,10 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
+#include <thread>
 #include <vector>
 
 #include "mediator/base/clock.h"
@@ -278,6 +280,25 @@ TEST_F(RingFlood, EachWatchKeepsItsOwnPace) {
   run_for(std::chrono::milliseconds(100));
   const double seconds = 1e-9 * static_cast<double>(monotonic_ns() - began_ns);
   EXPECT_LE(static_cast<double>(count), 10 + 1 + seconds * 100);
+}
+
+// A machine that rings without end wakes the loop as often as its pace allows, not at each ring.
+TEST_F(RingFlood, WhatRestsDoesNotWakeTheLoop) {
+  Fd bell(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  std::atomic<bool> over{false};
+  std::thread ringer([&] {
+    const uint64_t one = 1;
+    while (!over) (void)!::write(bell.get(), &one, sizeof one);
+  });
+  size_t count = 0;
+  FdWatch watch(io_, bell.get(), Pace{100, 1}, [&] { ++count; });
+  const uint64_t began_ns = monotonic_ns(), used_ns = thread_cpu_ns();
+  while (monotonic_ns() - began_ns < 100 * kMs || count < 2)
+    io_.run_one_for(std::chrono::milliseconds(10));
+  const uint64_t cost_ns = thread_cpu_ns() - used_ns, elapsed_ns = monotonic_ns() - began_ns;
+  over = true;
+  ringer.join();
+  EXPECT_LE(cost_ns, elapsed_ns / 5) << "of " << elapsed_ns;
 }
 
 // One that rests for minutes is heard as soon as others wait for it, and as long as they do.
