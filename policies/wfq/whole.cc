@@ -37,7 +37,8 @@ void WholeGpu::on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, 
   due_[v] = clock_[v].vtime;
   work_[v] = {};
   pauses_[v] = {};
-  credits_.add(now_ns, v, share, most_credit(v));
+  // Or who is made anew again and again would come with a burst each time.
+  credits_.add(now_ns, v, share, latency(v) == LatencyClass::kLow ? 0 : most(v));
 }
 
 void WholeGpu::on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) {

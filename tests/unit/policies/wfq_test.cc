@@ -360,5 +360,36 @@ TEST(Wfq, WhatEndsSoonerThanItCouldBeEvictedEnds) {
   EXPECT_EQ(d.evicted, 0u);
 }
 
+// Removed and made again each 10 ms, with work at once: it comes with no burst. (With one each time
+// it had all of the GPU.)
+TEST(Wfq, AVgpuOfClassLowThatIsMadeAnewBringsNoBurst) {
+  WholeDriver d("wfq");
+  const auto leave = [&] {
+    if (d.evicted != kNoVgpu) d.left(d.evicted);
+  };
+  const auto arrive = [&](VgpuId v) {
+    d.policy->on_launch_queued(d.now, launch_of(0, v, 1'000'000'000), d.out);
+    d.arrive(v);
+    leave();
+  };
+  for (const VgpuId v : {0u, 1u, 2u}) d.add(v), arrive(v);
+  uint64_t low_steps = 0;
+  constexpr uint64_t kTimes = 200, kSteps = 100;
+  for (uint64_t i = 0; i < kTimes; ++i) {
+    const VgpuShare low{.latency = LatencyClass::kLow};
+    d.call([&] { d.policy->on_vgpu_added(d.now, 3, low, d.out); });
+    arrive(3);
+    for (uint64_t k = 0; k < kSteps; ++k) {
+      low_steps += d.holder == 3;
+      d.pass(100'000);
+      leave();
+    }
+    d.idle(3);
+    if (d.holder == 3) d.left(3, LeftReason::kGone);
+    d.call([&] { d.policy->on_vgpu_removed(d.now, 3, d.out); });
+  }
+  EXPECT_LE(low_steps, kTimes * kSteps * 6 / 10);  // its part, and a turn each time
+}
+
 }  // namespace
 }  // namespace sluice::policy
