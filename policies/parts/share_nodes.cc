@@ -139,15 +139,30 @@ std::string ShareNodes::refuses_limits(uint32_t min, uint32_t max, GroupId paren
   const ShareNode& above = groups_[parent];
   if (parent != kRootGroup && above.max > 0 && min / kPermille > above.max)
     return "the minimum is above the group's maximum";
-  double sum = min / kPermille;
+  double least = min / kPermille;
+  if (group != kNoGroup && group < groups_.size())
+    least = std::max(least, promised(group, kNoVgpu, kNoGroup));
+  // Up to a group that has reserved as much, or the GPU.
+  for (GroupId at = parent, below = group;; below = at, at = groups_[at].parent) {
+    const ShareNode& n = groups_[at];
+    const double whole = at == kRootGroup ? 1.0 : n.min > 0 ? n.min : n.max > 0 ? n.max : 1.0;
+    least += promised(at, v, below);
+    if (least > whole + 1e-9)
+      return "the minima beside it come to " + std::to_string(std::lround(least * 100)) + " % of " +
+             std::to_string(std::lround(whole * 100)) + " %";
+    if (at == kRootGroup || n.min > 0) return {};
+  }
+}
+
+// What those in `group` have reserved, without one.
+double ShareNodes::promised(GroupId group, VgpuId without_v, GroupId without_group) const {
+  double sum = 0;
   for (VgpuId i = 0; i < vgpus_.size(); ++i)
-    if (i != v && vgpus_[i].present && vgpus_[i].parent == parent) sum += vgpus_[i].min;
+    if (i != without_v && vgpus_[i].present && vgpus_[i].parent == group) sum += vgpus_[i].min;
   for (GroupId i = 1; i < groups_.size(); ++i)
-    if (i != group && groups_[i].present && groups_[i].parent == parent) sum += groups_[i].min;
-  const double whole = parent != kRootGroup && above.min > 0 ? above.min : 1.0;
-  if (sum <= whole + 1e-9) return {};
-  return "the minima beside it come to " + std::to_string(std::lround(sum * 100)) + " % of " +
-         std::to_string(std::lround(whole * 100)) + " %";
+    if (i != without_group && groups_[i].present && groups_[i].parent == group)
+      sum += std::max(groups_[i].min, promised(i, without_v, kNoGroup));
+  return sum;
 }
 
 // ---- weights and priorities
@@ -184,8 +199,8 @@ void ShareNodes::divide_node(GroupId id, double value, double all) {
   for (bool again = true; again;) {
     again = false;
     for (ShareNode* n : children_) {
-      const double least = std::min(n->min * all, rest);
-      if (n->value >= 0 || n->min <= 0 || rest * n->weight / weights >= least) continue;
+      const double least = std::min(n->least * all, rest);
+      if (n->value >= 0 || n->least <= 0 || rest * n->weight / weights >= least) continue;
       n->value = least;
       rest -= least;
       weights -= n->weight;
@@ -206,16 +221,28 @@ void ShareNodes::divide() {
   };
   for (const ShareNode& n : vgpus_) add(n);
   for (size_t i = 1; i < groups_.size(); ++i) add(groups_[i]);
-  divide_node(kRootGroup, all, all);
   // Parents before children, whatever their numbers.
-  order_.clear();
-  for (GroupId i = 1; i < groups_.size(); ++i)
-    if (groups_[i].active && groups_[i].parent == kRootGroup) order_.push_back(i);
-  for (size_t k = 0; k < order_.size(); ++k) {
-    const GroupId g = order_[k];
-    divide_node(g, groups_[g].value, all);
+  order_ = {kRootGroup};
+  for (size_t k = 0; k < order_.size(); ++k)
     for (GroupId i = 1; i < groups_.size(); ++i)
-      if (groups_[i].active && groups_[i].parent == g) order_.push_back(i);
+      if (groups_[i].active && groups_[i].parent == order_[k]) order_.push_back(i);
+  find_least();
+  groups_[kRootGroup].value = all;
+  for (const GroupId g : order_) divide_node(g, groups_[g].value, all);
+}
+
+// A minimum in a group that has reserved less is one of the group's, too.
+void ShareNodes::find_least() {
+  for (const GroupId g : order_) groups_[g].least = 0;
+  for (ShareNode& n : vgpus_) {
+    n.least = n.min;
+    if (n.present && n.active) groups_[n.parent].least += n.min;
+  }
+  for (size_t k = order_.size(); k-- > 1;) {
+    ShareNode& n = groups_[order_[k]];
+    n.least = std::max(n.least, n.min);
+    if (n.max > 0) n.least = std::min(n.least, n.max);
+    groups_[n.parent].least += n.least;
   }
 }
 

@@ -25,6 +25,8 @@ struct ShareNode {
   GroupId parent = kRootGroup;
   uint32_t weight = kDefaultWeight, priority = 0;
   double min = 0, max = 0;  // parts of the GPU; 0: none
+  double least = 0;         // the minimum, or what the active ones in it have reserved if that is
+                            // more
   uint32_t active = 0;      // active nodes directly in it; a vGPU: 0 or 1
   double value = 0;         // weight that it comes to
   ShareBucket cap, reserve;
@@ -87,6 +89,8 @@ class ShareNodes {
   template <class F>
   void each_above(const ShareNode& leaf, F&& use) const;
   void count(GroupId g, bool active);
+  void find_least();
+  double promised(GroupId group, VgpuId without_v, GroupId without_group) const;
   void divide_node(GroupId id, double value, double all);
   uint32_t own_level(const ShareNode& leaf) const;
   uint64_t fill_reserve(uint64_t now_ns, ShareNode& n, bool below);

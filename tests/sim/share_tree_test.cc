@@ -265,6 +265,52 @@ TEST(ShareTree, DrawnLimitsHold) {
     }
 }
 
+// Drawn minima of vGPUs and groups, those in groups among them, as far as they are not refused:
+// each has its own, also below a higher priority. (A minimum in a group that had reserved nothing
+// came out of the group's weight: with little weight it had nothing.)
+TEST(ShareTree, DrawnMinimaInGroupsHold) {
+  for (const How how : kAll)
+    for (uint64_t seed = 1; seed <= (std::getenv("SLUICE_HELD_SEEDS") ? 60u : 8u); ++seed) {
+      Random r = Random::of(seed, 81);
+      Workload w = gpu(how, kTaskUs[how == How::kWhole ? r.below(2) : 0]);
+      w.horizon_ns = 2000 * kTreeMs;
+      const auto admission = find_policy("wfq")->make(engine_config(w));
+      Actions out;
+      const auto weight = [&] { return static_cast<uint32_t>(r.between(10, 500)); };
+      const auto min = [&] { return r.below(2) ? static_cast<uint32_t>(r.between(20, 300)) : 0; };
+      for (const GroupId parent : {0u, 0u, 1u}) {
+        const auto id = static_cast<GroupId>(w.groups.size() + 1);
+        GroupShare g{.parent = parent, .weight = weight(), .min_permille = min()};
+        if (!admission->refuses_group(id, g).empty()) g.min_permille = 0;
+        admission->on_group(0, id, g, out);
+        w.groups.push_back({"g", g});
+      }
+      const bool below = how == How::kWhole && r.below(2);
+      for (uint64_t n = r.between(3, 8); n-- > 0;) {
+        VgpuShare s{.weight = weight(), .group = static_cast<GroupId>(r.below(4))};
+        s.min_permille = min();
+        if (!admission->refuses(kNoVgpu, s).empty()) s.min_permille = 0;
+        admission->on_vgpu_added(0, saturating(w, s), s, out);
+      }
+      if (below) saturating(w, {.priority = 3});
+      const Ran o = simulated(w);
+      SCOPED_TRACE(named(how) + " seed " + std::to_string(seed));
+      std::vector<double> of_group(4);
+      std::vector<bool> has_members(4);
+      const double part = below ? 0.85 : 0.93;
+      for (uint32_t v = 0; v < w.vgpus.size(); ++v) {
+        const VgpuShare& s = w.vgpus[v].share;
+        for (GroupId g = s.group; g; g = w.groups[g - 1].share.parent)
+          of_group[g] += o.part(v), has_members[g] = true;
+        EXPECT_GE(o.part(v), part * s.min_permille / 1000) << v;
+      }
+      for (GroupId g = 1; g <= 3; ++g)
+        if (has_members[g]) {
+          EXPECT_GE(of_group[g], part * w.groups[g - 1].share.min_permille / 1000) << "group " << g;
+        }
+    }
+}
+
 TEST(ShareTree, LimitsAreLive) {
   Workload w = gpu(How::kWhole);
   saturating(w, {.max_permille = 100});
@@ -360,6 +406,9 @@ TEST(ShareTree, RefusesWhatItCannotPromise) {
   EXPECT_NE(p->refuses_group(2, {.parent = 9}), "");
   EXPECT_NE(p->refuses_group(1, {.parent = 1}), "");
   EXPECT_NE(p->refuses_group(2, {.min_permille = 200}), "");
+  p->on_group(0, 3, {}, out);  // of 100 % 400 and 500 are reserved
+  EXPECT_EQ(p->refuses(1, {.min_permille = 100, .group = 3}), "");
+  EXPECT_NE(p->refuses(1, {.min_permille = 200, .group = 3}), "");
 }
 
 // Random trees on random workloads: the contract is kept and all work ends.
