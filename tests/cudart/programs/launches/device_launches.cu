@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that launch kernels: a quicksort that splits itself, curves in memory that a kernel
 // allocates, a tree of grids, streams and events in kernels, errors, one in a captured graph;
-// kernels that ask what the host asks, and copy boxes.
+// kernels that ask what the host asks.
 // nvcc: -rdc=true
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <thread>
 #include <vector>
 
 #include "../check.h"
@@ -126,9 +128,13 @@ void orders() {
   OK(cudaStreamEndCapture(stream, &graph));
   OK(cudaGraphInstantiate(&exec, graph, 0));
   for (int i = 0; i < 2; ++i) OK(cudaGraphLaunch(exec, stream));
+  OK(cudaStreamSynchronize(stream));
   // For NVIDIA's driver a graph's end is not the end of what its kernels launched.
-  OK(cudaDeviceSynchronize());
-  OK(cudaMemcpy(got, words, sizeof got, cudaMemcpyDeviceToHost));
+  for (int tries = 0; tries < 10000; ++tries) {
+    OK(cudaMemcpy(got, words, sizeof got, cudaMemcpyDeviceToHost));
+    if (got[4] == 2 << 4) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   for (int depth = 0; depth < 5; ++depth) CHECK(got[depth] == 2 << depth);
   OK(cudaMemset(words, 0, sizeof got));
   in_order<<<1, 1>>>(words);
@@ -163,19 +169,11 @@ __global__ void asks(Told* told) {
   told->threads = attributes.maxThreadsPerBlock;
   told->registers = attributes.numRegs;
 }
-__global__ void boxes(int* words) {
-  cudaMemset2DAsync(words, 8, 1, 4, 3, 0);
-  cudaMemcpy2DAsync(words + 1, 8, words, 8, 4, 3, cudaMemcpyDeviceToDevice, 0);
-}
 void questions() {
   Told* told = nullptr;
-  int *words = nullptr, got[6];
   OK(cudaMallocManaged(&told, sizeof *told));
-  OK(cudaMalloc(&words, sizeof got));
   asks<<<1, 1>>>(told);
-  boxes<<<1, 1>>>(words);
-  OK(cudaMemcpy(got, words, sizeof got, cudaMemcpyDeviceToHost));
-  for (const int word : got) CHECK(word == 0x01010101);
+  OK(cudaDeviceSynchronize());
   int devices = 0, sms = 0, blocks = 0;
   cudaFuncAttributes attributes;
   OK(cudaGetDeviceCount(&devices));
@@ -186,7 +184,6 @@ void questions() {
   CHECK(told->sms == sms && told->blocks == blocks);
   CHECK(told->threads == attributes.maxThreadsPerBlock && told->registers == attributes.numRegs);
   OK(cudaFree(told));
-  OK(cudaFree(words));
 }
 
 int main() {
