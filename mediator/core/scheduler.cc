@@ -305,6 +305,7 @@ VgpuStats Scheduler::stats(uint64_t now_ns, VgpuId v) const {
   t.overdue = c.overdue;
   t.ended = c.ended;
   t.set_changes = c.set_changes;
+  t.unasked = c.unasked;
   t.report_violations = c.violations;
   t.guest_launches = c.launches;
   t.guest_launches_done = c.launches_done;

@@ -221,6 +221,7 @@ struct VgpuStats {
   uint64_t evictions = 0;                 // times it was taken away while work remained
   uint64_t overdue = 0;                   // evictions that ran into evict_warn_ns
   uint64_t ended = 0;                     // sessions ended for not leaving
+  uint64_t unasked = 0;                   // visits that began before the policy had heard of them
   uint64_t set_changes = 0;               // in space: changes of its SM set, from and to none too
   uint64_t report_violations = 0;
 

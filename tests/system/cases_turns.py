@@ -47,6 +47,24 @@ class Turns(WithVictim):
         self.assert_all_free("a")
 
 
+class TurnsUnasked(WithVictim):
+    """Short visits within a vGPU's share begin under the grant of the one before."""
+    EXTRA = TURNS
+
+    def test_a_light_program_comes_unasked_and_its_results_are_right(self):
+        heavy = self.program("a", "stencil2d", "--seconds", 100000)
+        light = []
+
+        def came():
+            light.append(self.program("b", "triad", "--size", 65536, "--launches", 20, "--chain", 1,
+                                      "--depth", 1, "--verify", "every", "--json"))
+            self.assert_right(light[-1].finish(), "triad")
+            return self.vgpu("b")["unasked"] > 0
+        self.eventually(came, "a visit began unasked", timeout=support.TIMEOUT_S)
+        heavy.kill()
+        self.assert_all_free("b")
+
+
 class TurnsWithGapsFilled(WithVictim):
     """Class low: what fills the gaps is no launch of the program's, and changes no result."""
     EXTRA = TURNS

@@ -193,6 +193,7 @@ void Turns::stand_by(VgpuId v, ActionQueue& out) {
 // It has begun its visit. What it holds back may go now.
 void Turns::accept(VgpuId v, ActionQueue& out) {
   vgpus_[v].state = TurnState::kTurn;
+  ++sharing_.vgpus[v].counters.unasked;
   std::erase(standing_by_, v);
   for (const SessionId s : sharing_.vgpus[v].sessions)
     if (sharing_.has_open_gate(s)) sharing_.renew_grant(s, out);

@@ -75,6 +75,7 @@ json::object counters(GrantExecutor& executor, VgpuServer& v) {
           {"whole_launches", s.guest_whole},
           {"physical_evictions", s.guest_relaunched},
           {"set_changes", s.set_changes},
+          {"unasked", s.unasked},
           {"launches_kept", s.guest_narrowed},
           {"second_grids", s.guest_grown},
           {"green_launches", s.guest_green_launches},

@@ -475,6 +475,7 @@ TEST_F(StandbyTest, TheNextVisitBeginsUnderTheSameGrant) {
   EXPECT_TRUE(open_gate(h, t));
   EXPECT_FALSE(stands_by(h, t));
   EXPECT_EQ(granted(h, t), generation);
+  EXPECT_EQ(h.scheduler->stats(h.now, b).unasked, 1u);
   EXPECT_TRUE(open_gate(h, s)) << "it lingers";
   EXPECT_EQ(h.pages[t].evict, evicted) << "nothing of this visit was called back";
 }
