@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <stdexcept>
@@ -98,7 +99,10 @@ TEST_F(WorkerMessages, AnyOfThemHarmNobodyElse) {
   auto victim = joined("b");
   const size_t before = descriptors();
   size_t survived = 0;
-  for (uint64_t seed = 1; seed <= rounds<uint64_t>(20); ++seed) {
+  const char* given = std::getenv("SLUICE_FIRST_SEED");  // by hand
+  const uint64_t first = given ? std::strtoull(given, nullptr, 10) : 1;
+  const uint64_t seeds = rounds<uint64_t>(20);
+  for (uint64_t seed = first; seed < first + seeds; ++seed) {
     std::unique_ptr<LocalProgram> two[] = {joined("a"), joined("a")};
     for (int round = 0; round < 2; ++round)
       for (int i = 0; i < 2; ++i) {
@@ -117,7 +121,7 @@ TEST_F(WorkerMessages, AnyOfThemHarmNobodyElse) {
     expect_all_free("a");
     if (HasFailure()) return;
   }
-  EXPECT_GT(survived, 10u) << "they get somewhere";
+  EXPECT_GT(survived, seeds / 2) << "they get somewhere";
   EXPECT_TRUE(run_until([&] { return descriptors() <= before; })) << descriptors() << before;
 }
 
