@@ -151,6 +151,16 @@ class DebianHost(unittest.TestCase):
         self.restarted()
         self.assertEqual(self.policy_of_the_loop(), real_time)
 
+    def test_01c_the_profile_lets_sluiced_see_its_threads(self):
+        """It looks whether one that is late could run, which on an idle host is never. The kernel
+        says what a profile allows: here of files of somebody else, as sluiced's own in /proc are
+        root's."""
+        query = "label\\0sluiced\\0\\002/proc/1/task/1/stat"  # \\2: a file
+        text = self.right("setpriv --reuid=65534 --clear-groups sh -c 'exec "
+                          "3<>/sys/kernel/security/apparmor/.access && "
+                          f"printf \"{query}\" >&3 && cat <&3'")
+        self.assertTrue(int(text.split("allow 0x")[1].split()[0], 16) & 4, text)  # to read
+
     def test_02_a_domain_under_apparmor_has_its_vgpu(self):
         self.right("virsh define /media/vm1.xml")
         self.as_documented(2)
