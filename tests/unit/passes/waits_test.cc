@@ -332,6 +332,20 @@ TEST(PtxWaits, WhatNothingLeadsToIsNoWayIn) {
             "waits");
 }
 
+// The first lane reads, plainly, and the others keep what they had until it tells them.
+TEST(PtxWaits, ValuesThatAreOnlyHandedRound) {
+  const auto loop = [](const std::string& others) {
+    return tier(
+        "mov.u32 %r9, %tid.x; setp.ne.s32 %p1, %r9, 0; mov.u32 %r3, 0;\n"
+        "L: mov.u32 %r4, %r3; @%p1 bra A; ld.global.cg.u32 %r4, [%rd0];\n"
+        "A: shfl.sync.idx.b32 %r5|%p0, %r4, 0, 31, -1; setp.eq.s32 %p0, %r5, 0;\n" +
+        others + "@%p0 bra L;");
+  };
+  EXPECT_EQ(loop("mov.u32 %r3, %r5; "), "waits");
+  EXPECT_EQ(loop("add.u32 %r3, %r5, 1; "), "lane-masks");  // counts
+  EXPECT_EQ(loop("mov.u32 %r3, %clock; "), "lane-masks");
+}
+
 // Without optimisation every atomic is a function of its own.
 TEST(PtxWaits, SwapsInFunctions) {
   const std::string swap =

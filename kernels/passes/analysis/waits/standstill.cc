@@ -44,16 +44,23 @@ class Turns {
       for_each_register(*s, s->operands[0], [&](std::uint32_t r) { ++open_[r]; });
     }
     if (!understood_) return;
-    // From what no statement of the loop writes, forwards: what goes round never gets in.
+    // From what no statement of the loop writes, forwards: what goes round gets in only where it is
+    // handed round as it is.
     std::unordered_set<const Statement*> settled;
+    const auto settle = [&](const Statement* s) {
+      settled.insert(s);
+      for_each_register(*s, s->operands[0], [&](std::uint32_t r) { --open_[r]; });
+    };
     bool stored_same = stores.empty();
     for (bool changed = true; changed;) {
       changed = false;
       for (const Statement* s : writers) {
         if (settled.count(s) != 0 || !same_result(*s, through_memory, stored_same)) continue;
-        settled.insert(s);
+        settle(s);
         changed = true;
-        for_each_register(*s, s->operands[0], [&](std::uint32_t r) { --open_[r]; });
+      }
+      if (!changed && through_memory) {
+        for (const Statement* s : handed_round(writers, settled)) settle(s), changed = true;
       }
       if (stored_same) continue;
       stored_same = true;
@@ -81,6 +88,50 @@ class Turns {
   }
 
  private:
+  // Those that only copy, from one another or from what is the same in every turn: a value that
+  // lanes or turns hand on.
+  std::vector<const Statement*> handed_round(
+      const std::vector<const Statement*>& writers,
+      const std::unordered_set<const Statement*>& settled) const {
+    std::vector<const Statement*> copies;
+    std::unordered_map<std::uint32_t, std::uint32_t> written;  // by register: by how many of them
+    const auto count = [&](const Statement* s, std::uint32_t by) {
+      for_each_register(*s, s->operands[0], [&](std::uint32_t r) { written[r] += by; });
+    };
+    for (const Statement* s : writers) {
+      const std::string_view base = base_opcode(s->opcode);
+      if (settled.count(s) != 0 || (base != "mov" && base != "shfl") || s->operands.size() < 2 ||
+          !s->operands[1].starts_with('%'))
+        continue;
+      copies.push_back(s);
+      count(s, 1);
+    }
+    const auto is_copy = [&](const Statement* s) {
+      bool copied = same(*s, s->guard);
+      for (std::size_t k = 2; k < s->operands.size(); ++k) copied &= same(*s, s->operands[k]);
+      bool of_register = false;  // not of a clock
+      for_each_register(*s, s->operands[1], [&](std::uint32_t r) {
+        const auto open = open_.find(r);
+        copied &= open == open_.end() || open->second == written[r];
+        of_register = true;
+      });
+      return copied && of_register;
+    };
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (std::size_t k = 0; k < copies.size();) {
+        if (is_copy(copies[k])) {
+          ++k;
+          continue;
+        }
+        count(copies[k], static_cast<std::uint32_t>(-1));
+        copies.erase(copies.begin() + static_cast<std::ptrdiff_t>(k));
+        changed = true;
+      }
+    }
+    return copies;
+  }
+
   template <typename Found>
   void for_each_register(const Statement& s, std::string_view operand, const Found& found) const {
     ptx::for_each_register(registers_, operand, s, found);
