@@ -188,17 +188,12 @@ uint32_t ShareNodes::level_of(VgpuId v) const {
 
 // The children of a node share its value by weight, but for those whose minimum is more.
 void ShareNodes::divide_node(GroupId id, double value, double all) {
-  children_.clear();
-  for (ShareNode& n : vgpus_)
-    if (n.present && n.parent == id && n.active) children_.push_back(&n);
-  for (GroupId i = 1; i < groups_.size(); ++i)
-    if (groups_[i].present && groups_[i].parent == id && groups_[i].active)
-      children_.push_back(&groups_[i]);
+  const std::vector<ShareNode*>& children = children_[id].nodes;
   double weights = 0, rest = value;
-  for (ShareNode* n : children_) weights += n->weight, n->value = -1;
+  for (ShareNode* n : children) weights += n->weight, n->value = -1;
   for (bool again = true; again;) {
     again = false;
-    for (ShareNode* n : children_) {
+    for (ShareNode* n : children) {
       const double least = std::min(n->least * all, rest);
       if (n->value >= 0 || n->least <= 0 || rest * n->weight / weights >= least) continue;
       n->value = least;
@@ -207,42 +202,48 @@ void ShareNodes::divide_node(GroupId id, double value, double all) {
       again = weights > 0;
     }
   }
-  for (ShareNode* n : children_)
+  for (ShareNode* n : children)
     if (n->value < 0) n->value = rest * n->weight / weights;
 }
 
 void ShareNodes::divide() {
   stale_ = false;
   if (plain_) return;
-  double all = 0;
-  const auto add = [&](const ShareNode& n) {
-    if (n.present && n.active && n.parent == kRootGroup)
-      all += static_cast<double>(n.weight) * scale_;
-  };
-  for (const ShareNode& n : vgpus_) add(n);
-  for (size_t i = 1; i < groups_.size(); ++i) add(groups_[i]);
-  // Parents before children, whatever their numbers.
-  order_ = {kRootGroup};
-  for (size_t k = 0; k < order_.size(); ++k)
-    for (GroupId i = 1; i < groups_.size(); ++i)
-      if (groups_[i].active && groups_[i].parent == order_[k]) order_.push_back(i);
+  find_children();
   find_least();
+  double all = 0;
+  for (const ShareNode* n : children_[kRootGroup].nodes)
+    all += static_cast<double>(n->weight) * scale_;
   groups_[kRootGroup].value = all;
   for (const GroupId g : order_) divide_node(g, groups_[g].value, all);
 }
 
+// One pass over all: a pass for each group took 30 us with 1,000 vGPUs in 50 groups.
+void ShareNodes::find_children() {
+  children_.resize(groups_.size());
+  for (Children& c : children_) c.nodes.clear(), c.groups.clear();
+  for (ShareNode& n : vgpus_)
+    if (n.present && n.active) children_[n.parent].nodes.push_back(&n);
+  for (GroupId i = 1; i < groups_.size(); ++i) {
+    ShareNode& n = groups_[i];
+    if (!n.present || !n.active) continue;
+    children_[n.parent].nodes.push_back(&n);
+    children_[n.parent].groups.push_back(i);
+  }
+  order_ = {kRootGroup};
+  for (size_t k = 0; k < order_.size(); ++k)
+    for (const GroupId g : children_[order_[k]].groups) order_.push_back(g);
+}
+
 // A minimum in a group that has reserved less is one of the group's, too.
 void ShareNodes::find_least() {
-  for (const GroupId g : order_) groups_[g].least = 0;
-  for (ShareNode& n : vgpus_) {
-    n.least = n.min;
-    if (n.present && n.active) groups_[n.parent].least += n.min;
-  }
+  for (ShareNode& n : vgpus_) n.least = n.min;
   for (size_t k = order_.size(); k-- > 1;) {
-    ShareNode& n = groups_[order_[k]];
-    n.least = std::max(n.least, n.min);
-    if (n.max > 0) n.least = std::min(n.least, n.max);
-    groups_[n.parent].least += n.least;
+    ShareNode& group = groups_[order_[k]];
+    double sum = 0;
+    for (const ShareNode* n : children_[order_[k]].nodes) sum += n->least;
+    group.least = std::max(sum, group.min);
+    if (group.max > 0) group.least = std::min(group.least, group.max);
   }
 }
 

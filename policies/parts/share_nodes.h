@@ -89,6 +89,7 @@ class ShareNodes {
   template <class F>
   void each_above(const ShareNode& leaf, F&& use) const;
   void count(GroupId g, bool active);
+  void find_children();
   void find_least();
   double promised(GroupId group, VgpuId without_v, GroupId without_group) const;
   void divide_node(GroupId id, double value, double all);
@@ -98,10 +99,15 @@ class ShareNodes {
   const uint32_t sms_;
   std::vector<ShareNode> vgpus_, groups_;
   std::vector<VgpuId> capped_;
-  std::vector<ShareNode*> children_;  // scratch of divide_node()
-  std::vector<GroupId> order_;        // scratch of divide()
-  uint32_t scale_ = 1;                // of the weights of the root's nodes
-  uint32_t top_ = 0;                  // the highest level of active vGPUs
+  // Scratch of divide(): of each group the active nodes in it, and groups, parents first.
+  struct Children {
+    std::vector<ShareNode*> nodes;
+    std::vector<GroupId> groups;
+  };
+  std::vector<Children> children_;
+  std::vector<GroupId> order_;
+  uint32_t scale_ = 1;  // of the weights of the root's nodes
+  uint32_t top_ = 0;    // the highest level of active vGPUs
   bool plain_ = true, minima_ = false, stale_ = false;
 };
 
