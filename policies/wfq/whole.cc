@@ -49,7 +49,7 @@ void WholeGpu::on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share
   clock_.change(v, share);
   credits_.change(v, before, clock_[v].share);
   due_[v] = clock_[v].vtime;
-  if (v == holder_) overrun_ns_ = 0;
+  if (v == holder_) turn_.overrun_ns = 0;
   if (waits) wait(now_ns, v);
   decide(now_ns, out);
 }
@@ -108,7 +108,7 @@ void WholeGpu::on_usage(uint64_t, VgpuId v, const Usage& usage) {
   if (v == holder_ && clock_[v].backlogged()) work_[v].use(usage.sm_ns);
   if (back) {
     if (holder_ != kNoVgpu && level(holder_) == level(v))
-      turn_rank_ = std::max(turn_rank_ - back, -FairClock::kRebaseAt);
+      turn_.rank = std::max(turn_.rank - back, -FairClock::kRebaseAt);
     for (VgpuId i = 0; i < due_.size(); ++i)  // a turn may have begun many of these ago
       if (level(i) == level(v)) {
         due_[i] = std::max(due_[i] - back, -FairClock::kRebaseAt);
@@ -240,16 +240,16 @@ uint64_t WholeGpu::quantum(VgpuId v) const {
 
 uint64_t WholeGpu::correct(uint64_t turn_ns) const {
   const double most = static_cast<double>(turn_ns) / 2;
-  return turn_ns - static_cast<uint64_t>(std::clamp(overrun_ns_, 0.0, most)) +
-         static_cast<uint64_t>(std::clamp(-overrun_ns_, 0.0, most));
+  return turn_ns - static_cast<uint64_t>(std::clamp(turn_.overrun_ns, 0.0, most)) +
+         static_cast<uint64_t>(std::clamp(-turn_.overrun_ns, 0.0, most));
 }
 
 bool WholeGpu::preempts(uint64_t now_ns, const Next& n, uint64_t quantum_ns) {
   // One that came back and would end sooner on a fluid GPU waits no longer than a short one.
-  const bool came_first = pauses_[n.vgpu].gap_ns && rank_[n.vgpu] < turn_rank_ &&
+  const bool came_first = pauses_[n.vgpu].gap_ns && rank_[n.vgpu] < turn_.rank &&
                           latency(n.vgpu) != LatencyClass::kBatch;
   if (!came_first && !n.before_its_turn) return false;
-  if (!came_first && turn_was_overdue_ && !covered(n.vgpu) && !bursts_before(n.vgpu, holder_))
+  if (!came_first && turn_.was_overdue && !covered(n.vgpu) && !bursts_before(n.vgpu, holder_))
     return false;
   if (handover_ns() >= quantum_ns) return false;
   if (holder_goes_first() && !shorter(n) && !bursts_before(n.vgpu, holder_)) return false;
@@ -309,10 +309,10 @@ void WholeGpu::decide(uint64_t now_ns, Actions& out) {
       return evict(now_ns, n.vgpu, preempt && held_ns(now_ns) < correct(turn_ns), out);
     }
     due_[holder_] = next_due();
-    turn_was_overdue_ = false;
+    turn_.was_overdue = false;
     start_turn(now_ns);
   }
-  uint64_t at_ns = turn_start_ns_ + length_ns;
+  uint64_t at_ns = turn_.start_ns + length_ns;
   if (!uncovered_.empty()) at_ns = std::min(at_ns, covered_at_ns_[uncovered_.top()]);
   wake_at(at_ns, out);
 }
@@ -346,7 +346,7 @@ void WholeGpu::begin(uint64_t now_ns, const Next& n, Actions& out) {
   holder_ = n.vgpu;
   pauses_[holder_].had_no_turn = false;
   gpu_ = Gpu::kHeld;
-  turn_was_overdue_ = turn_is_overdue(holder_);
+  turn_.was_overdue = turn_is_overdue(holder_);
   start_turn(now_ns);
   out.push_back(Action::run(holder_));
   if (std::exchange(interrupted_, false) || n.before_its_turn) {
@@ -359,10 +359,10 @@ void WholeGpu::begin(uint64_t now_ns, const Next& n, Actions& out) {
 
 void WholeGpu::start_turn(uint64_t now_ns) {
   turn_of_[holder_] = ++turns_;
-  turn_start_ns_ = now_ns;
-  turn_rank_ = rank(holder_);
+  turn_.start_ns = now_ns;
+  turn_.rank = rank(holder_);
   const auto ahead = static_cast<double>(clock_[holder_].vtime - due_[holder_]);
-  overrun_ns_ =
+  turn_.overrun_ns =
       ahead * clock_[holder_].share.weight /
       (static_cast<double>(FairClock::kScale) * static_cast<double>(std::max<uint64_t>(sms(), 1)));
 }

@@ -183,7 +183,7 @@ class WholeGpu : public Policy {
   uint64_t handover_ns() const { return static_cast<uint64_t>(length_.handover_ns()); }
   uint64_t sms() const { return config_.machine.sm_count; }
   uint32_t level(VgpuId v) const { return clock_[v].share.priority; }
-  uint64_t held_ns(uint64_t now_ns) const { return now_ns - turn_start_ns_; }
+  uint64_t held_ns(uint64_t now_ns) const { return now_ns - turn_.start_ns; }
   uint64_t rest_of_holder_ns() const { return work_[holder_].rest / std::max<uint64_t>(sms(), 1); }
 
   const Config config_;
@@ -232,6 +232,12 @@ class WholeGpu : public Policy {
     bool had_credit = false;     // the same, always
     uint64_t burst_ns = 0;       // mean GPU time between two pauses
     uint64_t charged_sm_ns = 0;  // since it became idle, by its driver
+  };
+  struct Turn {  // the holder's present one
+    uint64_t start_ns = 0;
+    int64_t rank = 0;          // as it began
+    bool was_overdue = false;  // as it began: only a covered one preempts it
+    double overrun_ns = 0;     // of the turns before
   };
   static constexpr double kBurstTargets = 2;
   static constexpr uint64_t kClassFactor = 4;           // a turn's length from class to class
@@ -295,13 +301,10 @@ class WholeGpu : public Policy {
       Sooner{&covered_at_ns_}};          // of the others, those that may be later
   std::vector<uint64_t> covered_at_ns_;  // ... when that is
   Gpu gpu_ = Gpu::kFree;
-  bool turn_was_overdue_ = false;  // of the holder's turn: only a covered one preempts it
-  bool interrupted_ = false;       // kDrains, kFree: a turn that was not over
+  bool interrupted_ = false;  // kDrains, kFree: a turn that was not over
+  Turn turn_;
   uint64_t turns_ = 0;
-  uint64_t turn_start_ns_ = 0;
-  int64_t turn_rank_ = 0;  // the holder's, as its turn began
-  double overrun_ns_ = 0;  // of the turns before the holder's present one
-  uint64_t wake_ns_ = 0;   // last wake asked for
+  uint64_t wake_ns_ = 0;  // last wake asked for
   std::vector<Pause> pauses_;
   uint64_t keep_until_ns_ = 0;  // kLingers only
   Idling idling_;
