@@ -297,15 +297,19 @@ TEST(WfqBounds, ClassesLeaveSharesInSpaceAndOnSlices) {
 // Beside more sleepers than fit, beside sleepers whose bursts take several turns, and beside a
 // short think time, each has all but a turn of what a fluid GPU would give it in any second, and
 // all in the end. (Debts used to fall on those who stay, and short work to go before everybody: 64
-// to 82 %.) 64 sleepers are owed 15 bursts a second, and one is 7 %: 0.94 held for this seed only,
-// by chance (docs/concepts/fairness.md).
+// to 82 %.) 64 sleepers of a crowd are owed 15 bursts a second, and one is 7 %: 0.94 held for this
+// seed only, by chance (docs/concepts/fairness.md).
 TEST(WfqBounds, EverybodyHasItsShareOfAnySecondBesideSleepers) {
-  for (const char* row : {"tenant-crowd", "tenant-naps", "tenant-think"})
+  constexpr struct {
+    const char* row;
+    double least;
+  } kRows[] = {{"tenant-crowd", 0.91}, {"tenant-naps", 0.94}, {"tenant-think", 0.94}};
+  for (const auto& [row, least] : kRows)
     for (uint32_t i = 0; i < find_workload(row)->runs; ++i) {
       const uint64_t seed = 9001;
       const auto report = evaluate(find_workload(row)->make(i, seed), "wfq", seed, 1, "wfq");
       ASSERT_TRUE(report) << row;
-      EXPECT_GE(report->mean.got_of_owed_window_min, 0.91) << row << i;
+      EXPECT_GE(report->mean.got_of_owed_window_min, least) << row << i;
       EXPECT_GE(report->mean.got_of_owed_min, 0.97) << row << i;
     }
 }
