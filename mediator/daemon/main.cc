@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // sluiced: parse the command line, set up, run until a signal.
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -29,6 +31,11 @@ void raise_descriptor_limit() {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = std::min(limit.rlim_max, kDescriptors);
   ::setrlimit(RLIMIT_NOFILE, &limit);
+  // The kernel makes the table of a process's descriptors larger as they come. Where threads share
+  // it, whoever needs a larger one waits until all processors have seen that: 10 ms and more, in
+  // the loop. So it is made as large as it may get while there is one thread.
+  const int last = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, static_cast<int>(limit.rlim_cur) - 1);
+  if (last >= 0) ::close(last);
 }
 
 // The loop. It polls for events for so long before it sleeps: the next holder waits for it.

@@ -2,6 +2,9 @@
 """Peers that hold descriptors which sluiced uses: they may make each of them wait, fill it, or send
 without end. sluiced's one thread must not notice (io/peers/peer_thread.h, base/peer_socket.h)."""
 import os
+import pathlib
+import re
+import resource
 import subprocess
 
 import support
@@ -26,6 +29,12 @@ class AdversaryDescriptors(WithVictim):
             lambda: self.vgpu(name)["launches_done"] > done + launches, "the victim works")
         print(f"sluiced: {used:.2f} s of a core in {elapsed:.1f} s of the flood", flush=True)
         return used, elapsed
+
+    def test_their_table_need_not_grow(self):
+        """However many there come to be: to make it larger stops the loop."""
+        status = pathlib.Path(f"/proc/{self.sluiced.process.pid}/status").read_text()
+        limit, _ = resource.prlimit(self.sluiced.process.pid, resource.RLIMIT_NOFILE)
+        self.assertGreaterEqual(int(re.search(r"FDSize:\s*(\d+)", status)[1]), limit)
 
     def test_full_wake_descriptors(self):
         with self.attack():
