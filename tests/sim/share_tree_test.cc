@@ -174,6 +174,39 @@ TEST(ShareTree, AMaximumHoldsInAny100Ms) {
         }
 }
 
+// Bursts of class low go first, but not beyond a maximum: in any 100 ms, and a report's length
+// more.
+TEST(ShareTree, AMaximumHoldsForBurstsOfClassLow) {
+  uint64_t throttled = 0;
+  for (uint64_t seed = 1; seed <= 24; ++seed) {
+    Random r = Random::of(seed, 82);
+    const uint64_t task_us = kTaskUs[r.below(3)];
+    Workload w = gpu(How::kWhole, task_us);
+    w.horizon_ns = 1000 * kTreeMs;
+    const auto capped = static_cast<uint32_t>(r.between(1, 4));
+    for (uint32_t v = 0; v < capped; ++v) {
+      light(w, {.latency = LatencyClass::kLow,
+                .max_permille = static_cast<uint32_t>(r.between(30, 600))});
+      w.kernels.push_back(w.kernels[1]);
+      w.kernels.back().alone_ns = r.between(50, 5000) * kTreeUs;
+      Program& p = w.programs.back();
+      p.steps = {{.kernel = static_cast<uint32_t>(w.kernels.size() - 1),
+                  .launches = static_cast<uint32_t>(r.between(1, 8))}};
+      p.queue_depth = 8;
+    }
+    for (uint64_t n = r.between(1, 3); n-- > 0;) saturating(w, {});
+    const Ran o = simulated(w);
+    for (uint32_t v = 0; v < capped; ++v) {
+      const double part = w.vgpus[v].share.max_permille / 1000.0;
+      const double drain_ns = 2e3 * static_cast<double>(task_us) + 60e3 + 3e6 * part;
+      EXPECT_LE(o.most_ns[v], part * (100e6 + static_cast<double>(kBurstNs)) + drain_ns)
+          << "seed " << seed << " " << v;
+      throttled += o.r.vgpus[v].figures.throttled;
+    }
+  }
+  EXPECT_GT(throttled, 100u);
+}
+
 TEST(ShareTree, AGroupsMaximumIsForAllInIt) {
   for (const How how : kAll) {
     Workload w = gpu(how);
