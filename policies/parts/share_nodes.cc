@@ -300,10 +300,11 @@ uint64_t ShareNodes::fill_reserve(uint64_t now_ns, ShareNode& n, bool below) {
   if (n.min <= 0 || !n.present) return kNeverWake;
   const double most_ns = std::max<double>(kReserveNs, n.min * kBurstNs);
   const bool owed = n.active && below;
-  // Beside equals it has its floor, and what it uses there is no debt.
-  if (n.active) n.reserve.fill(now_ns, n.min, most_ns);
-  if (n.active && !below) n.reserve.ns = std::max(n.reserve.ns, 0.0);
-  if (!n.active) n.reserve = {.ns = std::min(n.reserve.ns, 0.0), .at_ns = now_ns};
+  // Beside equals it has its floor: that earns nothing, and what it uses is no debt.
+  if (owed)
+    n.reserve.fill(now_ns, n.min, most_ns);
+  else
+    n.reserve = {.ns = n.active ? 0.0 : std::min(n.reserve.ns, 0.0), .at_ns = now_ns};
   const bool before = owed && n.reserve.ns >= (n.goes_before ? 1.0 : kReserveNs);
   if (before != n.goes_before) {
     n.goes_before = before, stale_ = true;
