@@ -11,8 +11,9 @@ namespace sluice::worker {
 
 namespace {
 
-// A block that takes time and room, but no memory. One of 1024 asks the host whether its fill is
-// over, for all: each question crosses the bus.
+// A block that takes time and room, but no memory, and sleeps: a warp that only looks at the clock
+// takes issue slots from the chain's last blocks on its SM. One of 1024 asks the host whether its
+// fill is over, for all: each question crosses the bus.
 constexpr char kFill[] = R"(.version 7.0
 .target sm_70
 .address_size 64
@@ -50,6 +51,7 @@ ask:
   mov.u64 %rd4, %clock64;
   add.u64 %rd3, %rd3, %rd4;
 wait:
+  nanosleep.u32 300;
   mov.u64 %rd5, %clock64;
   setp.lt.u64 %p4, %rd5, %rd3;
   @%p4 bra wait;
@@ -58,7 +60,9 @@ together:
   ret;
 }
 )";
-constexpr uint32_t kLeastThreads = 64, kMostThreads = 1024;
+// Smaller: more warps that wake to look at the clock, on SMs that work. Larger: less of an SM that
+// gets free piece by piece is taken.
+constexpr uint32_t kLeastThreads = 512, kMostThreads = 1024;
 
 }  // namespace
 
