@@ -54,7 +54,9 @@ Result<json::value> AdminClient::call(const std::string& method, json::object pa
     ssize_t n = ::recv(socket_.get(), buffer, sizeof buffer, 0);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-      return Error{ETIMEDOUT, "sluiced did not answer in time"};
+      return Error{ETIMEDOUT,
+                   "sluiced did not answer in time (is it stopped? 'systemctl status "
+                   "sluiced'; --timeout waits for longer)"};
     if (n < 0) return Error::from_errno("receive from sluiced");
     if (n == 0) return Error{EPIPE, "sluiced closed the connection"};
     incoming_.append(buffer, static_cast<size_t>(n));

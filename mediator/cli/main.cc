@@ -16,14 +16,21 @@ using namespace sluice::cli;
 
 namespace {
 
+// sluiced answers within milliseconds. Less: a host that swaps has no answers. More: a sluiced that
+// is stopped is noticed later.
+constexpr int kTimeoutSeconds = 60, kMostTimeoutSeconds = 86'400;
+
 // Defines the commands and their options, and holds what they were given.
 class CommandLine {
  public:
   CommandLine() {
     app_.require_subcommand(1);
-    app_.fallthrough();  // --json and --socket may also stand behind the command
+    app_.fallthrough();  // --json, --socket and --timeout may also stand behind the command
     app_.add_option("--socket", socket_, "admin socket")
         ->envname("SLUICE_ADMIN_SOCKET")
+        ->capture_default_str();
+    app_.add_option("--timeout", timeout_s_, "seconds that sluiced has for an answer")
+        ->check(CLI::Range(1, kMostTimeoutSeconds))
         ->capture_default_str();
     app_.add_flag("--json", json_, "print the answer as JSON");
     app_.set_version_flag("--version", "sluicectl " SLUICE_VERSION);
@@ -67,10 +74,16 @@ class CommandLine {
   using Run = std::function<sluice::Result<void>(sluice::AdminClient&)>;
 
   sluice::Result<void> execute() {
-    if (without_sluiced_)
-      return detach(attach_, [this] { return sluice::AdminClient::connect(socket_); });
-    auto client = sluice::AdminClient::connect(socket_);
+    if (without_sluiced_) return detach(attach_, [this] { return connect(); });
+    auto client = connect();
     return client ? run_(*client) : sluice::Result<void>(client.error());
+  }
+
+  sluice::Result<sluice::AdminClient> connect() const {
+    auto client = sluice::AdminClient::connect(socket_);
+    if (!client) return client;
+    if (auto limited = client->set_timeout(timeout_s_); !limited) return limited.error();
+    return client;
   }
 
   // A command that `run` carries out when sluiced is connected.
@@ -275,6 +288,7 @@ class CommandLine {
   CLI::App app_{"sluicectl: manages the vGPUs of sluiced"};
 
   std::string socket_ = "/run/sluice/admin.sock", name_;
+  int timeout_s_ = kTimeoutSeconds;
   bool json_ = false, follow_ = false;
   double interval_s_ = 1;
   uint64_t rounds_ = 0, limit_ = limits::kMaxEvents;

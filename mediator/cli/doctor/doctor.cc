@@ -35,7 +35,8 @@ constexpr Check kChecks[] = {
      "host, or reload the module nvidia_uvm while nothing uses the GPU"},
     {"cgroup", checks::cgroup,
      "boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line"},
-    {"walls", checks::walls, "docs/concepts/workers.md has what each wall needs of the host"},
+    {"walls", checks::walls,
+     "concepts/workers.md in /usr/share/doc/sluice has what each wall needs of the host"},
     {"real-time", checks::real_time,
      "start sluiced as root, with CAP_SYS_NICE in its unit, its AppArmor profile and its "
      "container; "

@@ -7,6 +7,7 @@ sluiced runs.
 """
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,18 @@ class Mistakes(unittest.TestCase):
                 self.assertEqual(p.stdout, "")
                 for text in texts:
                     self.assertIn(text, p.stderr)
+
+
+    def test_a_sluiced_that_does_not_answer_is_named(self):
+        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as silent:
+            path = folder + "/admin.sock"
+            silent.bind(path)
+            silent.listen()
+            p = subprocess.run([SLUICECTL, "--socket", path, "list", "--vgpus", "--timeout", "1"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               timeout=60)
+        self.assertEqual(p.returncode, 1)
+        self.assertIn("did not answer in time", p.stderr)
 
 
 class Completion(unittest.TestCase):
