@@ -217,9 +217,10 @@ bool Turns::dismiss(uint64_t now_ns, ActionQueue& out) {
 // It runs since its worker let the first launch in, and `instead` was charged meanwhile.
 void Turns::charge_unasked(uint64_t now_ns, VgpuId v, VgpuId instead) {
   uint64_t since_ns = now_ns;
-  for (const SessionId s : sharing_.vgpus[v].sessions)
-    if (sharing_.sessions[s].backlogged)
-      since_ns = std::min(since_ns, sharing_.sessions[s].report.guest_in_flight_ns);
+  for (const SessionId s : sharing_.vgpus[v].sessions) {
+    const ReportSnapshot& report = sharing_.sessions[s].report;
+    if (report.guest_in_flight > 0) since_ns = std::min(since_ns, report.guest_in_flight_ns);
+  }
   const uint64_t sm_ns =
       std::min(now_ns - since_ns, sharing_.config.visit_ns) * sharing_.sm_count();
   sharing_.charging.correct(now_ns, v, 0, sm_ns);
@@ -295,7 +296,7 @@ VgpuId Turns::runner() const {
   for (const VgpuId v : lingering_)
     if (sharing_.vgpus[v].backlogged()) offer(v, vgpus_[v].level);
   for (const VgpuId v : standing_by_)
-    if (sharing_.vgpus[v].backlogged()) offer(v, vgpus_[v].level);
+    if (launches_left(v) > 0) offer(v, vgpus_[v].level);
   if (h == policy::kNoVgpu) return first;
   // What it launches now comes behind what it has left.
   if (vgpus_[h].state == TurnState::kTurn && sharing_.vgpus[h].backlogged() && !is_leaving(h))

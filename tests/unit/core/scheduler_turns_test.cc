@@ -523,7 +523,9 @@ TEST_F(VisitsTest, WorkThatComesAsOneBeginsToStandByIsSeen) {
 TEST_F(StandbyTest, LongWorkIsNoVisit) {
   h.now += 2 * kMs;
   const uint32_t generation = granted(h, t);
+  const uint64_t before = h.scheduler->stats(h.now, b).extra_sm_ns;
   work(t, 4, 0, 50'000);
+  EXPECT_EQ(h.scheduler->stats(h.now, b).extra_sm_ns, before) << "nothing of it ran";
   EXPECT_FALSE(stands_by(h, t));
   EXPECT_FALSE(open_gate(h, t) && granted(h, t) == generation);
 }
