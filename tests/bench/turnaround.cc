@@ -21,42 +21,12 @@
 #include <cstdlib>
 #include <vector>
 
+#include "tests/bench/work_kernel.h"
 #include "tests/support/driver_program.h"
 
 namespace {
 
 using sluice::test::check, sluice::test::load_kernel;
-
-const char kPtx[] = R"(
-.version 7.0
-.target sm_70
-.address_size 64
-.visible .entry work(.param .u64 out, .param .u32 steps)
-{
-  .reg .u64 %rd<4>; .reg .u32 %r<6>; .reg .pred %p<4>;
-  ld.param.u32 %r1, [steps];
-  mov.u32 %r2, %tid.x;
-  mov.u32 %r3, %r2;
-LOOP:
-  mad.lo.u32 %r3, %r3, 1664525, 1013904223;
-  sub.u32 %r1, %r1, 1;
-  setp.ne.u32 %p1, %r1, 0;
-  @%p1 bra LOOP;
-  // The loop's value is used, or an assembler would drop the loop; thread 0 counts its block.
-  setp.eq.u32 %p2, %r2, 0;
-  setp.eq.and.u32 %p3, %r3, 12345, %p2;
-  selp.u32 %r4, 2, 1, %p3;
-  @!%p2 bra DONE;
-  ld.param.u64 %rd1, [out];
-  cvta.to.global.u64 %rd1, %rd1;
-  mov.u32 %r5, %ctaid.x;
-  mul.wide.u32 %rd2, %r5, 4;
-  add.s64 %rd3, %rd1, %rd2;
-  red.global.add.u32 [%rd3], %r4;
-DONE:
-  ret;
-}
-)";
 
 using Clock = std::chrono::steady_clock;
 double us_since(Clock::time_point t) {
@@ -72,14 +42,14 @@ int main(int argc, char** argv) {
   const int gap_us = std::atoi(argv[3]);
   const double seconds = std::atof(argv[4]);
   const auto depth = static_cast<size_t>(std::clamp(argc > 6 ? std::atoi(argv[6]) : 1, 1, 64));
-  const CUfunction work = load_kernel(kPtx, "work");
+  const CUfunction work = load_kernel(sluice::bench::kWorkPtx, "work");
   CUstream stream;
   CUdeviceptr out;
   check(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "stream");
   check(cuMemAlloc(&out, uint64_t{blocks} * 4), "memory");
   check(cuMemsetD32Async(out, 0, blocks, stream), "memset");
-  void* arguments[] = {&out, &steps};
-  uint32_t launches = 0;
+  uint32_t first_block = 0, launches = 0;
+  void* arguments[] = {&out, &steps, &first_block};
   std::vector<CUevent> ends(depth);
   for (CUevent& end : ends) check(cuEventCreate(&end, CU_EVENT_DISABLE_TIMING), "event");
   const auto once = [&] {
@@ -115,8 +85,7 @@ int main(int argc, char** argv) {
   check(cuStreamSynchronize(stream), "synchronise");
   std::vector<uint32_t> counts(blocks);
   check(cuMemcpyDtoH(counts.data(), out, uint64_t{blocks} * 4), "copy");
-  // A block whose value is the one looked for counts twice each time.
-  const auto is_wrong = [&](uint32_t n) { return n != launches && n != 2 * launches; };
+  const auto is_wrong = [&](uint32_t n) { return !sluice::bench::has_run(n, launches); };
   if (const auto first = std::find_if(counts.begin(), counts.end(), is_wrong);
       first != counts.end()) {
     std::fprintf(stderr,

@@ -11,25 +11,24 @@
 //
 // One JSON object on stdout: by row and library every sample, in microseconds. feel.py runs this
 // program several times and judges. Exit: 0; 2 usage; 3 a call failed or a result is wrong.
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "abi/cuda_driver.h"
+#include "tests/bench/program_alone/driver_library.h"
+#include "tests/bench/work_kernel.h"
 
+namespace sluice::bench {
 namespace {
 
 // `work`: an integer loop; thread 0 of each block counts its block. `empty`: nothing.
@@ -43,17 +42,7 @@ const char kPtx[] = R"(
 {
   .reg .u64 %rd<4>; .reg .u32 %r<6>; .reg .pred %p<4>;
   ld.param.u32 %r1, [steps];
-  mov.u32 %r2, %tid.x;
-  mov.u32 %r3, %r2;
-LOOP:
-  mad.lo.u32 %r3, %r3, 1664525, 1013904223;
-  sub.u32 %r1, %r1, 1;
-  setp.ne.u32 %p1, %r1, 0;
-  @%p1 bra LOOP;
-  // The loop's value is used, or an assembler would drop the loop; no value adds 2 here.
-  setp.eq.u32 %p2, %r2, 0;
-  setp.eq.and.u32 %p3, %r3, 12345, %p2;
-  selp.u32 %r4, 2, 1, %p3;
+)" SLUICE_BENCH_LOOP R"(
   @!%p2 bra DONE;
   ld.param.u64 %rd1, [out];
   cvta.to.global.u64 %rd1, %rd1;
@@ -78,43 +67,25 @@ struct Settings {
   std::vector<std::string> only;
 };
 
-double now_us() {
-  using namespace std::chrono;
-  return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
-}
-
 // Blocks and steps of a launch that takes about kWorkUs without Sluice.
 struct Work {
   unsigned blocks = 1, steps = kSteps;
 };
 
-// One driver library with a context, a stream, both kernels, and memory.
-class Driver {
+// With both kernels, and memory.
+class Driver : public DriverLibrary {
  public:
-  Driver(std::string as, const std::string& path) : label(std::move(as)) {
-    library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library_ == nullptr) throw std::runtime_error(dlerror());
-    const auto init = load<decltype(&::cuInit)>("cuInit");
-    const auto device_get = load<decltype(&::cuDeviceGet)>("cuDeviceGet");
-    const auto device_name = load<decltype(&::cuDeviceGetName)>("cuDeviceGetName");
-    const auto retain = load<decltype(&::cuDevicePrimaryCtxRetain)>("cuDevicePrimaryCtxRetain");
-    const auto set_current = load<decltype(&::cuCtxSetCurrent)>("cuCtxSetCurrent");
-    const auto load_data = load<decltype(&::cuModuleLoadData)>("cuModuleLoadData");
-    const auto get_function = load<decltype(&::cuModuleGetFunction)>("cuModuleGetFunction");
-    const auto stream_create = load<decltype(&::cuStreamCreate)>("cuStreamCreate");
-    const auto alloc = load<decltype(&::cuMemAlloc_v2)>("cuMemAlloc_v2");
+  Driver(std::string label_of_it, const std::string& path)
+      : DriverLibrary(std::move(label_of_it), path, kPtx), busy_(function("work")) {
     const auto alloc_host = load<decltype(&::cuMemHostAlloc)>("cuMemHostAlloc");
     const auto wait_for_all = load<decltype(&::cuCtxSynchronize)>("cuCtxSynchronize");
-    load(synchronize_, "cuStreamSynchronize");
+    const auto event_create = load<decltype(&::cuEventCreate)>("cuEventCreate");
     load(priority_, "cuStreamGetPriority");
-    load(launch_, "cuLaunchKernel");
-    load(mem_info_, "cuMemGetInfo_v2");
     load(to_device_, "cuMemcpyHtoD_v2");
     load(to_host_, "cuMemcpyDtoH_v2");
     load(between_, "cuMemcpyDtoDAsync_v2");
     load(fill_, "cuMemsetD8_v2");
     load(fill32_, "cuMemsetD32_v2");
-    load(error_name_, "cuGetErrorName");
     load(get_global_, "cuModuleGetGlobal_v2");
     load(to_device_async_, "cuMemcpyHtoDAsync_v2");
     load(alloc_, "cuMemAlloc_v2");
@@ -124,25 +95,11 @@ class Driver {
     load(record_, "cuEventRecord");
     load(elapsed_, "cuEventElapsedTime");
     load(host_func_, "cuLaunchHostFunc");
-    const auto event_create = load<decltype(&::cuEventCreate)>("cuEventCreate");
     load(event_wait_, "cuEventSynchronize");
-    check(init(0), "cuInit");
-    CUdevice on = 0;
-    check(device_get(&on, 0), "cuDeviceGet");
-    char name[256] = {};
-    check(device_name(name, sizeof(name) - 1, on), "cuDeviceGetName");
-    device = name;
-    CUcontext context = nullptr;
-    check(retain(&context, on), "cuDevicePrimaryCtxRetain");
-    check(set_current(context), "cuCtxSetCurrent");
-    check(load_data(&module_, kPtx), "cuModuleLoadData");
-    check(get_function(&empty_, module_, "empty"), "cuModuleGetFunction");
-    check(get_function(&busy_, module_, "work"), "cuModuleGetFunction");
     for (CUevent& event : events_) check(event_create(&event, 0), "cuEventCreate");
-    check(stream_create(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-    check(alloc(&from_, kLarge), "cuMemAlloc");
-    check(alloc(&to_, kLarge), "cuMemAlloc");
-    check(alloc(&count_, 4), "cuMemAlloc");
+    check(alloc_(&from_, kLarge), "cuMemAlloc");
+    check(alloc_(&to_, kLarge), "cuMemAlloc");
+    check(alloc_(&count_, 4), "cuMemAlloc");
     check(fill_(from_, 0x5a, kLarge), "cuMemsetD8");
     check(fill32_(count_, 0, 1), "cuMemsetD32");
     check(alloc_host(&pinned_, kLarge, 0), "cuMemHostAlloc");
@@ -150,11 +107,7 @@ class Driver {
     // The fills are in a stream that ours does not wait for.
     check(wait_for_all(), "cuCtxSynchronize");
   }
-  // Drivers have threads of their own: nothing is unloaded, the end of the process gives it back.
 
-  void launch() {
-    check(launch_(empty_, 1, 1, 1, 32, 1, 1, 0, stream_, nullptr, nullptr), "cuLaunchKernel");
-  }
   void launch_busy(const Work& work) {
     unsigned steps = work.steps;
     void* arguments[] = {&count_, &steps};
@@ -162,15 +115,10 @@ class Driver {
           "cuLaunchKernel");
     expected_ += work.blocks;
   }
-  void wait() { check(synchronize_(stream_), "cuStreamSynchronize"); }
   // What the guest does not know by itself.
   void ask() {
     int priority = 0;
     check(priority_(stream_, &priority), "cuStreamGetPriority");
-  }
-  void mem_info() {
-    std::size_t free = 0, total = 0;
-    check(mem_info_(&free, &total), "cuMemGetInfo");
   }
   void upload(const void* from, std::size_t bytes) {
     check(to_device_(to_, from, bytes), "cuMemcpyHtoD");
@@ -229,40 +177,13 @@ class Driver {
       throw std::runtime_error(label + ": a copy between device memory is wrong");
   }
 
-  const std::string label;
-  std::string device;
-
  private:
-  template <class Function>
-  Function load(const char* symbol) {
-    const auto function = reinterpret_cast<Function>(dlsym(library_, symbol));
-    if (function == nullptr) throw std::runtime_error(label + ": no " + symbol);
-    return function;
-  }
-  template <class Function>
-  void load(Function& to, const char* symbol) {
-    to = load<Function>(symbol);
-  }
-  void check(CUresult result, const char* call) const {
-    if (result == CUDA_SUCCESS) [[likely]]
-      return;
-    const char* name = nullptr;
-    (void)error_name_(result, &name);
-    throw std::runtime_error(label + ": " + call + ": " +
-                             (name != nullptr ? name : "unknown error"));
-  }
-
-  void* library_ = nullptr;
-  decltype(&::cuStreamSynchronize) synchronize_;
   decltype(&::cuStreamGetPriority) priority_;
-  decltype(&::cuLaunchKernel) launch_;
-  decltype(&::cuMemGetInfo_v2) mem_info_;
   decltype(&::cuMemcpyHtoD_v2) to_device_;
   decltype(&::cuMemcpyDtoH_v2) to_host_;
   decltype(&::cuMemcpyDtoDAsync_v2) between_;
   decltype(&::cuMemsetD8_v2) fill_;
   decltype(&::cuMemsetD32_v2) fill32_;
-  decltype(&::cuGetErrorName) error_name_;
   decltype(&::cuModuleGetGlobal_v2) get_global_;
   decltype(&::cuMemcpyHtoDAsync_v2) to_device_async_;
   decltype(&::cuMemAlloc_v2) alloc_;
@@ -273,16 +194,12 @@ class Driver {
   decltype(&::cuEventSynchronize) event_wait_;
   decltype(&::cuEventElapsedTime) elapsed_;
   decltype(&::cuLaunchHostFunc) host_func_;
-  CUmodule module_ = nullptr;
   CUevent events_[2] = {};
-  CUfunction empty_ = nullptr, busy_ = nullptr;
-  CUstream stream_ = nullptr;
+  CUfunction busy_ = nullptr;
   CUdeviceptr from_ = 0, to_ = 0, count_ = 0;
   void* pinned_ = nullptr;
   std::uint64_t expected_ = 0;
 };
-
-using Samples = std::map<std::string, std::map<std::string, std::vector<double>>>;  // row, library
 
 // How long each of `times` calls of `what` takes, after a fifth as many for warmth. `rest_us`: the
 // program sleeps so long before each. `per`: the call is so many of what is measured.
@@ -438,6 +355,9 @@ int usage() {
 }
 
 }  // namespace
+}  // namespace sluice::bench
+
+using namespace sluice::bench;
 
 int main(int argc, char** argv) {
   Settings settings;

@@ -16,10 +16,7 @@
 // One JSON object on stdout. `added` is channel minus direct, by percentile. Exit: 0; 1 if
 // --require is given and a goal of docs/notes/2026-11-22-benchmarks.md is not met; 2 usage; 3 a
 // call failed.
-#include <dlfcn.h>
-
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -29,9 +26,10 @@
 #include <string_view>
 #include <vector>
 
-#include "abi/cuda_driver.h"
 #include "kernels/suite/empty.ptx.h"
+#include "tests/bench/program_alone/driver_library.h"
 
+namespace sluice::bench {
 namespace {
 
 // Figures wanted of the local channel while nobody else is busy and both sides poll.
@@ -45,95 +43,18 @@ struct Settings {
   bool require = false;
 };
 
-double now_us() {
-  using namespace std::chrono;
-  return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
-}
-
-// One driver library with a context, a stream and the empty kernel in it.
-class Driver {
+// Its kernel is the empty one.
+class Driver : public DriverLibrary {
  public:
-  Driver(std::string label, const std::string& path) : label_(std::move(label)) {
-    library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library_ == nullptr) throw std::runtime_error(dlerror());
-    load(init_, "cuInit");
-    load(device_get_, "cuDeviceGet");
-    load(device_name_, "cuDeviceGetName");
-    load(retain_, "cuDevicePrimaryCtxRetain");
-    load(set_current_, "cuCtxSetCurrent");
-    load(load_data_, "cuModuleLoadData");
-    load(get_function_, "cuModuleGetFunction");
-    load(stream_create_, "cuStreamCreate");
-    load(synchronize_, "cuStreamSynchronize");
+  Driver(std::string label_of_it, const std::string& path)
+      : DriverLibrary(std::move(label_of_it), path, suite::kEmptyPtx) {
     load(query_, "cuStreamQuery");
-    load(launch_, "cuLaunchKernel");
-    load(mem_info_, "cuMemGetInfo_v2");
-    load(error_name_, "cuGetErrorName");
-    check(init_(0), "cuInit");
-    CUdevice device = 0;
-    check(device_get_(&device, 0), "cuDeviceGet");
-    char name[256] = {};
-    check(device_name_(name, sizeof(name) - 1, device), "cuDeviceGetName");
-    device_ = name;
-    CUcontext context = nullptr;
-    check(retain_(&context, device), "cuDevicePrimaryCtxRetain");
-    check(set_current_(context), "cuCtxSetCurrent");
-    CUmodule module = nullptr;
-    check(load_data_(&module, sluice::suite::kEmptyPtx), "cuModuleLoadData");
-    check(get_function_(&function_, module, "empty"), "cuModuleGetFunction");
-    check(stream_create_(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
   }
-  // Drivers have threads of their own: nothing is unloaded, the end of the process gives it back.
-
-  const std::string& label() const { return label_; }
-  const std::string& device() const { return device_; }
-
-  void launch() {
-    check(launch_(function_, 1, 1, 1, 32, 1, 1, 0, stream_, nullptr, nullptr), "cuLaunchKernel");
-  }
-  void wait() { check(synchronize_(stream_), "cuStreamSynchronize"); }
   void query() { check(query_(stream_), "cuStreamQuery"); }
-  void mem_info() {
-    std::size_t free = 0, total = 0;
-    check(mem_info_(&free, &total), "cuMemGetInfo");
-  }
 
  private:
-  template <class Function>
-  void load(Function& function, const char* symbol) {
-    function = reinterpret_cast<Function>(dlsym(library_, symbol));
-    if (function == nullptr)
-      throw std::runtime_error(label_ + ": no " + symbol + " in this library");
-  }
-  void check(CUresult result, const char* call) {
-    if (result == CUDA_SUCCESS) [[likely]]
-      return;
-    const char* name = nullptr;
-    (void)error_name_(result, &name);
-    throw std::runtime_error(label_ + ": " + call + ": " +
-                             (name != nullptr ? name : "unknown error"));
-  }
-
-  std::string label_, device_;
-  void* library_ = nullptr;
-  decltype(&::cuInit) init_;
-  decltype(&::cuDeviceGet) device_get_;
-  decltype(&::cuDeviceGetName) device_name_;
-  decltype(&::cuDevicePrimaryCtxRetain) retain_;
-  decltype(&::cuCtxSetCurrent) set_current_;
-  decltype(&::cuModuleLoadData) load_data_;
-  decltype(&::cuModuleGetFunction) get_function_;
-  decltype(&::cuStreamCreate) stream_create_;
-  decltype(&::cuStreamSynchronize) synchronize_;
   decltype(&::cuStreamQuery) query_;
-  decltype(&::cuLaunchKernel) launch_;
-  decltype(&::cuMemGetInfo_v2) mem_info_;
-  decltype(&::cuGetErrorName) error_name_;
-  CUfunction function_ = nullptr;
-  CUstream stream_ = nullptr;
 };
-
-using Samples = std::map<std::string, std::map<std::string, std::vector<double>>>;  // what, library
 
 // Launches that may be queued while calls are timed: with more, a call would wait for the GPU.
 constexpr int kShortQueue = 8;
@@ -144,7 +65,7 @@ void round(Driver& driver, const Settings& settings, Samples& samples) {
     driver.launch();
     driver.wait();
   }
-  const std::string& label = driver.label();
+  const std::string& label = driver.label;
   const auto note = [&](const char* what, double us) { samples[what][label].push_back(us); };
 
   for (int i = 0; i < settings.launches; ++i) {
@@ -234,8 +155,8 @@ int run(const Settings& settings) {
   std::printf("{\"benchmark\": \"launch_overhead\", \"rounds\": %d, \"launches_per_round\": %d",
               settings.rounds, settings.launches);
   for (const Driver& driver : drivers) {
-    std::printf(", %s: %s", quoted(driver.label() + "_device").c_str(),
-                quoted(driver.device()).c_str());
+    std::printf(", %s: %s", quoted(driver.label + "_device").c_str(),
+                quoted(driver.device).c_str());
   }
   for (auto& [what, by_library] : samples) {
     std::printf(",\n \"%s_us\": {", what.c_str());
@@ -277,6 +198,9 @@ int usage() {
 }
 
 }  // namespace
+}  // namespace sluice::bench
+
+using namespace sluice::bench;
 
 int main(int argc, char** argv) {
   Settings settings;
