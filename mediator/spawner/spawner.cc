@@ -92,7 +92,7 @@ Result<void> Spawner::set_up() {
     if (auto made = cgroups_->make("probe"); made) probe = std::move(*made);
   prison_->rehearse(probe.get());
   probe.reset();
-  const bool counts = cgroups_ && cgroups_->starved_ns("probe");
+  const bool counts_starved = cgroups_ && cgroups_->starved_ns("probe");
   if (cgroups_) cgroups_->remove("probe");
   if (cgroups_ && !prison_->has(Wall::kCgroup)) {
     cgroups_->end();
@@ -103,6 +103,10 @@ Result<void> Spawner::set_up() {
   ::sigprocmask(SIG_BLOCK, &signals, nullptr);
   signals_.reset(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_) return Error::from_errno("signalfd");
+  return send_hello(no_log, counts_starved);
+}
+
+Result<void> Spawner::send_hello(const std::string& no_log, bool counts_starved) {
   Packet hello;
   hello.header.type = Type::kHello;
   hello.header.id = file_->ended();
@@ -114,7 +118,7 @@ Result<void> Spawner::set_up() {
   if (!kernel_log_) hello.add("no-kernel-log", no_log);
   if (!cgroups_)
     hello.add("no-pressure", "workers have no cgroups");
-  else if (!counts)
+  else if (!counts_starved)
     hello.add("no-pressure", "the kernel does not count it (psi=1 on its command line)");
   if (!no_code_cache_.empty()) hello.add("no-code-cache", no_code_cache_);
   if (!switch_recorder_) {

@@ -45,6 +45,7 @@ class Spawner {
   // The steps of set_up(): what sluiced has asked for, what an earlier one left, why there is no
   // kernel log (empty: there is one).
   Result<void> set_up();
+  Result<void> send_hello(const std::string& no_log, bool counts_starved);
   Result<PrisonSpec> read_setup();
   Result<void> end_earlier_workers(const std::string& runtime_dir, std::string* no_cgroups);
   std::string open_kernel_log();

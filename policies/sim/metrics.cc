@@ -210,61 +210,80 @@ Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& 
   return m;
 }
 
+namespace {
+
+// Means of the programs' turnaround over the runs in which they ended, by name.
+std::vector<std::pair<std::string, double>> mean_ntt(const std::vector<Metrics>& runs) {
+  std::vector<std::pair<std::string, double>> mean;
+  std::vector<double> counts;
+  for (const Metrics& m : runs) {
+    for (const auto& [name, ntt] : m.ntt) {
+      size_t at = 0;
+      while (at < mean.size() && mean[at].first != name) ++at;
+      if (at == mean.size()) {
+        mean.emplace_back(name, 0);
+        counts.push_back(0);
+      }
+      if (ntt <= 0) continue;
+      mean[at].second += ntt;
+      counts[at] += 1;
+    }
+  }
+  for (size_t i = 0; i < mean.size(); ++i)
+    if (counts[i] > 0) mean[i].second /= counts[i];
+  return mean;
+}
+
+// None where runs have different numbers of vGPUs.
+std::vector<double> mean_vgpu_share(const std::vector<Metrics>& runs) {
+  std::vector<double> mean(runs[0].vgpu_share.size());
+  for (const Metrics& m : runs) {
+    if (m.vgpu_share.size() != mean.size()) return {};
+    for (size_t i = 0; i < mean.size(); ++i)
+      mean[i] += m.vgpu_share[i] / static_cast<double>(runs.size());
+  }
+  return mean;
+}
+
+// Adds one of `n` runs to the figures that are numbers.
+void add_run(Metrics& mean, const Metrics& m, double n) {
+  for (double Metrics::*x :
+       {&Metrics::antt, &Metrics::stp, &Metrics::dntt, &Metrics::fairness, &Metrics::evictions,
+        &Metrics::set_changes_per_s, &Metrics::speedup_high, &Metrics::antt_improvement,
+        &Metrics::stp_degradation, &Metrics::throughput, &Metrics::conservation, &Metrics::end_ms})
+    mean.*x += m.*x / n;
+  for (double Metrics::*x :
+       {&Metrics::share_error_max, &Metrics::share_error_settled, &Metrics::share_points_max,
+        &Metrics::share_error_total, &Metrics::lag_max_ms, &Metrics::longest_wait_ms})
+    mean.*x = std::max(mean.*x, m.*x);
+  mean.jain = std::min(mean.jain, m.jain);
+  for (double Metrics::*x :
+       {&Metrics::got_of_owed_min, &Metrics::got_of_owed_window_min, &Metrics::got_of_instant_min})
+    if (std::isnan(m.*x) || m.*x < mean.*x) mean.*x = m.*x;
+  if (std::isnan(m.behind_max_ms) || m.behind_max_ms > mean.behind_max_ms)
+    mean.behind_max_ms = m.behind_max_ms;
+  for (Quantiles Metrics::*q : {&Metrics::evict_latency_us, &Metrics::wait_us}) {
+    (mean.*q).p50 += (m.*q).p50 / n;
+    (mean.*q).p99 += (m.*q).p99 / n;
+    (mean.*q).max = std::max((mean.*q).max, (m.*q).max);
+  }
+  mean.events += m.events;
+  mean.unfinished_runs += m.unfinished_runs;
+  if (mean.violations == 0) mean.violation = m.violation;
+  mean.violations += m.violations;
+  mean.stuck |= m.stuck;
+  mean.cut |= m.cut;
+}
+
+}  // namespace
+
 Metrics mean_of(const std::vector<Metrics>& runs) {
   Metrics mean;
   if (runs.empty()) return mean;
   mean.jain = 1;
-  const double n = static_cast<double>(runs.size());
-  std::vector<double> counts;
-  bool same_vgpus = true;
-  for (const Metrics& m : runs) {
-    for (const auto& [name, ntt] : m.ntt) {
-      size_t at = 0;
-      while (at < mean.ntt.size() && mean.ntt[at].first != name) ++at;
-      if (at == mean.ntt.size()) {
-        mean.ntt.emplace_back(name, 0);
-        counts.push_back(0);
-      }
-      if (ntt <= 0) continue;
-      mean.ntt[at].second += ntt;
-      counts[at] += 1;
-    }
-    for (double Metrics::*x :
-         {&Metrics::antt, &Metrics::stp, &Metrics::dntt, &Metrics::fairness, &Metrics::evictions,
-          &Metrics::set_changes_per_s, &Metrics::speedup_high, &Metrics::antt_improvement,
-          &Metrics::stp_degradation, &Metrics::throughput, &Metrics::conservation,
-          &Metrics::end_ms})
-      mean.*x += m.*x / n;
-    for (double Metrics::*x :
-         {&Metrics::share_error_max, &Metrics::share_error_settled, &Metrics::share_points_max,
-          &Metrics::share_error_total, &Metrics::lag_max_ms, &Metrics::longest_wait_ms})
-      mean.*x = std::max(mean.*x, m.*x);
-    mean.jain = std::min(mean.jain, m.jain);
-    for (double Metrics::*x : {&Metrics::got_of_owed_min, &Metrics::got_of_owed_window_min,
-                               &Metrics::got_of_instant_min})
-      if (std::isnan(m.*x) || m.*x < mean.*x) mean.*x = m.*x;
-    if (std::isnan(m.behind_max_ms) || m.behind_max_ms > mean.behind_max_ms)
-      mean.behind_max_ms = m.behind_max_ms;
-    for (Quantiles Metrics::*q : {&Metrics::evict_latency_us, &Metrics::wait_us}) {
-      (mean.*q).p50 += (m.*q).p50 / n;
-      (mean.*q).p99 += (m.*q).p99 / n;
-      (mean.*q).max = std::max((mean.*q).max, (m.*q).max);
-    }
-    mean.events += m.events;
-    mean.unfinished_runs += m.unfinished_runs;
-    if (mean.violations == 0) mean.violation = m.violation;
-    mean.violations += m.violations;
-    mean.stuck |= m.stuck;
-    mean.cut |= m.cut;
-    same_vgpus &= m.vgpu_share.size() == runs[0].vgpu_share.size();
-  }
-  for (size_t i = 0; i < mean.ntt.size(); ++i)
-    if (counts[i] > 0) mean.ntt[i].second /= counts[i];
-  if (same_vgpus) {
-    mean.vgpu_share.resize(runs[0].vgpu_share.size());
-    for (const Metrics& m : runs)
-      for (size_t i = 0; i < m.vgpu_share.size(); ++i) mean.vgpu_share[i] += m.vgpu_share[i] / n;
-  }
+  mean.ntt = mean_ntt(runs);
+  mean.vgpu_share = mean_vgpu_share(runs);
+  for (const Metrics& m : runs) add_run(mean, m, static_cast<double>(runs.size()));
   return mean;
 }
 

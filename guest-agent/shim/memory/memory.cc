@@ -210,6 +210,12 @@ CUresult give(void* data, T value) {
   return CUDA_SUCCESS;
 }
 
+CUresult device_pointer(void* data, const Range& range, CUdeviceptr ptr) {
+  if (range.kind != MemoryKind::kRegistered) return give<CUdeviceptr>(data, ptr);
+  const auto device = known_device_address(ptr);
+  return device ? give<CUdeviceptr>(data, *device) : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Range& range,
                            CUdeviceptr ptr) {
   const bool host = range.kind != MemoryKind::kDevice;
@@ -220,11 +226,7 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Rang
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return give<unsigned>(data, host && !managed ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      if (range.kind == MemoryKind::kRegistered) {
-        const auto device = known_device_address(ptr);
-        return device ? give<CUdeviceptr>(data, *device) : CUDA_ERROR_INVALID_VALUE;
-      }
-      return give<CUdeviceptr>(data, ptr);
+      return device_pointer(data, range, ptr);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       if (!host) return CUDA_ERROR_INVALID_VALUE;
       return give(data, reinterpret_cast<void*>(ptr));

@@ -142,6 +142,12 @@ void multiply_floats(Warp& w, const MatrixShape& s, const Registers& regs) {
   store_floats(w, s, regs, halves, c);
 }
 
+s16 integer_of(Element e, u32 bits) {
+  return e == Element::kS8   ? static_cast<s16>(static_cast<s8>(bits))
+         : e == Element::kS4 ? static_cast<s16>(static_cast<s16>(bits << 12) >> 12)
+                             : static_cast<s16>(bits);
+}
+
 void multiply_integers(Warp& w, const MatrixShape& s, const Registers& regs) {
   static thread_local s16 a[kMaxRows][kMaxBits], b[kMaxBits][kMaxColumns];
   static thread_local Columns sparse;
@@ -152,21 +158,16 @@ void multiply_integers(Warp& w, const MatrixShape& s, const Registers& regs) {
   s32 c[kMaxRows][kMaxColumns];
   const Fragment fa = fragment_of(s, Role::kA, s.a), fb = fragment_of(s, Role::kB, s.b);
   const Fragment fc = fragment_of(s, Role::kC, s.c);
-  const auto value = [](Element e, u32 bits) {
-    return e == Element::kS8   ? static_cast<s16>(static_cast<s8>(bits))
-           : e == Element::kS4 ? static_cast<s16>(static_cast<s16>(bits << 12) >> 12)
-                               : static_cast<s16>(bits);
-  };
   for (u32 lane = 0; lane < 32; ++lane) {
     for (u32 slot = 0; slot < fa.slots(); ++slot) {
       const Spot at = spot_of(s, fa, Role::kA, lane, slot);
       a[at.row][s.sparse ? sparse.of[at.row][at.column] : at.column] =
-          value(s.a, element_at(w, regs.aux + regs.a, element_bits(s.a), lane, slot));
+          integer_of(s.a, element_at(w, regs.aux + regs.a, element_bits(s.a), lane, slot));
     }
     for (u32 slot = 0; slot < fb.slots(); ++slot) {
       const Spot at = spot_of(s, fb, Role::kB, lane, slot);
       b[at.row][at.column] =
-          value(s.b, element_at(w, regs.aux + regs.b, element_bits(s.b), lane, slot));
+          integer_of(s.b, element_at(w, regs.aux + regs.b, element_bits(s.b), lane, slot));
     }
     for (u32 slot = 0; slot < fc.slots(); ++slot) {
       const Spot at = spot_of(s, fc, Role::kC, lane, slot);

@@ -33,6 +33,15 @@ double parse_positive(std::string_view option, std::string_view text) {
   return value;
 }
 
+// What an option without a value sets; null: it is none of them.
+bool* flag_of(Options& options, std::string_view option) {
+  if (option == "--pageable") return &options.pageable;
+  if (option == "--json") return &options.json;
+  if (option == "--progress") return &options.progress;
+  if (option == "--help") return &options.help;
+  return nullptr;
+}
+
 }  // namespace
 
 Options parse_options(std::span<const char* const> arguments) {
@@ -71,14 +80,8 @@ Options parse_options(std::span<const char* const> arguments) {
       options.chain = number(1, kMaxChain);
     else if (option == "--seed")
       options.seed = number(0, kAny);
-    else if (option == "--pageable")
-      options.pageable = true;
-    else if (option == "--json")
-      options.json = true;
-    else if (option == "--progress")
-      options.progress = true;
-    else if (option == "--help")
-      options.help = true;
+    else if (bool* flag = flag_of(options, option))
+      *flag = true;
     else if (option == "--verify") {
       const std::string_view text = take();
       options.verify_every = text == "every"  ? 1
