@@ -26,15 +26,13 @@
 #include <thread>
 #include <vector>
 
-#include "abi/stub.h"
 #include "mediator/base/clock.h"
 #include "mediator/base/peer_socket.h"
-#include "mediator/base/unix_socket.h"
-#include "mediator/core/worker_protocol.h"
-#include "mediator/worker/process/sandbox.h"
 #include "tests/system/adversaries/programs/overstay.h"
+#include "tests/system/adversaries/programs/taken_worker.h"
 
 using namespace sluice;
+using namespace sluice::adversary;
 using namespace sluice::worker_protocol;
 
 namespace {
@@ -102,38 +100,26 @@ class Claims {
 }  // namespace
 
 int main() {
-  struct {
-    Message message;
-    Start start;
-  } packet{};
-  if (::recv(kControlFd, &packet, sizeof packet, MSG_PEEK) != ssize_t{sizeof packet}) return 90;
+  const FirstPacket packet = peek_first_packet();
   const std::string name = packet.start.vgpu,
                     what = name.substr(0, name.find_first_of("0123456789-"));
   const uint64_t number = std::strtoul(name.c_str() + what.size(), nullptr, 10);
   const bool witness = packet.message.type == Type::kWitness;
   if (!witness && (what == "overstay" || what == "reset")) {
-    adversary::Overstay how;
+    Overstay how;
     (what == "reset" ? how.again_us : how.slice_ns) = what == "reset" ? number : number * 1'000'000;
-    adversary::overstay(how);
+    overstay(how);
     return 96;
   }
   const bool lies =
       what == "queued" || what == "running" || what == "late" || what == "blink" || what == "ends";
-  if (witness || !lies) {
-    ::execl(std::getenv("SLUICE_EVIL_REAL"), "sluice-worker", nullptr);
-    return 91;
-  }
-  auto start = receive_with_fds(kControlFd, &packet, sizeof packet);
-  if (!start || start->fds.size() < kStartFdCount) return 92;
+  if (witness || !lies) become_the_real_worker();
+  const std::vector<Fd> start_fds = receive_start();
   void* host =
-      ::mmap(nullptr, SLUICE_STUB_PAGE_BYTES, PROT_READ, MAP_SHARED, start->fds[kHostFd].get(), 0);
-  void* report = ::mmap(nullptr, SLUICE_REPORT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
-                        start->fds[kReportFd].get(), 0);
-  if (host == MAP_FAILED || report == MAP_FAILED) return 95;
-  if (auto r = worker::enter_sandbox(false); !r) return 93;
-  Message ready{};
-  ready.type = Type::kReady;
-  if (!send_with_fds(kControlFd, &ready, sizeof ready, {})) return 94;
+      ::mmap(nullptr, SLUICE_STUB_PAGE_BYTES, PROT_READ, MAP_SHARED, start_fds[kHostFd].get(), 0);
+  if (host == MAP_FAILED) return kNotMapped;
+  sluice_report_header& report = map_report(start_fds);
+  enter_sandbox_and_report(false);
   // It ends when it has to, so that a test does not wait for that.
   std::thread([] {
     Message end{};
@@ -141,7 +127,6 @@ int main() {
     }
     std::_Exit(0);
   }).detach();
-  Claims claims(start->fds, *static_cast<const sluice_host_page*>(host),
-                *static_cast<sluice_report_header*>(report));
+  Claims claims(start_fds, *static_cast<const sluice_host_page*>(host), report);
   claims.make(what, number);
 }

@@ -33,11 +33,10 @@
 #include <string>
 #include <vector>
 
-#include "mediator/base/unix_socket.h"
-#include "mediator/core/worker_protocol.h"
-#include "mediator/worker/process/sandbox.h"
+#include "tests/system/adversaries/programs/taken_worker.h"
 
 using namespace sluice;
+using namespace sluice::adversary;
 using namespace sluice::worker_protocol;
 
 namespace {
@@ -213,21 +212,10 @@ void given(const std::vector<Fd>& fds) {
     call("seal it", ::fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE));
   }
   // To sluiced, and to itself: sockets on their way in sockets cost others time.
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  iovec bytes{control, 1};
-  msghdr message{};
-  message.msg_iov = &bytes;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* c = CMSG_FIRSTHDR(&message);
-  c->cmsg_level = SOL_SOCKET;
-  c->cmsg_type = SCM_RIGHTS;
-  c->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(c), &region, sizeof region);
+  const PassedDescriptor message(region);
   for (int to : {kControlFd, fds[kRingFd].get()})
-    call("send a descriptor", ::sendmsg(to, &message, MSG_DONTWAIT | MSG_NOSIGNAL));
-  mmsghdr several{message, 0};
+    call("send a descriptor", ::sendmsg(to, &message.header(), MSG_DONTWAIT | MSG_NOSIGNAL));
+  mmsghdr several{message.header(), 0};
   call("send several", ::syscall(SYS_sendmmsg, kControlFd, &several, 1, MSG_DONTWAIT));
 }
 
@@ -403,28 +391,16 @@ void kernel(bool nvidia) {
 }  // namespace
 
 int main() {
-  struct {
-    Message message;
-    Start start;
-  } packet{};
-  if (::recv(kControlFd, &packet, sizeof packet, MSG_PEEK) != ssize_t{sizeof packet}) return 90;
-  const std::string real = variable("SLUICE_EVIL_REAL");
+  const FirstPacket packet = peek_first_packet();
   const std::string vgpu = packet.start.vgpu;
-  if (vgpu != "a" && vgpu != "c") {
-    ::execl(real.c_str(), "sluice-worker", nullptr);
-    return 91;
-  }
-  auto start = receive_with_fds(kControlFd, &packet, sizeof packet);
-  if (!start) return 92;
-  if (::dup2(STDERR_FILENO, 10) != 10) return 95;
+  if (vgpu != "a" && vgpu != "c") become_the_real_worker();
+  const std::vector<Fd> start_fds = receive_start();
+  if (::dup2(STDERR_FILENO, 10) != 10) return kNotMapped;
   const bool nvidia = variable("SLUICE_EVIL_FILTER") == "nvidia";
-  if (auto r = worker::enter_sandbox(nvidia); !r) return 93;
-  Message ready{};
-  ready.type = Type::kReady;
-  if (!send_with_fds(kControlFd, &ready, sizeof ready, {})) return 94;
+  enter_sandbox_and_report(nvidia);
   const pid_t victim = std::atoi(variable("SLUICE_EVIL_VICTIM").c_str());
   processes(victim);
-  given(start->fds);
+  given(start_fds);
   files(victim);
   code_cache(vgpu);
   sockets();
