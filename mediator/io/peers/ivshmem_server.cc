@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstring>
+#include <functional>
 
 #include "abi/channel.h"
 #include "mediator/base/limits.h"
@@ -179,11 +180,7 @@ Result<std::unique_ptr<IvshmemServer>> IvshmemServer::open(
   std::unique_ptr<IvshmemServer> s(new IvshmemServer(io, peers, loop_time, owner));
   options.type = SOCK_STREAM;
   auto listener = Listener::open(
-      io, path, options, peers,
-      [p = s.get()](Fd socket, const PeerCredentials& peer) {
-        p->on_connection(std::move(socket), peer);
-      },
-      std::move(loop_time));
+      io, path, options, peers, std::bind_front(&IvshmemServer::on_connection, s.get()), loop_time);
   if (!listener) return listener.error();
   s->listener_ = std::move(*listener);
   return s;

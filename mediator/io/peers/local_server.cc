@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <cstring>
+#include <functional>
 
 #include "mediator/base/limits.h"
 #include "mediator/base/log.h"
@@ -45,12 +46,8 @@ Result<std::unique_ptr<LocalServer>> LocalServer::open(
     std::shared_ptr<LoopBudget> loop_time, Owner& owner) {
   std::unique_ptr<LocalServer> s(new LocalServer(io, join_deadline_ms, peers, loop_time, owner));
   options.type = SOCK_SEQPACKET;
-  auto listener = Listener::open(
-      io, path, options, peers,
-      [p = s.get()](Fd socket, const PeerCredentials& peer) {
-        p->on_connection(std::move(socket), peer);
-      },
-      std::move(loop_time));
+  auto listener = Listener::open(io, path, options, peers,
+                                 std::bind_front(&LocalServer::on_connection, s.get()), loop_time);
   if (!listener) return listener.error();
   s->listener_ = std::move(*listener);
   return s;
