@@ -327,24 +327,21 @@ Result<void> Daemon::start_spawner(bool nvidia, const std::vector<std::string>& 
         switch_log_->refuse(log.why);
     });
   }
-  if (spawner_->ended_at_start())
-    log::warning("{} workers that an earlier sluiced had left were ended",
-                 spawner_->ended_at_start());
-  if (nvidia && !spawner_->sees_xids())
-    log::warning("faults of workers are not seen in the kernel's log: {}",
-                 spawner_->no_kernel_log());
-  if (config_.code_cache_for(nvidia) && !spawner_->no_code_cache().empty())
-    log::warning("programs of a vGPU share no cache of machine code: {}",
-                 spawner_->no_code_cache());
-  for (const std::string& m : spawner_->missing())
-    log::warning("workers run without a wall: {}", m);
-  for (const std::string& m : spawner_->missing_limits())
+  const io::HostReport& host = spawner_->host();
+  if (host.ended_workers)
+    log::warning("{} workers that an earlier sluiced had left were ended", host.ended_workers);
+  if (nvidia && !host.sees_xids())
+    log::warning("faults of workers are not seen in the kernel's log: {}", host.no_kernel_log);
+  if (config_.code_cache_for(nvidia) && !host.no_code_cache.empty())
+    log::warning("programs of a vGPU share no cache of machine code: {}", host.no_code_cache);
+  for (const std::string& m : host.missing_walls) log::warning("workers run without a wall: {}", m);
+  for (const std::string& m : host.missing_limits)
     log::warning("workers run without a limit: {}", m);
-  if (config_.require_walls && !spawner_->missing().empty())
+  if (config_.require_walls && !host.missing_walls.empty())
     return Error{EPERM,
                  "workers.require is set and this host does not allow all walls around workers"};
   io::Listener::refuse_uids(spawner_->uids());
-  if (spawner_->lacks(spawner_protocol::Wall::kUser))
+  if (host.lacks(spawner_protocol::Wall::kUser))
     io::Listener::refuse_processes([this](pid_t pid) { return spawner_->is_worker(pid); });
   else
     io::Listener::refuse_processes({});

@@ -212,12 +212,7 @@ void Spawner::close_keeper() {
 Result<void> Spawner::on_hello(const Packet& packet, std::vector<Fd> fds) {
   if (packet.header.code != 0) return Error{packet.header.code, packet.one("error")};
   said_hello_ = true;
-  missing_ = packet.all("missing");
-  missing_limits_ = packet.all("no-limit");
-  ended_ = packet.header.id;
-  no_kernel_log_ = packet.one("no-kernel-log");
-  no_code_cache_ = packet.one("no-code-cache");
-  no_pressure_ = packet.one("no-pressure");
+  host_ = HostReport::from(packet);
   switch_log_ = {};
   switch_log_.why = packet.one("no-switch-log");
   if (fds.size() == 2)
@@ -249,12 +244,6 @@ Spawner::~Spawner() {
 void Spawner::reap() {
   const pid_t r = ::waitpid(keeper_, nullptr, WNOHANG);
   if (r == keeper_ || (r < 0 && errno == ECHILD)) keeper_ = -1;
-}
-
-bool Spawner::lacks(spawner_protocol::Wall wall) const {
-  const std::string name(spawner_protocol::kWallNames[static_cast<size_t>(wall)]);
-  return std::any_of(missing_.begin(), missing_.end(),
-                     [&](const std::string& m) { return m.rfind(name + ":", 0) == 0; });
 }
 
 bool Spawner::is_worker(pid_t pid) const {
@@ -385,7 +374,7 @@ void Spawner::on_packet(const Packet& packet, std::vector<Fd> fds, bool lost_fds
       if (client) client->on_starved(h.ns);
       return;
     case SpawnerType::kNoXids:
-      no_kernel_log_ = "it could not be read any more";
+      host_.no_kernel_log = "it could not be read any more";
       return;
     case SpawnerType::kExited:
       if (!client) return;

@@ -21,6 +21,7 @@
 #include "mediator/base/result.h"
 #include "mediator/core/spawner_protocol.h"
 #include "mediator/io/fd_watch.h"
+#include "mediator/io/host_report.h"
 
 namespace sluice::io {
 
@@ -93,18 +94,8 @@ class Spawner {
   // The client hears no more of it. It is killed.
   void forget(uint64_t id);
 
-  // "user: no CAP_SETUID...": the walls that this host does not allow.
-  const std::vector<std::string>& missing() const { return missing_; }
-  bool lacks(spawner_protocol::Wall wall) const;
-  // "memory: not delegated...": what a worker's cgroup does not limit.
-  const std::vector<std::string>& missing_limits() const { return missing_limits_; }
-  // Whether faults of workers are seen in the kernel's log; if not, why.
-  bool sees_xids() const { return no_kernel_log_.empty(); }
-  const std::string& no_kernel_log() const { return no_kernel_log_; }
-  // Why workers have no cache of machine code that they share; empty: they have.
-  const std::string& no_code_cache() const { return no_code_cache_; }
-  // Why nobody can tell for how long workers had no processor; empty: it is counted.
-  const std::string& no_pressure() const { return no_pressure_; }
+  // Of the last spawner that has begun.
+  const HostReport& host() const { return host_; }
   // The GPU's context-switch log, as the last spawner's recorder hands it on.
   struct SwitchLog {
     Fd ring, control;  // none: see `why`
@@ -112,7 +103,6 @@ class Spawner {
   };
   // `call` gets the present one at once, and each later spawner's.
   void on_switch_log(std::function<void(SwitchLog)> call);
-  uint64_t ended_at_start() const { return ended_; }
   // Whether this is, or was not long ago, a worker: what it has asked for may lie in a socket
   // still.
   bool is_worker(pid_t pid) const;
@@ -158,11 +148,9 @@ class Spawner {
   std::map<uint64_t, Client*> clients_;
   std::deque<pid_t> pids_;  // the last of all workers that there were
   uint64_t next_id_ = 1, next_vgpu_ = 1;
-  std::vector<std::string> missing_, missing_limits_;
-  std::string no_kernel_log_ = "not asked for", no_code_cache_, no_pressure_;
+  HostReport host_;
   SwitchLog switch_log_;
   std::function<void(SwitchLog)> on_switch_log_;
-  uint64_t ended_ = 0;
 };
 
 }  // namespace sluice::io

@@ -59,18 +59,19 @@ json::object loop_info() {
 
 // The walls around workers that this host does not allow, "WALL: why" each.
 json::object workers_info(const io::Spawner& s) {
+  const io::HostReport& host = s.host();
   json::array missing, unlimited;
-  for (const std::string& m : s.missing_limits()) unlimited.push_back(json::string(m));
-  for (const std::string& m : s.missing()) missing.push_back(json::string(m));
+  for (const std::string& m : host.missing_limits) unlimited.push_back(json::string(m));
+  for (const std::string& m : host.missing_walls) missing.push_back(json::string(m));
   return {{"spawner_pid", s.pid()},
           {"uids", std::to_string(s.uids().first) + "-" + std::to_string(s.uids().last)},
           {"missing_walls", std::move(missing)},
           {"missing_limits", std::move(unlimited)},
-          {"sees_xids", s.sees_xids()},
-          {"no_kernel_log", s.no_kernel_log()},
-          {"no_code_cache", s.no_code_cache()},
-          {"no_pressure", s.no_pressure()},
-          {"ended_at_start", s.ended_at_start()}};
+          {"sees_xids", host.sees_xids()},
+          {"no_kernel_log", host.no_kernel_log},
+          {"no_code_cache", host.no_code_cache},
+          {"no_pressure", host.no_pressure},
+          {"ended_at_start", host.ended_workers}};
 }
 
 }  // namespace

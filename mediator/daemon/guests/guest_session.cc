@@ -209,8 +209,8 @@ void GuestSession::settle_offences(bool died_of_signal) {
   if (!settings().faults_are_shared()) {
     e.worker_error_ns = settings().stalls.of(__atomic_load_n(&h.error, __ATOMIC_RELAXED));
     e.end_error_ns = settings().stalls.of(static_cast<uint64_t>(end_.error()));
-    e.in_flight_unseen =
-        !services_.spawner->sees_xids() && __atomic_load_n(&h.in_flight, __ATOMIC_SEQ_CST) > 0;
+    e.in_flight_unseen = !services_.spawner->host().sees_xids() &&
+                         __atomic_load_n(&h.in_flight, __ATOMIC_SEQ_CST) > 0;
   }
   const auto [verdict, stall_ns] = offences_.settle(e);
   if (verdict == OffenceRecord::Verdict::kFault) note_fault(stall_ns);
