@@ -40,26 +40,17 @@ GreenContexts::GreenContexts(const gpu::DriverApi& api, CUdevice device, CUstrea
 // What is left of a session that ends goes with its process.
 GreenContexts::~GreenContexts() = default;
 
-bool GreenContexts::is_union(const SmSet& sms) const {
-  if (!grouped_.contains_all(sms)) return false;
-  for (uint32_t lo = 0; lo < sms_; lo += group_sms_) {
-    const SmSet group = SmSet(lo, lo + group_sms_);
-    if (sms.meets(group) && !sms.contains_all(group)) return false;
-  }
-  return true;
-}
-
 GreenContext* GreenContexts::find(const SmSet& sms, uint64_t now_ns) {
   if (refused_) return nullptr;
   const auto at =
       std::find_if(made_.begin(), made_.end(), [&](const auto& g) { return g->sms == sms; });
   if (at == made_.end()) {
-    if (group_sms_ != 0 && !is_union(sms)) {
+    if (groups_.known() && !groups_.is_union(sms)) {
       if (!said_odd_)
         log::info(
             "{} SMs that are no union of groups of {}: launches are not confined by the hardware "
             "there",
-            sms.count(), group_sms_);
+            sms.count(), groups_.size);
       said_odd_ = true;
     } else if (now_ns >= failed_until_ns_ && !(making_ == sms)) {
       wanted_ = sms;
@@ -68,9 +59,7 @@ GreenContext* GreenContexts::find(const SmSet& sms, uint64_t now_ns) {
   }
   GreenContext& g = **at;
   g.used = ++uses_;
-  if (g.ready) {
-    waits_since_ns_ = 0;
-  } else {
+  if (!g.ready) {
     if (api_.cuEventQuery(g.proved) != CUDA_SUCCESS) return nullptr;
     if (!proved_right(g)) {
       refuse("blocks were on more SMs than one has");
@@ -82,8 +71,8 @@ GreenContext* GreenContexts::find(const SmSet& sms, uint64_t now_ns) {
       return nullptr;
     }
     g.ready = true;
-    waits_since_ns_ = 0;
   }
+  wait_.over();
   return &g;
 }
 
@@ -98,10 +87,7 @@ bool GreenContexts::worth_waiting(const SmSet& sms, uint64_t now_ns) {
   if (!(wanted_ == sms) && !(making_ == sms) &&
       std::none_of(made_.begin(), made_.end(), [&](const auto& g) { return g->sms == sms; }))
     return false;
-  // However often the set changes meanwhile; but a wait that was not asked about for long is over.
-  if (waits_since_ns_ == 0 || now_ns - waited_ns_ > kMostWaitNs) waits_since_ns_ = now_ns;
-  waited_ns_ = now_ns;
-  return now_ns - waits_since_ns_ < kMostWaitNs;
+  return wait_.asked(now_ns);
 }
 
 Lane* GreenContexts::lane(GreenContext& g, StreamObject& s) {
@@ -203,8 +189,7 @@ void GreenContexts::run(Job& job) {
 void GreenContexts::end(Job job, uint64_t now_ns) {
   posted_ = false;
   making_.reset();
-  group_sms_ = job.group_sms;
-  grouped_ = job.grouped;
+  groups_ = job.groups;
   if (job.failure.empty() && !job.odd) {
     not_before_ns_ = now_ns + kPauses * job.took_ns;
     job.make->used = ++uses_;
@@ -223,7 +208,7 @@ void GreenContexts::end(Job job, uint64_t now_ns) {
 
 // Once; then only whether the set of this job is a union of groups.
 CUresult GreenContexts::split(Job& job) {
-  if (groups_.empty()) {
+  if (resources_.empty()) {
     CUdevResource all;
     std::memset(&all, 0, sizeof all);
     CUresult r = api_.cuDeviceGetDevResource(device_, &all, CU_DEV_RESOURCE_TYPE_SM);
@@ -235,25 +220,22 @@ CUresult GreenContexts::split(Job& job) {
                                          CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING, 1);
     if (r != CUDA_SUCCESS) return r;
     if (n == 0 || n > sms_) return CUDA_ERROR_NOT_SUPPORTED;
-    groups_.resize(n);
-    r = api_.cuDevSmResourceSplitByCount(groups_.data(), &n, &all, nullptr,
+    resources_.resize(n);
+    r = api_.cuDevSmResourceSplitByCount(resources_.data(), &n, &all, nullptr,
                                          CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING, 1);
-    if (r == CUDA_SUCCESS && (n == 0 || groups_[0].sm.smCount == 0)) r = CUDA_ERROR_NOT_SUPPORTED;
+    if (r == CUDA_SUCCESS && (n == 0 || resources_[0].sm.smCount == 0))
+      r = CUDA_ERROR_NOT_SUPPORTED;
     if (r != CUDA_SUCCESS) {
-      groups_.clear();
+      resources_.clear();
       return r;
     }
-    groups_.resize(n);
-    for (const CUdevResource& g : groups_)
-      if (g.sm.smCount != groups_[0].sm.smCount) return CUDA_ERROR_NOT_SUPPORTED;
+    resources_.resize(n);
+    for (const CUdevResource& g : resources_)
+      if (g.sm.smCount != resources_[0].sm.smCount) return CUDA_ERROR_NOT_SUPPORTED;
   }
-  job.group_sms = groups_[0].sm.smCount;
-  job.grouped = SmSet(0, std::min(job.group_sms * static_cast<uint32_t>(groups_.size()), sms_));
-  SmSet covered;
-  for (uint32_t lo = 0; lo < sms_; lo += job.group_sms)
-    if (const SmSet group(lo, lo + job.group_sms); job.make->sms.contains_all(group))
-      covered = covered | group;
-  if (!(covered == job.make->sms) || !job.grouped.contains_all(covered)) job.odd = true;
+  job.groups =
+      SmGroups::of(resources_[0].sm.smCount, static_cast<uint32_t>(resources_.size()), sms_);
+  job.odd = !job.groups.is_union(job.make->sms);
   return CUDA_SUCCESS;
 }
 
@@ -272,8 +254,9 @@ CUresult GreenContexts::load() {
 
 CUresult GreenContexts::make(GreenContext& g) {
   std::vector<CUdevResource> of;
-  for (size_t i = 0; i < groups_.size(); ++i)
-    if (g.sms.contains(static_cast<uint32_t>(i) * groups_[0].sm.smCount)) of.push_back(groups_[i]);
+  for (size_t i = 0; i < resources_.size(); ++i)
+    if (g.sms.contains(static_cast<uint32_t>(i) * resources_[0].sm.smCount))
+      of.push_back(resources_[i]);
   CUdevResourceDesc desc = nullptr;
   CUresult r = api_.cuDevResourceGenerateDesc(&desc, of.data(), static_cast<unsigned>(of.size()));
   if (r == CUDA_SUCCESS)

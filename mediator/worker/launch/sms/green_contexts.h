@@ -24,6 +24,8 @@
 
 #include "mediator/gpu/driver_api.h"
 #include "mediator/worker/launch/objects.h"
+#include "mediator/worker/launch/sms/bounded_wait.h"
+#include "mediator/worker/launch/sms/sm_groups.h"
 
 namespace sluice::worker {
 
@@ -86,8 +88,7 @@ class GreenContexts {
   struct Job {
     std::unique_ptr<GreenContext> make, drop;
     uint64_t took_ns = 0;
-    uint32_t group_sms = 0;
-    SmSet grouped;        // SMs of all groups
+    SmGroups groups;
     bool odd = false;     // its set is no union of groups
     std::string failure;  // empty: none
     bool final = false;   // it would fail again
@@ -104,7 +105,6 @@ class GreenContexts {
  private:
   static constexpr uint32_t kBlocks =
       2;  // of the kernel that writes down where they ran, for each SM
-  bool is_union(const SmSet& sms) const;
   CUresult split(Job& job);
   CUresult load();
   CUresult make(GreenContext& g);
@@ -120,23 +120,20 @@ class GreenContexts {
   uint32_t sms_;
   GreenCounters& counters_;
   // The job thread's:
-  std::vector<CUdevResource> groups_;  // the smallest
+  std::vector<CUdevResource> resources_;  // of each group
   CUmodule module_ = nullptr;
   CUfunction where_ = nullptr;
   // Written by the job thread before the first end(), then fixed:
   uint32_t* seen_ = nullptr;  // pinned; %smid + 1 of each block, kBlocks * sms_ of each place
   // Session lock:
-  uint32_t group_sms_ = 0;  // 0: not split yet
-  SmSet grouped_;
+  SmGroups groups_;
   std::vector<std::unique_ptr<GreenContext>> made_;
   std::vector<size_t> places_;  // that are free
   std::optional<SmSet> wanted_, making_;
   bool posted_ = false;  // a job is under way
   bool refused_ = false, said_odd_ = false, said_failed_ = false;
   uint64_t not_before_ns_ = 0, failed_until_ns_ = 0;
-  uint64_t waits_since_ns_ =
-      0;                    // nothing was ready that was asked for; 0: what was asked for last is
-  uint64_t waited_ns_ = 0;  // when that was asked last
+  BoundedWait wait_{kMostWaitNs};
   uint64_t uses_ = 0;
 };
 
