@@ -54,7 +54,7 @@ CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& d) {
     if (!array) return status;
     array->base = allocate_device(s, context, array->bytes());
     if (array->base == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-    *out = s.arrays.add(std::move(array));
+    *out = s.tables.arrays.add(std::move(array));
     return CUDA_SUCCESS;
   });
 }
@@ -92,9 +92,9 @@ CUresult create_mipmap(CUmipmappedArray* out, CUDA_ARRAY3D_DESCRIPTOR d, unsigne
     if (mipmap->base == 0) return CUDA_ERROR_OUT_OF_MEMORY;
     for (auto& level : mipmap->levels) {
       level->base += mipmap->base;
-      mipmap->handles.push_back(s.arrays.add(level));
+      mipmap->handles.push_back(s.tables.arrays.add(level));
     }
-    *out = s.mipmaps.add(std::move(mipmap));
+    *out = s.tables.mipmaps.add(std::move(mipmap));
     return CUDA_SUCCESS;
   });
 }
@@ -204,7 +204,7 @@ uint64_t softgpu::find_in_array(CUarray handle, size_t x, size_t y, size_t z, si
                                 size_t& slice_bytes) {
   CUresult status;
   State* s = state(status);
-  const auto array = s == nullptr ? nullptr : s->arrays.find(handle);
+  const auto array = s == nullptr ? nullptr : s->tables.arrays.find(handle);
   if (!array || array->context.lock() == nullptr) return 0;
   row_bytes = array->row_bytes();
   slice_bytes = array->slice_bytes();
@@ -226,7 +226,7 @@ CUresult cuArray3DCreate_v2(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* d) {
 }
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* out, CUarray handle) {
   return with_context([&](State& s, Context&) {
-    const auto array = s.arrays.find(handle);
+    const auto array = s.tables.arrays.find(handle);
     if (!array) return CUDA_ERROR_INVALID_HANDLE;
     if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *out = array->descriptor;
@@ -242,9 +242,9 @@ CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* out, CUarray handle) {
 }
 CUresult cuArrayDestroy(CUarray handle) {
   return with_context([&](State& s, Context& current) {
-    const auto known = s.arrays.find(handle);
+    const auto known = s.tables.arrays.find(handle);
     if (!known || known->level) return CUDA_ERROR_INVALID_HANDLE;
-    const auto array = s.arrays.remove(handle);
+    const auto array = s.tables.arrays.remove(handle);
     if (!array) return CUDA_ERROR_INVALID_HANDLE;
     const auto context = array->context.lock();
     if (!context) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -260,7 +260,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray* array, const CUDA_ARRAY3D_DESC
 }
 CUresult cuMipmappedArrayGetLevel(CUarray* out, CUmipmappedArray handle, unsigned level) {
   return with_context([&](State& s, Context&) {
-    const auto mipmap = s.mipmaps.find(handle);
+    const auto mipmap = s.tables.mipmaps.find(handle);
     if (!mipmap) return CUDA_ERROR_INVALID_HANDLE;
     if (out == nullptr || level >= mipmap->levels.size()) return CUDA_ERROR_INVALID_VALUE;
     *out = mipmap->handles[level];
@@ -269,9 +269,9 @@ CUresult cuMipmappedArrayGetLevel(CUarray* out, CUmipmappedArray handle, unsigne
 }
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle) {
   return with_context([&](State& s, Context& current) {
-    const auto mipmap = s.mipmaps.remove(handle);
+    const auto mipmap = s.tables.mipmaps.remove(handle);
     if (!mipmap) return CUDA_ERROR_INVALID_HANDLE;
-    for (const CUarray level : mipmap->handles) s.arrays.remove(level);
+    for (const CUarray level : mipmap->handles) s.tables.arrays.remove(level);
     const auto context = mipmap->context.lock();
     if (!context) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     s.scheduler.wait(*context);

@@ -106,7 +106,7 @@ CUresult cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* params, unsigned int 
 
 CUresult cuCtxDestroy_v2(CUcontext handle) {
   return with_state([&](State& s) {
-    const std::shared_ptr<Context> context = s.contexts.find(handle);
+    const std::shared_ptr<Context> context = s.tables.contexts.find(handle);
     if (!context || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
     if (current().context == context) context_stack().pop_back();
     destroy_context(s, context);

@@ -120,14 +120,15 @@ std::vector<uint32_t> split_order(const State& s, const SmSet& sms) {
 
 // Of a handle that names none: one that did once is known by its type.
 CUresult no_green(const State& s, CUgreenCtx handle) {
-  return s.greens.is_of_type(handle) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+  return s.tables.greens.is_of_type(handle) ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                            : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 // Runs f(State&, GreenContext&) for a green context that is there and has not failed.
 template <class F>
 CUresult with_green(CUgreenCtx handle, F f) {
   return with_state([&](State& s) -> CUresult {
-    const std::shared_ptr<GreenContext> green = s.greens.find(handle);
+    const std::shared_ptr<GreenContext> green = s.tables.greens.find(handle);
     if (!green) return no_green(s, handle);
     if (green->gone()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (const int error = green->context->error.load(); error != 0)
@@ -221,7 +222,7 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* out, CUdevResource* resour
         return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
       desc->sms |= sms;
     }
-    *out = s.resource_descs.add(std::move(desc));
+    *out = s.tables.resource_descs.add(std::move(desc));
     return CUDA_SUCCESS;
   });
 }
@@ -229,7 +230,7 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* out, CUdevResource* resour
 CUresult cuGreenCtxCreate(CUgreenCtx* out, CUdevResourceDesc handle, CUdevice device,
                           unsigned int flags) {
   return with_state([&](State& s) -> CUresult {
-    const std::shared_ptr<ResourceDesc> desc = s.resource_descs.find(handle);
+    const std::shared_ptr<ResourceDesc> desc = s.tables.resource_descs.find(handle);
     if (out == nullptr || !desc || flags != CU_GREEN_CTX_DEFAULT_STREAM)
       return CUDA_ERROR_INVALID_VALUE;
     if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
@@ -249,8 +250,8 @@ CUresult cuGreenCtxCreate(CUgreenCtx* out, CUdevResourceDesc handle, CUdevice de
       ++s.green_contexts;
     }
     green->default_stream = make_stream(s, green->context, green, CU_STREAM_DEFAULT, 0);
-    green->view = s.green_views.add(green);
-    green->handle = s.greens.add(green);
+    green->view = s.tables.green_views.add(green);
+    green->handle = s.tables.greens.add(green);
     *out = green->handle;
     return CUDA_SUCCESS;
   });
@@ -260,11 +261,11 @@ CUresult cuGreenCtxCreate(CUgreenCtx* out, CUdevResourceDesc handle, CUdevice de
 // gone.
 CUresult cuGreenCtxDestroy(CUgreenCtx handle) {
   return with_state([&](State& s) {
-    const std::shared_ptr<GreenContext> green = s.greens.remove(handle);
+    const std::shared_ptr<GreenContext> green = s.tables.greens.remove(handle);
     if (!green) return no_green(s, handle);
     const bool was_gone = green->context->destroyed.load();
     green->destroyed.store(true);
-    s.green_views.remove(green->view);
+    s.tables.green_views.remove(green->view);
     s.scheduler.wait(*green);
     s.scheduler.remove_streams(*green);
     {
@@ -288,7 +289,7 @@ CUresult cuGreenCtxStreamCreate(CUstream* out, CUgreenCtx handle, unsigned int f
                                 int priority) {
   return with_green(handle, [&](State& s, const std::shared_ptr<GreenContext>& green) {
     if (out == nullptr || flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
-    *out = s.streams.add(make_stream(s, green->context, green, flags, priority));
+    *out = s.tables.streams.add(make_stream(s, green->context, green, flags, priority));
     return CUDA_SUCCESS;
   });
 }
@@ -304,7 +305,7 @@ CUresult cuStreamGetGreenCtx(CUstream handle, CUgreenCtx* out) {
 
 CUresult cuGreenCtxRecordEvent(CUgreenCtx handle, CUevent event_handle) {
   return with_green(handle, [&](State& s, const std::shared_ptr<GreenContext>& green) {
-    const std::shared_ptr<Event> event = s.events.find(event_handle);
+    const std::shared_ptr<Event> event = s.tables.events.find(event_handle);
     if (!event || event->context.lock() != green->context) return CUDA_ERROR_INVALID_HANDLE;
     auto operation = std::make_shared<Operation>();
     std::lock_guard lock(event->mutex);  // as cuEventRecord
@@ -316,7 +317,7 @@ CUresult cuGreenCtxRecordEvent(CUgreenCtx handle, CUevent event_handle) {
 
 CUresult cuGreenCtxWaitEvent(CUgreenCtx handle, CUevent event_handle) {
   return with_green(handle, [&](State& s, const std::shared_ptr<GreenContext>& green) {
-    const std::shared_ptr<Event> event = s.events.find(event_handle);
+    const std::shared_ptr<Event> event = s.tables.events.find(event_handle);
     if (!event) return CUDA_ERROR_INVALID_HANDLE;
     OperationRef before;
     {

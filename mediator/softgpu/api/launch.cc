@@ -213,7 +213,7 @@ std::shared_ptr<ChildGrids> children_of(State& s, Context& context, const Functi
   if (!function.image->program().launches_kernels()) return nullptr;
   const auto find = [&s, module = function.module](const exec::EntryInfo& entry) {
     const auto of = module.lock();
-    return of ? s.functions.find(function_of(s, of, entry.name)) : nullptr;
+    return of ? s.tables.functions.find(function_of(s, of, entry.name)) : nullptr;
   };
   const auto make = [&s, &context, green, priority, find](
                         const exec::EntryInfo& entry, const exec::LaunchShape& wanted,

@@ -32,7 +32,7 @@ bool read_file(const char* name, std::string& contents) {
 template <class F>
 CUresult with_module(CUmodule handle, F f) {
   return with_context([&](State& s, Context&) -> CUresult {
-    const std::shared_ptr<Module> module = s.modules.find(handle);
+    const std::shared_ptr<Module> module = s.tables.modules.find(handle);
     return module ? f(s, module) : CUDA_ERROR_INVALID_HANDLE;
   });
 }
@@ -49,7 +49,7 @@ CUresult with_function(CUfunction handle, F f) {
 template <class F>
 CUresult with_library(CUlibrary handle, F f) {
   return with_state([&](State& s) -> CUresult {
-    const std::shared_ptr<Library> library = s.libraries.find(handle);
+    const std::shared_ptr<Library> library = s.tables.libraries.find(handle);
     return library ? f(s, library) : CUDA_ERROR_INVALID_HANDLE;
   });
 }
@@ -168,7 +168,7 @@ CUresult cuLibraryLoadData(CUlibrary* out, const void* image, CUjit_option* opti
     if (!code) return refuse(s, code.error(), count, options, values);
     auto library = std::make_shared<Library>();
     library->code = *std::move(code);
-    *out = s.libraries.add(std::move(library));
+    *out = s.tables.libraries.add(std::move(library));
     return CUDA_SUCCESS;
   });
 }
@@ -185,11 +185,11 @@ CUresult cuLibraryLoadFromFile(CUlibrary* out, const char* name, CUjit_option* o
 
 CUresult cuLibraryUnload(CUlibrary handle) {
   return with_library(handle, [&](State& s, const std::shared_ptr<Library>& library) {
-    s.libraries.remove(handle);
+    s.tables.libraries.remove(handle);
     std::lock_guard lock(library->mutex);
-    for (const auto& [name, kernel] : library->kernels) s.kernels.remove(kernel);
+    for (const auto& [name, kernel] : library->kernels) s.tables.kernels.remove(kernel);
     for (const auto& [id, module_handle] : library->modules) {
-      const std::shared_ptr<Module> module = s.modules.find(module_handle);
+      const std::shared_ptr<Module> module = s.tables.modules.find(module_handle);
       if (!module) continue;
       if (const auto context = module->context.lock()) s.scheduler.wait(*context);
       drop_module(s, module);
@@ -209,7 +209,7 @@ CUkernel kernel_of(State& s, CUlibrary handle, const std::shared_ptr<Library>& l
     object->library = library;
     object->library_handle = handle;
     object->name = name;
-    kernel = s.kernels.add(std::move(object));
+    kernel = s.tables.kernels.add(std::move(object));
   }
   return kernel;
 }
@@ -217,7 +217,7 @@ CUkernel kernel_of(State& s, CUlibrary handle, const std::shared_ptr<Library>& l
 template <class F>
 CUresult with_kernel(CUkernel handle, F f) {
   return with_state([&](State& s) -> CUresult {
-    const std::shared_ptr<Kernel> kernel = s.kernels.find(handle);
+    const std::shared_ptr<Kernel> kernel = s.tables.kernels.find(handle);
     const std::shared_ptr<Library> library = kernel ? kernel->library.lock() : nullptr;
     return library ? f(s, *kernel, *library->code.program->find_entry(kernel->name))
                    : CUDA_ERROR_INVALID_HANDLE;
@@ -259,11 +259,11 @@ namespace {
 // The library's module in the current context, loaded if need be.
 CUresult module_of(CUlibrary handle, std::shared_ptr<Module>& module) {
   return with_context([&](State& s, Context& context) -> CUresult {
-    const std::shared_ptr<Library> library = s.libraries.find(handle);
+    const std::shared_ptr<Library> library = s.tables.libraries.find(handle);
     if (!library) return CUDA_ERROR_INVALID_HANDLE;
     std::lock_guard lock(library->mutex);
     CUmodule& loaded = library->modules[context.id];
-    module = s.modules.find(loaded);
+    module = s.tables.modules.find(loaded);
     if (module) return CUDA_SUCCESS;
     auto fresh = load_module(s, context.legacy->context.lock(), library->code);
     if (!fresh) return refuse(s, fresh.error(), 0, nullptr, nullptr);

@@ -12,7 +12,7 @@ namespace {
 template <class F>
 CUresult with_event(CUevent handle, F f) {
   return with_state([&](State& s) -> CUresult {
-    const std::shared_ptr<Event> event = s.events.find(handle);
+    const std::shared_ptr<Event> event = s.tables.events.find(handle);
     const std::shared_ptr<Context> context = event ? event->context.lock() : nullptr;
     if (!context || context->destroyed.load()) return CUDA_ERROR_INVALID_HANDLE;
     if (const int error = context->error.load(); error != 0) return static_cast<CUresult>(error);
@@ -81,7 +81,7 @@ CUresult cuStreamCreateWithPriority(CUstream* out, unsigned int flags, int prior
     if (out == nullptr || flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
     const Current top = current();
     if (top.green) flags = CU_STREAM_NON_BLOCKING;  // as the driver's are, whatever is asked for
-    *out = s.streams.add(make_stream(s, top.context, top.green, flags, priority));
+    *out = s.tables.streams.add(make_stream(s, top.context, top.green, flags, priority));
     return CUDA_SUCCESS;
   });
 }
@@ -93,9 +93,9 @@ CUresult cuStreamCreate(CUstream* out, unsigned int flags) {
 CUresult cuStreamDestroy_v2(CUstream handle) {
   return with_context([&](State& s, Context&) {
     // What a green context left behind stays, as documented: a leak that every call tells of.
-    if (const auto left = s.streams.find(handle); left && orphaned(*left))
+    if (const auto left = s.tables.streams.find(handle); left && orphaned(*left))
       return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    const std::shared_ptr<Stream> stream = s.streams.remove(handle);
+    const std::shared_ptr<Stream> stream = s.tables.streams.remove(handle);
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
     if (const auto context = stream->context.lock()) s.scheduler.remove_stream(*context, *stream);
     return CUDA_SUCCESS;
@@ -146,7 +146,7 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext* out) {
 CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int flags) {
   return with_stream(handle, [&](State& s, Context&, Stream& stream) {
     if (flags > CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
-    const std::shared_ptr<Event> event = s.events.find(event_handle);
+    const std::shared_ptr<Event> event = s.tables.events.find(event_handle);
     if (!event) return CUDA_ERROR_INVALID_HANDLE;
     const OperationRef before = recorded(*event);
     if (!before || before->is_done()) return CUDA_SUCCESS;
@@ -230,14 +230,14 @@ CUresult cuEventCreate(CUevent* out, unsigned int flags) {
     auto event = std::make_shared<Event>();
     event->context = context.legacy->context;
     event->flags = flags;
-    *out = s.events.add(std::move(event));
+    *out = s.tables.events.add(std::move(event));
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuEventRecordWithFlags(CUevent event_handle, CUstream handle, unsigned int flags) {
   return with_stream(handle, [&](State& s, Context& context, Stream& stream) {
-    const std::shared_ptr<Event> event = s.events.find(event_handle);
+    const std::shared_ptr<Event> event = s.tables.events.find(event_handle);
     if (!event || event->context.lock().get() != &context) return CUDA_ERROR_INVALID_HANDLE;
     if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
     auto operation = std::make_shared<Operation>();
@@ -269,13 +269,14 @@ CUresult cuEventSynchronize(CUevent handle) {
 }
 
 CUresult cuEventDestroy_v2(CUevent handle) {
-  return with_state(
-      [&](State& s) { return s.events.remove(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; });
+  return with_state([&](State& s) {
+    return s.tables.events.remove(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  });
 }
 
 CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start_handle, CUevent end_handle) {
   return with_event(start_handle, [&](State& s, Context&, Event& start) {
-    const std::shared_ptr<Event> end = s.events.find(end_handle);
+    const std::shared_ptr<Event> end = s.tables.events.find(end_handle);
     if (!end) return CUDA_ERROR_INVALID_HANDLE;
     if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (((start.flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0)

@@ -116,9 +116,9 @@ CUresult describe_array(State& s, Context& context, const CUDA_RESOURCE_DESC& re
                         exec::TextureDescriptor& d, Texel& texel) {
   std::vector<std::shared_ptr<Array>> levels;
   if (resource.resType == CU_RESOURCE_TYPE_ARRAY) {
-    const auto array = s.arrays.find(resource.res.array.hArray);
+    const auto array = s.tables.arrays.find(resource.res.array.hArray);
     if (array) levels = {array};
-  } else if (const auto mipmap = s.mipmaps.find(resource.res.mipmap.hMipmappedArray)) {
+  } else if (const auto mipmap = s.tables.mipmaps.find(resource.res.mipmap.hMipmappedArray)) {
     levels = mipmap->levels;
   }
   if (levels.empty() || levels[0]->context.lock().get() != &context)

@@ -141,21 +141,21 @@ Result<std::shared_ptr<Module>> load_module(State& s, const std::shared_ptr<Cont
     std::memcpy(reinterpret_cast<void*>(addresses[i]), values.data(), values.size());
     if (s.checker != nullptr) s.checker->on_variable(addresses[i]);
   }
-  module->handle = s.modules.add(module);
+  module->handle = s.tables.modules.add(module);
   std::lock_guard lock(context->mutex);
   context->modules.emplace(module->handle, module);
   return module;
 }
 
 void drop_module(State& s, const std::shared_ptr<Module>& module) {
-  if (s.modules.remove(module->handle) == nullptr) return;
+  if (s.tables.modules.remove(module->handle) == nullptr) return;
   const std::shared_ptr<Context> context = module->context.lock();
   std::map<std::string, CUfunction, std::less<>> functions;
   {
     std::lock_guard lock(module->mutex);
     functions.swap(module->functions);
   }
-  for (const auto& [name, handle] : functions) s.functions.remove(handle);
+  for (const auto& [name, handle] : functions) s.tables.functions.remove(handle);
   if (!context) return;
   {
     std::lock_guard lock(context->mutex);
@@ -186,7 +186,7 @@ CUfunction function_of(State& s, const std::shared_ptr<Module>& module, std::str
     if (symbol.space == exec::SymbolSpace::kConst)
       function->constant_bytes += static_cast<uint32_t>(symbol.bytes);
   }
-  const CUfunction handle = s.functions.add(function);
+  const CUfunction handle = s.tables.functions.add(function);
   module->functions.emplace(entry->name, handle);
   return handle;
 }
@@ -195,13 +195,13 @@ std::shared_ptr<Function> find_function(State& s, Context& context, CUfunction h
                                         CUresult& error) {
   error = CUDA_ERROR_INVALID_HANDLE;
   const auto as_kernel = reinterpret_cast<CUkernel>(handle);
-  if (!decltype(s.kernels)::is_of_type(as_kernel)) return s.functions.find(handle);
-  const std::shared_ptr<Kernel> kernel = s.kernels.find(as_kernel);
+  if (!decltype(s.tables.kernels)::is_of_type(as_kernel)) return s.tables.functions.find(handle);
+  const std::shared_ptr<Kernel> kernel = s.tables.kernels.find(as_kernel);
   const std::shared_ptr<Library> library = kernel ? kernel->library.lock() : nullptr;
   if (!library) return nullptr;
   std::lock_guard lock(library->mutex);
   CUmodule& module = library->modules[context.id];
-  std::shared_ptr<Module> loaded = s.modules.find(module);
+  std::shared_ptr<Module> loaded = s.tables.modules.find(module);
   if (!loaded) {
     auto fresh = load_module(s, context.legacy->context.lock(), library->code);
     if (!fresh) {
@@ -211,7 +211,7 @@ std::shared_ptr<Function> find_function(State& s, Context& context, CUfunction h
     loaded = *fresh;
     module = loaded->handle;
   }
-  return s.functions.find(function_of(s, loaded, kernel->name));
+  return s.tables.functions.find(function_of(s, loaded, kernel->name));
 }
 
 }  // namespace sluice::softgpu

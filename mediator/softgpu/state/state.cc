@@ -138,9 +138,9 @@ Current current() {
 }
 
 Current find_context(State& s, CUcontext handle) {
-  if (std::shared_ptr<GreenContext> green = s.green_views.find(handle))
+  if (std::shared_ptr<GreenContext> green = s.tables.green_views.find(handle))
     return {green->context, green};
-  return {s.contexts.find(handle), nullptr};
+  return {s.tables.contexts.find(handle), nullptr};
 }
 
 void Context::fail(CUresult result, const std::string& why) {
@@ -179,7 +179,7 @@ Result<std::shared_ptr<Context>> make_context(State& s, unsigned flags, bool pri
   s.scheduler.add_stream(*context, context->legacy);
   // NVIDIA's driver gives a device's primary context the same handle each time; a thread that had
   // the former one current gets "destroyed" until it sets the new one.
-  context->handle = primary ? s.contexts.add_again(context) : s.contexts.add(context);
+  context->handle = primary ? s.tables.contexts.add_again(context) : s.tables.contexts.add(context);
   std::lock_guard lock(s.mutex);
   context->id = s.next_context_id++;
   for (const auto& [base, range] : s.host_ranges) {
@@ -235,8 +235,8 @@ CUresult release_primary(State& s, const Context* which, bool all) {
 
 void destroy_context(State& s, const std::shared_ptr<Context>& context) {
   if (context->destroyed.exchange(true)) return;
-  (void)(context->primary ? s.contexts.vacate(context->handle)
-                          : s.contexts.remove(context->handle));
+  (void)(context->primary ? s.tables.contexts.vacate(context->handle)
+                          : s.tables.contexts.remove(context->handle));
   s.scheduler.wait(*context);
   s.gpu->stand_still(uint64_t{s.config.context_stall_us} * 1000);
   std::unordered_map<CUmodule, std::shared_ptr<Module>> modules;
@@ -254,10 +254,10 @@ void destroy_context(State& s, const std::shared_ptr<Context>& context) {
     s.checker->report_leaks([&left](uint64_t base) { return left.count(base) != 0; });
   }
   const auto is_its = [&](const auto& object) { return object.context.lock() == context; };
-  s.streams.remove_if(is_its);
-  s.events.remove_if(is_its);
-  s.arrays.remove_if(is_its);
-  s.mipmaps.remove_if(is_its);
+  s.tables.streams.remove_if(is_its);
+  s.tables.events.remove_if(is_its);
+  s.tables.arrays.remove_if(is_its);
+  s.tables.mipmaps.remove_if(is_its);
   for (;;) {
     uint64_t base;
     {
@@ -279,7 +279,7 @@ void destroy_context(State& s, const std::shared_ptr<Context>& context) {
 
 std::shared_ptr<Stream> find_stream(State& s, CUstream handle) {
   if (handle != nullptr && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD)
-    return s.streams.find(handle);
+    return s.tables.streams.find(handle);
   const Current top = current();
   if (handle != CU_STREAM_PER_THREAD)
     return top.green ? top.green->default_stream : top.context->legacy;

@@ -23,7 +23,7 @@
 #include "mediator/softgpu/memory/textures.h"
 #include "mediator/softgpu/shared/shared_gpu.h"
 #include "mediator/softgpu/state/config.h"
-#include "mediator/softgpu/state/handles.h"
+#include "mediator/softgpu/state/handle_tables.h"
 #include "mediator/softgpu/state/objects.h"
 
 namespace sluice::softgpu {
@@ -65,19 +65,7 @@ struct State {
   GridRunner runner;
   StreamScheduler scheduler;
 
-  HandleTable<Context, CUcontext, HandleType::kContext> contexts;
-  HandleTable<Module, CUmodule, HandleType::kModule> modules;
-  HandleTable<Function, CUfunction, HandleType::kFunction> functions;
-  HandleTable<Stream, CUstream, HandleType::kStream> streams;
-  HandleTable<Event, CUevent, HandleType::kEvent> events;
-  HandleTable<Library, CUlibrary, HandleType::kLibrary> libraries;
-  HandleTable<Kernel, CUkernel, HandleType::kKernel> kernels;
-  HandleTable<Array, CUarray, HandleType::kArray> arrays;
-  HandleTable<Mipmap, CUmipmappedArray, HandleType::kMipmap> mipmaps;
-  HandleTable<GreenContext, CUgreenCtx, HandleType::kGreenContext> greens;
-  HandleTable<GreenContext, CUcontext, HandleType::kGreenView> green_views;
-  HandleTable<ResourceDesc, CUdevResourceDesc, HandleType::kResourceDesc> resource_descs;
-
+  HandleTables tables;
   uint64_t resource_key = 0;  // of this process: what its CUdevResources are known by
   std::atomic<uint64_t> next_grid_id{1}, next_split_id{1};
   std::mutex mutex;
