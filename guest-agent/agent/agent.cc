@@ -24,7 +24,7 @@ namespace sluice::guest {
 namespace {
 
 constexpr uint64_t kBeatNs = 1'000'000'000;
-// A program that connects and then says nothing.
+// A program that connects and then sends nothing.
 constexpr uint64_t kJoinNs = 10'000'000'000;
 // Between two beats of the host; sluiced's are a second apart.
 constexpr uint64_t kSilentNs = 10'000'000'000;
@@ -210,7 +210,7 @@ void Agent::read_programs(const Polled& polled) {
     if (process_events != 0) {
       program_ended(program);
     } else if (socket_events != 0) {
-      // A joined program says nothing more: whatever comes is its end.
+      // A joined program sends nothing more: whatever comes is its end.
       if (program.state != ProgramState::kJoining || (socket_events & POLLIN) == 0)
         program_ended(program);
       else

@@ -69,7 +69,7 @@ cudaError_t copy_rows(DefaultStream mode, Wait wait, const CopyEnd& to, const Co
   const auto too_narrow = [&](const CopyEnd& end) {
     return end.array == nullptr && end.pitch < width;
   };
-  // Of one row NVIDIA's runtime (13.0, H200) says so in other words.
+  // Of one row NVIDIA's runtime (13.0, H200) returns another error.
   if (too_narrow(to) || too_narrow(from))
     return height == 1 ? cudaErrorInvalidValue : cudaErrorInvalidPitchValue;
   CUDA_MEMCPY3D box;

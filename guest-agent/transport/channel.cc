@@ -169,7 +169,7 @@ SessionEnd Channel::end_reason() const {
 }
 
 void Channel::wait(uint64_t timeout_ns) {
-  // The socket says nothing after joining: anything readable there is its end.
+  // Nothing comes from the socket after joining: anything readable there is its end.
   pollfd fds[2] = {{socket_.get(), POLLIN | POLLRDHUP, 0}, {wake_.get(), POLLIN, 0}};
   if (!can_wait_) {
     ::usleep(kNapUs);

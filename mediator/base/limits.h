@@ -126,7 +126,7 @@ inline constexpr uint64_t kPeerLateMs = 100;
 inline constexpr uint64_t kPeerWorkLateMs = 2000;
 
 // How often one peer may wake the loop, per second and at once (io/fd_watch.h): an agent's bell,
-// what a worker says (kWorkerBurst messages a time) and its rings, connections on which nothing
+// messages of a worker (kWorkerBurst a time) and its rings, connections on which nothing
 // is expected, and new connections to one socket of a vGPU. Higher: a flood takes more of sluiced's
 // one core (some 10 us a time). Lower: honest ones wait.
 inline constexpr double kAgentBellsPerSecond = 1000, kAgentBellBurst = 200;
@@ -145,7 +145,7 @@ inline constexpr double kAwaitedLoopShare = 0.05;
 inline constexpr uint64_t kAwaitedLoopBurstMs = 5;
 // Of the loop's time at once, for learning from launch records, which workers and kernels write:
 // 0.1 ms for a session whose 512 are new each time. Longer: thousands of such sessions keep others
-// waiting. Shorter: of many sessions each is learnt from more seldom.
+// waiting. Shorter: of many sessions each is learnt from less often.
 inline constexpr uint64_t kLearnMs = 5;
 inline constexpr double kIdleWakesPerSecond = 20, kIdleWakeBurst = 10;
 inline constexpr double kConnectionsPerSecond = 1000, kConnectionBurst = 200;

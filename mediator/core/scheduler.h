@@ -12,9 +12,9 @@
 // it). The queue must be empty before the next outside event is handed in.
 //
 // What a worker reports is a hint. It is bounded and checked here, and nothing is asserted on it: a
-// worker that lies can delay its own vGPU or be ended at its deadline. Who says that it has left
-// and runs on is found where the host sees who is on the GPU (on_seen()): it is ended, and no other
-// vGPU's deadline runs meanwhile.
+// worker that forges it can delay its own vGPU or be ended at its deadline. Who says that it has
+// left and runs on is found where the host sees who is on the GPU (on_seen()): it is ended, and no
+// other vGPU's deadline runs meanwhile.
 #pragma once
 
 #include <cstdint>

@@ -159,7 +159,7 @@ class ShareTree final : public Forwarding {
   };
   struct Vgpu {
     VgpuShare asked, given;
-    bool wants = false;    // backlogged, as its driver says; throttled, the policy does not know
+    bool wants = false;    // backlogged, as its driver reports; throttled, the policy does not know
     bool changed = false;  // in more than weight and priority
     bool served = true;    // since it became backlogged
     uint32_t held = 0;     // cells

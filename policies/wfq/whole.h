@@ -21,8 +21,8 @@
 //               and is not ended for them
 //   covered()   except one whose sure share, which all can have at once, pays for its known work:
 //               that goes before, and ends, even an overdue turn. It may take up to sure_burst()
-//   watch()     one whose sure share pays for that later is looked at again then
-//   rank()      the due time. Of one that pauses, or has had no turn, and has said what it wants,
+//   watch()     one whose sure share pays for that later is checked again then
+//   rank()      the due time. Of one that pauses, or has had no turn, and has reported its demand,
 //               by when a fluid GPU would end that (at most a quantum of it), against half a round:
 //               bursts are served in the order of their fluid ends (weighted fair queuing; FSP,
 //               Friedman and Henderson 2003)

@@ -282,7 +282,7 @@ struct GateModel : GateModelState {
         m.pc = kSReadInFlight;
         return emit(m, "sluiced: demand?");
       case kSReadInFlight: {
-        // The mutant's first look counts (kSClose comes from evict(), which looked for it).
+        // The mutant's first read counts (kSClose comes from evict(), which read for it).
         const bool early = mutant == GateMutant::kInFlightReadFirst && n.early;
         const uint8_t f = early ? n.r_in_flight : s.in_flight;
         w.want = n.r_demand > 0 || s.in_flight > 0;

@@ -13,13 +13,13 @@ enum class GateMutant : uint8_t {
   kGrantReadFirst,     // worker: g = grant before in_flight = n + 1
   kSilentBackOut,      // worker: closed gate met with nothing in flight: no left, no ring
   kEndGrantReadFirst,  // worker: at a launch's end, reads the grant before in_flight, demand
-  kNoIdleRing,         // worker: demand = 0 without a look at `contended`
+  kNoIdleRing,         // worker: demand = 0 without reading `contended`
   kInFlightReadFirst,  // sluiced: reads in_flight before it closes the gate
   kSameGeneration,     // sluiced: a new grant keeps the generation of the last
   kEngageUnread,       // sluiced: sets `contended` without reading demand
   kSameFailOpen,       // worker: stale heartbeat: launches with the word's own generation
   kControlZeroed,      // worker: a relaunch starts with a zeroed counter
-  kNoPredecessor,      // GPU: the leader does not look at the predecessor's done word
+  kNoPredecessor,      // GPU: the leader does not read the predecessor's done word
   kStandbyUnread,      // sluiced: sets `standby` without reading demand
   kStandbySilent,      // worker: does not ring that it has demand while it stands by
   kAcceptSilent,       // sluiced: clears `standby` without ringing the gate
@@ -33,7 +33,7 @@ struct GateModelState {
   uint8_t evictions = 2;         // evictions of a busy holder, altogether
   uint8_t kills = 0;             // workers that die
   uint8_t crashes = 0;           // of sluiced
-  bool opaque = false;           // A's launches look at no evict word
+  bool opaque = false;           // A's launches poll no evict word
   bool queued_at_start = false;  // the programs have launched before the search begins
   // The worker's other legal order, the one of mediator/worker/streams/gate.cc: at a launch's end
   // it checks whether it has left before it stores demand, and it reports (and rings) each

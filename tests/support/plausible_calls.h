@@ -348,7 +348,7 @@ class PlausibleCalls {
   };
   template <class A, sluice_handle_kind Kind>
   struct Make<A, calls::HEnd<Kind>> {
-    // What is there is mostly kept, or soon nothing would be.
+    // Few objects are destroyed, or soon none would be left.
     static A make(PlausibleCalls& p, int, bool) {
       return p.handles_[Kind].size() < 3 && !p.chance(6) ? nullptr : Handle<A>::of(p, Kind);
     }

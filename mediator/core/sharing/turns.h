@@ -30,7 +30,8 @@
 // Who ends a visit with nothing left to do *stands by*: its gates stay open at the visit's level,
 // for launches that are expected to be short (SLUICE_GRANT_STANDBY). So its next visit begins
 // without asking, 35 us sooner on an H200. Sharing hears of it by a ring, and charges it for the
-// time until then, which whoever was charged gets back. The policy says who may (comes_unasked()).
+// time until then, which whoever was charged gets back. The policy decides who may
+// (comes_unasked()).
 //
 //   state       event                                                            next
 //   kOut        the policy runs it                                               kTurn

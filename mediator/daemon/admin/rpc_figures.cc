@@ -31,7 +31,7 @@ json::object progress(const core::ProgressSums& p) {
           {"evict_cost_us", static_cast<double>(p.preempt_ns) / 1e3}};
 }
 
-// What each source says by itself, since the sources in use changed last.
+// What each source reports by itself, since the sources in use changed last.
 json::object by_source(const accounting::UsageMeter::Reading& usage) {
   constexpr const char* kNames[accounting::kSources] = {"clock", "registers", "switch_log",
                                                         "words"};

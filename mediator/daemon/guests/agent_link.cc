@@ -39,22 +39,22 @@ AgentLink::AgentLink(boost::asio::io_context& io, Channel& channel, Owner& owner
       io, channel.host_bell(0), kBellPace,
       [this] {
         drain_shared_eventfd(channel_.host_bell(0));
-        look();
+        poll();
       },
       loop_time_);
-  if (!from_agent_.arm()) look_again(0);
+  if (!from_agent_.arm()) poll_again(0);
 }
 
-// By timer. What that takes of the loop is paid back before the next such look, as after a bell.
-void AgentLink::look_again(uint64_t ns) {
+// By timer. What that takes of the loop is paid back before the next such poll, as after a bell.
+void AgentLink::poll_again(uint64_t ns) {
   again_.at_ns(monotonic_ns() + ns, [this] {
     uint64_t cost_ns = 0;
     {
       io::LoopMeter::Call call(typeid(*this), &cost_ns);
-      look();
+      poll();
     }
     const uint64_t rest_ns = loop_time_->take(monotonic_ns(), cost_ns);
-    if (again_.pending() && rest_ns > kPauseNs) look_again(rest_ns);
+    if (again_.pending() && rest_ns > kPauseNs) poll_again(rest_ns);
   });
 }
 
@@ -64,7 +64,7 @@ bool AgentLink::take_epoch() {
   // A guest may write one after another: the next is read later.
   const uint64_t now = monotonic_ns();
   if (agent_epoch_ != 0 && now - agent_since_ns_ < limits::kAgentStartMs * 1'000'000) {
-    if (!again_.pending()) look_again(limits::kAgentStartMs * 1'000'000);
+    if (!again_.pending()) poll_again(limits::kAgentStartMs * 1'000'000);
     return false;
   }
   agent_since_ns_ = now;
@@ -82,7 +82,7 @@ bool AgentLink::take_epoch() {
   return true;
 }
 
-void AgentLink::look() {
+void AgentLink::poll() {
   // What a new agent asks for would be taken for the old one's, and end with it.
   if (!take_epoch() || broken_) return;
   from_agent_.disarm();
@@ -102,7 +102,7 @@ void AgentLink::look() {
   }
   from_agent_.release();
   // More than a burst: the others first.
-  look_again(kPauseNs);
+  poll_again(kPauseNs);
 }
 
 bool AgentLink::handle(const RecordBuffer& record) {

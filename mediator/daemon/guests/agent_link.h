@@ -48,7 +48,7 @@ class AgentLink {
 
   // Looks at the rings without having been rung (an agent that has no doorbell yet). Also called by
   // the bell.
-  void look();
+  void poll();
   // What it last saw, for people: the agent's epoch (0: none) and whether its beat has moved
   // lately.
   uint64_t agent_epoch() const { return agent_epoch_; }
@@ -58,7 +58,7 @@ class AgentLink {
  private:
   // False: a new agent is there, and taken up later.
   bool take_epoch();
-  void look_again(uint64_t ns);
+  void poll_again(uint64_t ns);
   void break_link(const std::string& why);
   bool handle(const RecordBuffer& record);
   void send(uint16_t opcode, const sluice_control_message& message);

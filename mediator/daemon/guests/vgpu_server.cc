@@ -125,9 +125,9 @@ void VgpuServer::set_memory_limit(uint64_t bytes) {
 }
 
 void VgpuServer::beat(uint64_t count) {
-  ivshmem_->look();
+  ivshmem_->check_peer();
   channel_->beat(count);
-  agent_->look();  // a new agent epoch without a ring is found here
+  agent_->poll();  // a new agent epoch without a ring is found here
   back_off_->set_deadline();
   for (auto& [connection, channel] : local_channels_) channel->beat(count);
   check_local_regions();

@@ -192,7 +192,7 @@ IvshmemServer::IvshmemServer(boost::asio::io_context& io, std::shared_ptr<PeerTh
 IvshmemServer::~IvshmemServer() = default;
 
 void IvshmemServer::on_connection(Fd socket, const PeerCredentials& peer) {
-  look();
+  check_peer();
   auto groups = peer_groups(socket.get());
   if (!groups) return refuse(std::move(socket), peer, groups.error().message);
   groups->push_back(peer.gid);
@@ -244,7 +244,7 @@ bool IvshmemServer::has_live_peer() const { return live_ && !live_->is_over(); }
 
 bool IvshmemServer::make_keepable() { return live_ && live_->make_keepable(); }
 
-void IvshmemServer::look() {
+void IvshmemServer::check_peer() {
   if (live_ && live_->is_over()) on_gone(live_.get());
 }
 

@@ -72,7 +72,7 @@ class IvshmemServer {
   // here on, and what it has said is forgotten. False: not now.
   bool make_keepable();
   // Once a second. A peer that may say nothing is seen to be gone here.
-  void look();
+  void check_peer();
   // A connection whose handshake another process of ours has ended is the live peer. The owner is
   // not asked.
   void adopt(Fd socket);

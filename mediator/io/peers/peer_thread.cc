@@ -161,7 +161,7 @@ struct PeerThread::State : std::enable_shared_from_this<State> {
     return credit_ns >= 0 ? 0 : static_cast<uint64_t>(-credit_ns / share->part);
   }
 
-  // Looks whether the jobs get on. True: there is something to look at again.
+  // Checks whether the jobs get on. True: there is something to check again.
   bool check(uint64_t now_ns, bool* new_stuck) {
     std::lock_guard lock(mutex);
     bool served = false, busy = false;

@@ -11,7 +11,7 @@ namespace sluice::worker {
 
 namespace {
 
-// A block that takes time and room, but no memory, and sleeps: a warp that only looks at the clock
+// A block that takes time and room, but no memory, and sleeps: a warp that only reads the clock
 // takes issue slots from the chain's last blocks on its SM. One of 1024 asks the host whether its
 // fill is over, for all: each question crosses the bus.
 constexpr char kFill[] = R"(.version 7.0
@@ -60,7 +60,7 @@ together:
   ret;
 }
 )";
-// Smaller: more warps that wake to look at the clock, on SMs that work. Larger: less of an SM that
+// Smaller: more warps that wake to read the clock, on SMs that work. Larger: less of an SM that
 // gets free piece by piece is taken.
 constexpr uint32_t kLeastThreads = 512, kMostThreads = 1024;
 
@@ -83,7 +83,7 @@ void Filler::follow(uint32_t queued, bool open) {
   if (!context_) return;
   if (!open || queued < (fills() ? 2 : kLeastChain)) {
     if (fills()) stop();
-    // The next chain says anew at which priority it is.
+    // The next chain reports its priority anew.
     context_ = nullptr;
     return;
   }

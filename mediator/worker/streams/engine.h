@@ -112,7 +112,7 @@ class StreamEngine {
   void poll(uint64_t now_ns);
 
   // A sticky error: everything queued completes with it, nothing is accepted any more. What the
-  // driver still runs in any stream or context stays in flight to the gate until the driver says
+  // driver still runs in any stream or context stays in flight to the gate until the driver reports
   // that it has ended.
   void fail(CUresult error, uint64_t now_ns);
   // After a failure, around the end of a context: nothing is asked about its streams any more; with

@@ -24,7 +24,7 @@ struct Grant {
   SmSet sms;
   uint32_t level = 0;    // of the streams' priority
   bool fill = false;     // others are kept out of the gaps of chains
-  bool standby = false;  // nobody has said that it is this vGPU's turn: short launches only
+  bool standby = false;  // this vGPU has no turn: short launches only
 };
 
 class Gate {
@@ -63,8 +63,8 @@ class Gate {
   bool stale(uint64_t now_ns) const;
   // Launches of an older generation have been called back, are still in flight and must not stay.
   bool calling_back() const;
-  // The same where they may stay on SMs of the new set, as long as nobody has said kept() or
-  // call_back_whole(). *grant: the new one.
+  // The same where they may stay on SMs of the new set, until kept() or
+  // call_back_whole() is called. *grant: the new one.
   bool keeping(Grant* grant) const;
   // What is older than `generation` is on SMs of that generation's set only, and comes to no
   // others.

@@ -201,7 +201,7 @@ Workload held_low(uint32_t run, uint64_t seed) {
 }
 
 // 2, 4, ... 256 vGPUs of weights 1 to 1,000, each of a drawn kind: saturating, a sleeper, bursts at
-// random times, one that says that its launches are a thousandth or a thousand times of what they
+// random times, one that reports its launches as a thousandth or a thousand times of what they
 // are. One at least saturates.
 constexpr uint32_t kCrowdSizes = 8;
 Workload many(uint32_t run, uint64_t seed) {
@@ -234,12 +234,12 @@ Workload many(uint32_t run, uint64_t seed) {
 // One that cheats beside 1, 3 and 15 that saturate; kind 0 is what an honest one gets in its place.
 enum class Cheat : uint32_t {
   kHonest,         // saturates
-  kClaimsLess,     // saturates, and says that each launch is a thousandth of what it is
+  kClaimsLess,     // saturates, and reports each launch as a thousandth of what it is
   kClaimsMore,     // ... a thousand times
   kFlood,          // 64 launches of 10 us queued at any time
   kShortPauses,    // works for just less than the least quantum, pauses for 50 us
   kLongPauses,     // ... for 1 ms
-  kLiesAndPauses,  // works for 3 ms, says 3 us, pauses for 100 us
+  kLiesAndPauses,  // works for 3 ms, reports 3 us, pauses for 100 us
   kOpenLoop,       // offers one and a half times its share in launches of 0.3 ms, at random times
   kManySessions,   // eight sessions that each work for 0.5 ms and pause for 2 ms
   kKinds

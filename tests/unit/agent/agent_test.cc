@@ -117,7 +117,8 @@ TEST_F(AgentTest, AProgramThatDiesBeforeItsSlotComesLeavesNone) {
   EXPECT_EQ(close.epoch, 7u);
 }
 
-// A killed program whose forked child keeps the connection open: the process descriptor tells.
+// A killed program whose forked child keeps the connection open: the process descriptor shows its
+// end.
 TEST_F(AgentTest, AKilledProgramsSlotIsClosedThoughItsChildLives) {
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);

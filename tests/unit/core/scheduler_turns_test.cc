@@ -180,7 +180,7 @@ TEST_F(LengthsTest, ATurnWaitsUntilOthersHaveOneShortLaunchLeft) {
   EXPECT_TRUE(open_gate(h, s)) << "only its own are there";
 }
 
-// A worker that says that what it has left is short keeps the next turn waiting, pays for that
+// A worker that reports what it has left as short keeps the next turn waiting, pays for that
 // time, and is ended at its deadline.
 TEST_F(LengthsTest, WhoLiesThatItIsSoonGonePaysAndIsEnded) {
   work(s, 200, 5, 100);
@@ -496,7 +496,8 @@ TEST_F(StandbyTest, WhoComesUnaskedPaysFromThenOn) {
   EXPECT_EQ(paid(a).refunded_sm_ns - a0.refunded_sm_ns, 30'000 * sms);
 }
 
-// However long ago, or in the future: a worker that lies pays for visit_ns at most, or nothing.
+// However long ago, or in the future: a worker that forges it pays for visit_ns at most, or
+// nothing.
 TEST_F(StandbyTest, ALieAboutTheBeginIsBounded) {
   for (const uint64_t begin_ns : {uint64_t{0}, h.now + 1000 * kMs}) {
     h.now += 2 * kMs;

@@ -86,7 +86,7 @@ class KeepingTest : public DaemonTest {
     daemon_.reset();
     start_kept();
   }
-  // No session is ended, and nothing is said: what was not stored yet is lost.
+  // No session is ended, and nobody is notified: what was not stored yet is lost.
   void crash() {
     stored_ = systemd_.store();
     daemon_.reset();
@@ -146,7 +146,7 @@ TEST_F(KeepingTest, AVirtualMachineFindsItsVgpuAgain) {
   EXPECT_EQ(agent->header().state, uint32_t{SLUICE_CHANNEL_READY});
   EXPECT_NE(agent->header().host_epoch, host_epoch) << "the agent starts anew for this";
 
-  // The program of before is told, and its memory is its own until the agent says otherwise.
+  // The program of before is notified, and its memory is its own until the agent closes it.
   EXPECT_EQ(agent->slot(before.slot).state, uint32_t{SLUICE_SLOT_ENDED});
   EXPECT_STREQ(agent->slot(before.slot).reason, "sluiced ends");
   run_for_a_moment();

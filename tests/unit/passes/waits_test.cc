@@ -29,7 +29,7 @@ std::string tier(const std::string& body, const std::string& before = "") {
   return std::string(r.tier == Tier::kOpaque ? r.code : tier_name(r.tier));
 }
 
-// A look at the flag of the block that %r3 numbers.
+// A read of the flag of the block that %r3 numbers.
 const std::string kPoll =
     "mul.wide.s32 %rd2, %r3, 4; add.s64 %rd3, %rd0, %rd2;\n"
     "L: ld.volatile.global.u32 %r4, [%rd3]; setp.eq.u32 %p0, %r4, 0; @%p0 bra L;";
@@ -174,7 +174,7 @@ TEST(PtxWaits, StatesThatWait) {
   EXPECT_EQ(machine("setp.eq.u32 %p1, %r0, 0; @%p1 bra N; mov.u32 %r5, 1;\n", ""), "plain");
 }
 
-// A counter that every look advances, with others' flag in it.
+// A counter that every poll advances, with others' flag in it.
 TEST(PtxWaits, CountersWithFlags) {
   const auto until = [](const std::string& part, const std::string& end,
                         const std::string& declared = "") {
@@ -332,7 +332,7 @@ TEST(PtxWaits, WhatNothingLeadsToIsNoWayIn) {
             "waits");
 }
 
-// The first lane reads, plainly, and the others keep what they had until it tells them.
+// The first lane reads, plainly, and the others keep what they had until it passes its value on.
 TEST(PtxWaits, ValuesThatAreOnlyHandedRound) {
   const auto loop = [](const std::string& others) {
     return tier(

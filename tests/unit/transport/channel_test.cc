@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program is told that cannot join a channel.
+// The errors of programs that cannot join a channel.
 #include "guest-agent/transport/channel.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace sluice::guest {
 namespace {
 
-// Whether somebody who is nobody here is told `words`.
+// Whether the user nobody gets an error with `words`.
 bool nobody_is_told(const std::string& path, const std::string& words) {
   const pid_t child = ::fork();
   if (child == 0) {
