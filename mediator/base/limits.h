@@ -147,6 +147,11 @@ inline constexpr uint64_t kAwaitedLoopBurstMs = 5;
 // 0.1 ms for a session whose 512 are new each time. Longer: thousands of such sessions keep others
 // waiting. Shorter: of many sessions each is learnt from less often.
 inline constexpr uint64_t kLearnMs = 5;
+// Sessions whose reports are read in one beat although nobody waits for them, and sessions whose
+// launch records are read for accounting at once: 1 to 10 us and 3 us each. More: with thousands of
+// sessions others are kept waiting. Fewer: what people see of a session is older, and more of what
+// its records say is overwritten unread.
+inline constexpr size_t kReportsPerBeat = 1024, kWordSessions = 512;
 inline constexpr double kIdleWakesPerSecond = 20, kIdleWakeBurst = 10;
 inline constexpr double kConnectionsPerSecond = 1000, kConnectionBurst = 200;
 // New agents of one vGPU: each ends the sessions of the one before.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "mediator/base/clock.h"
+#include "mediator/base/limits.h"
 #include "mediator/base/log.h"
 #include "mediator/base/processor_time.h"
 
@@ -107,7 +108,7 @@ void Accounting::add_session(core::SessionId s, core::VgpuId v, pid_t worker,
 
 void Accounting::remove_session(core::SessionId s) {
   const uint64_t now = monotonic_ns();
-  take_words(now);  // the last ones; the pages are still there
+  take_words(now, sessions_[s]);  // the last ones; the pages are still there
   sessions_[s] = MeasuredSession{};
   find_channels(now);
 }
@@ -422,27 +423,43 @@ uint32_t Accounting::group_of(uint32_t pid) const {
   return 0;
 }
 
-// The launches that have ended since the last poll, by their own records. A launch record is
-// not overwritten for some hundreds of launches; what is missed only makes the words' sum smaller.
+// In turn, of so many sessions at once that have ended launches since their last time.
 void Accounting::take_words(uint64_t now_ns) {
   next_.words_ns = now_ns + kWordsNs;
   if (!meter_.usable(Source::kWords)) return;
-  for (MeasuredSession& s : sessions_) {
-    if (!s.report) continue;
-    if (s.seen.empty()) s.seen.resize(SLUICE_REPORT_RECORDS);
-    for (size_t i = 0; i < SLUICE_REPORT_RECORDS; ++i) {
-      const sluice_launch_record& r = s.records->records[i];
-      if (__atomic_load_n(&r.state, __ATOMIC_ACQUIRE) != SLUICE_LAUNCH_DONE) continue;
-      const uint64_t id = __atomic_load_n(&r.launch_id, __ATOMIC_RELAXED);
-      if (id == s.seen[i]) continue;
-      s.seen[i] = id;
-      const uint64_t start = __atomic_load_n(&r.start_ns, __ATOMIC_RELAXED),
-                     left = __atomic_load_n(&r.left_ns, __ATOMIC_RELAXED);
-      // One that was evicted was not on the GPU all the time between.
-      if (start == 0 || left == 0 || __atomic_load_n(&r.evictions, __ATOMIC_RELAXED) != 0) continue;
-      ++s.taken;
-      meter_.on_launch_words(now_ns, s.vgpu, start, left);
+  size_t left = limits::kWordSessions;
+  for (size_t n = 0; n < sessions_.size(); ++n) {
+    const auto id = static_cast<core::SessionId>((words_from_ + n) % sessions_.size());
+    MeasuredSession& s = sessions_[id];
+    if (!s.report || __atomic_load_n(&s.report->launches_done, __ATOMIC_ACQUIRE) == s.done)
+      continue;
+    if (left-- == 0) {
+      words_from_ = id;
+      return;
     }
+    take_words(now_ns, s);
+  }
+}
+
+// The launches that have ended since the last time, by their own records. A launch record is
+// not overwritten for some hundreds of launches; what is missed only makes the words' sum smaller.
+void Accounting::take_words(uint64_t now_ns, MeasuredSession& s) {
+  if (!meter_.usable(Source::kWords)) return;
+  if (s.seen.empty()) s.seen.resize(SLUICE_REPORT_RECORDS);
+  // Before the records: a worker counts a launch once its record says so.
+  s.done = __atomic_load_n(&s.report->launches_done, __ATOMIC_ACQUIRE);
+  for (size_t i = 0; i < SLUICE_REPORT_RECORDS; ++i) {
+    const sluice_launch_record& r = s.records->records[i];
+    if (__atomic_load_n(&r.state, __ATOMIC_ACQUIRE) != SLUICE_LAUNCH_DONE) continue;
+    const uint64_t id = __atomic_load_n(&r.launch_id, __ATOMIC_RELAXED);
+    if (id == s.seen[i]) continue;
+    s.seen[i] = id;
+    const uint64_t start = __atomic_load_n(&r.start_ns, __ATOMIC_RELAXED),
+                   left = __atomic_load_n(&r.left_ns, __ATOMIC_RELAXED);
+    // One that was evicted was not on the GPU all the time between.
+    if (start == 0 || left == 0 || __atomic_load_n(&r.evictions, __ATOMIC_RELAXED) != 0) continue;
+    ++s.taken;
+    meter_.on_launch_words(now_ns, s.vgpu, start, left);
   }
 }
 

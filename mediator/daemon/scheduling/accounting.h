@@ -75,6 +75,7 @@ class Accounting {
     std::vector<uint64_t> seen;  // launch id by record, the last one taken
     bool has_group = false;      // a channel group of its worker was found
     uint64_t taken = 0;          // launches whose words were taken
+    uint64_t done = 0;           // its report's launches_done when they were last looked for
   };
   void start();
   void stop(uint64_t now_ns);
@@ -94,6 +95,7 @@ class Accounting {
   void name_processes();
   uint32_t group_of(uint32_t pid) const;
   void take_words(uint64_t now_ns);
+  void take_words(uint64_t now_ns, MeasuredSession& session);
   bool engaged() const { return meter_.busy() >= 2; }
 
   boost::asio::io_context& io_;
@@ -135,6 +137,7 @@ class Accounting {
   // More sessions than the meter has groups are nobody's.
   static constexpr size_t kProcessGroups = 4095;
   std::vector<MeasuredSession> sessions_;  // by SessionId
+  core::SessionId words_from_ = 0;         // whose words are taken next
   std::vector<std::string> names_;         // by VgpuId; empty: none
   std::vector<uint64_t> logged_ns_;        // by VgpuId, when use without a grant was last logged
   std::vector<gpu::SoftGpu::SwitchRecord> records_;

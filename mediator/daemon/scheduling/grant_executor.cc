@@ -36,7 +36,8 @@ struct GrantExecutor::SessionEntry {
   StarvedHook ask_starved;
   uint64_t grant = 0;  // as the scheduler set it
   bool ending = false;
-  ErrorHook on_error = {};  // empty: nobody asks, or it was called
+  uint64_t read_in_beat = 0;  // the last one in which its report was read
+  ErrorHook on_error = {};    // empty: nobody asks, or it was called
   io::FdWatch ring_watch;
 };
 
@@ -349,18 +350,37 @@ void GrantExecutor::beat() {
   const uint64_t now = monotonic_ns();
   note_silence(now);
   measure(true);
-  for (core::SessionId s = 0; s < sessions_.size(); ++s) {
-    if (!sessions_[s]) continue;
-    sessions_[s]->pages.beat(now);
-    read_report(s);
-    run();
-  }
+  for (const auto& entry : sessions_)
+    if (entry) entry->pages.beat(now);
+  ++beats_;
+  read_reports();
   learn(now);
   learn_evictions();
-  ++beats_;
   if (trace_) trace_->flush();
   if (beats_ % kBeatsPerSample == 0) take_sample();
   start_beating();
+}
+
+// Of sessions that others wait for all. The rest in turn: who waits for the GPU rings when it has
+// work and when it has none, and who holds it alone is asked when another one comes.
+void GrantExecutor::read_reports() {
+  const auto read = [this](core::SessionId s) {
+    sessions_[s]->read_in_beat = beats_;
+    read_report(s);
+    run();
+  };
+  for (core::SessionId s = 0; s < sessions_.size(); ++s)
+    if (sessions_[s] && scheduler_->awaits(s)) read(s);
+  size_t left = limits::kReportsPerBeat;
+  for (size_t n = 0; n < sessions_.size(); ++n) {
+    const auto s = static_cast<core::SessionId>((read_from_ + n) % sessions_.size());
+    if (!sessions_[s] || sessions_[s]->read_in_beat == beats_) continue;
+    if (left-- == 0) {
+      read_from_ = s;
+      return;
+    }
+    read(s);
+  }
 }
 
 // In turn, as far as there is time. A vGPU pays for what its records cost as for its messages, and

@@ -145,6 +145,7 @@ class GrantExecutor {
   void note_silence(uint64_t now_ns);
   void beat();
   // beat()'s parts.
+  void read_reports();
   void learn(uint64_t now_ns);
   void learn_evictions();
   void start_beating();
@@ -173,7 +174,7 @@ class GrantExecutor {
   std::unordered_map<pid_t, core::SessionId>
       session_of_;  // by worker: asked for each, at each ring
   size_t session_count_ = 0;
-  core::SessionId learn_from_ = 0;  // where the last beat had no more time
+  core::SessionId read_from_ = 0, learn_from_ = 0;  // where the last beat came to
   uint32_t sm_count_ = 1;
   uint64_t beats_ = 0, last_beat_ns_ = 0;
   std::deque<Sample> samples_;
