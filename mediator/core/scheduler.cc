@@ -276,8 +276,8 @@ void Scheduler::set_evict_end(VgpuId v, uint64_t evict_end_ns) {
   if (impl_->vgpu(v)) impl_->deadlines.set_limit(v, evict_end_ns);
 }
 
-uint64_t Scheduler::overstay_ns(VgpuId v) const {
-  return impl_->vgpu(v) ? impl_->deadlines.overstay_ns(v) : impl_->config.evict_end_ns;
+uint64_t Scheduler::overstay_ns(SessionId s, EndReason reason) const {
+  return impl_->session(s) ? impl_->deadlines.overstay_ns(s, reason) : impl_->config.evict_end_ns;
 }
 
 void Scheduler::on_starved(uint64_t now_ns, SessionId s, uint64_t starved_ns, ActionQueue& out) {

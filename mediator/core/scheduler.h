@@ -303,8 +303,8 @@ class Scheduler {
   void on_stall(uint64_t now_ns, VgpuId vgpu, uint64_t stall_ns, ActionQueue& out);
   // From now on evictions of v have this deadline instead of evict_end_ns; 0: evict_end_ns.
   void set_evict_end(VgpuId vgpu, uint64_t evict_end_ns);
-  // For how long v's last eviction kept the GPU from others, if it was ended for that.
-  uint64_t overstay_ns(VgpuId vgpu) const;
+  // For how long `session`, which is to be ended for `reason`, has kept the GPU from others.
+  uint64_t overstay_ns(SessionId session, EndReason reason) const;
   // The answer to kAskStarved, at any time after it: for so long in sum since its start nothing of
   // the session's worker ran although something of it could have.
   void on_starved(uint64_t now_ns, SessionId session, uint64_t starved_ns, ActionQueue& out);

@@ -93,6 +93,13 @@ uint64_t Deadlines::starved_ns(VgpuId v) const {
   return std::min(e.starved_ns, limit_ns(v) - std::min(e.excused_ns, limit_ns(v)));
 }
 
+uint64_t Deadlines::overstay_ns(SessionId s, EndReason reason) const {
+  const VgpuId v = sharing_.sessions[s].vgpu;
+  const Ungranted& u = ungranted_[s];
+  if (reason == EndReason::kRanUngranted) return std::max(u.sum_ns, limit_ns(v)) + u.excused_ns;
+  return limit_ns(v) + (reason == EndReason::kDidNotLeave ? starved_ns(v) : 0);
+}
+
 uint64_t Deadlines::deadline_ns(VgpuId v) const {
   const Eviction& e = evictions_[v];
   return e.since_ns + e.excused_ns + starved_ns(v) + limit_ns(v);
@@ -164,7 +171,9 @@ void Deadlines::sample(uint64_t now_ns, SessionId running, ActionQueue& out) {
   Ungranted& u = ungranted_[running];
   const uint64_t limit = limit_ns(x->vgpu);
   const uint64_t leaked = (now_ns - u.at_ns) / std::max(c.ungranted_leak, 1u);
-  if (u.sum_ns <= leaked) u = {};
+  // What it starved shrinks after the sum: else each time that all was excused would be its first.
+  if (u.sum_ns <= leaked)
+    u = {.excused_ns = u.excused_ns - std::min(u.excused_ns, leaked - u.sum_ns)};
   const bool excused = silent_until_ns_ != 0 && now_ns < silent_until_ns_ + limit;
   stands_for_ns = std::min(stands_for_ns, limit / kLeastSamples);
   u.sum_ns = u.sum_ns - std::min(u.sum_ns, leaked) + (excused ? 0 : stands_for_ns);

@@ -44,8 +44,10 @@
 // honest worker between its kernel's end and the GPU's release never add up. A worker without a
 // processor may stand there for long, and its kernel's end was reported. So nobody is ended for
 // that either before the host's kernel was asked, at half of the limit and at the limit: what it
-// starved in between does not count, one limit of it at most. And no single sample stands for more
-// than a part of the limit, so that a pause of sluiced's is not taken for the session's.
+// starved in between does not count, one limit of it at most. What was excused is forgotten as the
+// sum is, and after it, and it is part of what the session pays for (overstay_ns()). And no single
+// sample stands for more than a part of the limit, so that a pause of sluiced's is not taken for
+// the session's.
 //
 // Where sluiced itself had no processor for so long that its gates counted as open (abi/stub.h),
 // workers launched without a grant as they should, and what they launched may run for a while.
@@ -89,8 +91,8 @@ class Deadlines {
   // The answer to kAskStarved: so long since its worker's start. To be followed by enforce().
   void on_starved(SessionId s, uint64_t starved_ns, ActionQueue& out);
   uint64_t excused_ns(VgpuId v) const { return evictions_[v].excused_ns; }
-  // For how long v's last eviction kept the GPU from others when it was ended.
-  uint64_t overstay_ns(VgpuId v) const { return limit_ns(v) + starved_ns(v); }
+  // For how long `s`, which is being ended for `reason`, has kept the GPU from others.
+  uint64_t overstay_ns(SessionId s, EndReason reason) const;
   // For statistics: an eviction that needed no deadline.
   void set_evicted_at(VgpuId v, uint64_t at_ns) { evictions_[v].since_ns = at_ns; }
 
@@ -128,10 +130,10 @@ class Deadlines {
   void ask(VgpuId v, ActionQueue& out);
   bool is_answered(VgpuId v) const;
   void end(VgpuId v, ActionQueue& out);
-  // Since it was last seen to be gone for long enough that its sum was 0.
+  // Since it was last seen to be gone for long enough that its sum was 0, but for excused_ns.
   struct Ungranted {
     uint64_t sum_ns = 0, at_ns = 0;
-    uint64_t excused_ns = 0;            // taken off the sum
+    uint64_t excused_ns = 0;            // taken off the sum; shrinks after it
     uint64_t asked_ns = 0;              // its answer is on its way since then; 0: none is
     std::optional<uint64_t> before_ns;  // the kernel's last count; none: it was not asked yet
   };

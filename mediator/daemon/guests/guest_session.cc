@@ -387,8 +387,9 @@ void GuestSession::on_ready(const Message& m) {
         if (reason != core::EndReason::kGenerationsSpent &&
             reason != core::EndReason::kPassedDescriptors) {
           offences_.on_forced_end();
-          owner_.on_session_offence(*this, core::Offence::kDidNotLeave,
-                                    executor().overstay_ns(request_.vgpu_id), false);
+          owner_.on_session_offence(
+              *this, core::Offence::kDidNotLeave,
+              executor().overstay_ns(scheduler_id_.value_or(core::kNoSession), reason), false);
         }
         end(kCudaErrorLaunchTimeout, "ended by the host: " + std::string(core::to_string(reason)),
             true);

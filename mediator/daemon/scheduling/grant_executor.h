@@ -85,7 +85,9 @@ class GrantExecutor {
   // A fault of the vGPU has stopped the GPU until now: it pays for what the clock has not charged
   // it. An event from outside.
   void charge_stall(core::VgpuId vgpu, uint64_t stall_ns);
-  uint64_t overstay_ns(core::VgpuId vgpu) const { return scheduler_->overstay_ns(vgpu); }
+  uint64_t overstay_ns(core::SessionId session, core::EndReason reason) const {
+    return scheduler_->overstay_ns(session, reason);
+  }
   std::optional<uint64_t> fault_stall_ns(pid_t worker, uint64_t since_ns) const {
     return accounting_->fault_stall_ns(worker, since_ns);
   }

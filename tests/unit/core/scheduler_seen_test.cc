@@ -139,6 +139,26 @@ TEST(SchedulerSeen, WhoStarvesForEverGainsItsLimitOnce) {
   }
   EXPECT_EQ(ended, "end0");
   EXPECT_LE(h.now - from, 4600 * kMs);
+  EXPECT_EQ(h.scheduler->overstay_ns(h.a, EndReason::kDidNotLeave), 2000 * kMs);
+  EXPECT_GE(h.scheduler->overstay_ns(h.a, EndReason::kRanUngranted), 4000 * kMs)
+      << "it pays for what was excused, too";
+}
+
+// It is gone for a while after each question, so that all that it ran is excused by the next one.
+TEST(SchedulerSeen, WhoStarvesAndLeavesInBetweenGainsItsLimitOnce) {
+  Seen h;
+  h.a_reports_left_and_b_is_evicted();
+  const uint64_t from = h.now;
+  size_t asked = 0;
+  h.on_asked = [&] { ++asked; };
+  std::string ended;
+  while (ended.empty() && h.now < from + 60'000 * kMs) {
+    const size_t before = asked;
+    h.page(h.a).starved_ns = h.now - from;
+    ended = h.look(h.a, 10 * kMs);
+    for (int i = 0; asked != before && i < 110; ++i) h.look(kNoSession, 10 * kMs);
+  }
+  EXPECT_EQ(ended.substr(0, 4), "end0");
 }
 
 TEST(SchedulerSeen, WithoutAnAnswerItEndsAllTheSame) {

@@ -67,10 +67,13 @@ TEST_F(SchedulerStall, UnknownVgpusAndMoreThanAllTimeAreHarmless) {
 
 TEST_F(SchedulerStall, ADeadlineOfItsOwn) {
   await_turn(a);
-  EXPECT_EQ(h.scheduler->overstay_ns(a), SchedulerConfig{}.evict_end_ns);
+  const auto overstay_ns = [this](SessionId s) {
+    return h.scheduler->overstay_ns(s, EndReason::kDidNotLeave);
+  };
+  EXPECT_EQ(overstay_ns(sa), SchedulerConfig{}.evict_end_ns);
   h.scheduler->set_evict_end(a, 120 * kMs);
-  EXPECT_EQ(h.scheduler->overstay_ns(a), 120 * kMs);
-  EXPECT_EQ(h.scheduler->overstay_ns(b), SchedulerConfig{}.evict_end_ns);
+  EXPECT_EQ(overstay_ns(sa), 120 * kMs);
+  EXPECT_EQ(overstay_ns(sb), SchedulerConfig{}.evict_end_ns);
   h.take();
   const uint64_t began = h.now;
   while (h.now < began + 10'000 * kMs &&

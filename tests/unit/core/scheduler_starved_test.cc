@@ -73,7 +73,8 @@ TEST(SchedulerStarved, WhoStarvesForEverGainsItsLimitOnce) {
         h.ended_after(10 * kLimit, [&] { return times * (h.now - h.evicted_ns); });
     EXPECT_GE(ended, 2 * kLimit);
     EXPECT_LE(ended, 2 * kLimit + 100 * kMs);
-    EXPECT_EQ(h.scheduler->overstay_ns(0), 2 * kLimit) << "it pays for that";
+    EXPECT_EQ(h.scheduler->overstay_ns(h.a, EndReason::kDidNotLeave), 2 * kLimit)
+        << "it pays for that";
   }
 }
 
