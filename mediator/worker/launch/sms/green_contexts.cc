@@ -10,33 +10,14 @@
 
 namespace sluice::worker {
 
-namespace {
-// Each block writes down where it runs.
-constexpr char kWhere[] = R"(.version 7.0
-.target sm_70
-.address_size 64
-.visible .entry sluice_where(.param .u64 p_seen)
-{
-  .reg .b32 %r<3>;
-  .reg .b64 %rd<4>;
-  ld.param.u64 %rd1, [p_seen];
-  cvta.to.global.u64 %rd1, %rd1;
-  mov.u32 %r1, %ctaid.x;
-  mul.wide.u32 %rd2, %r1, 4;
-  add.u64 %rd3, %rd1, %rd2;
-  mov.u32 %r2, %smid;
-  add.u32 %r2, %r2, 1;
-  st.global.u32 [%rd3], %r2;
-  ret;
-}
-)";
-}  // namespace
-
 GreenContexts::GreenContexts(const gpu::DriverApi& api, CUdevice device, CUstream beside,
                              uint32_t sms, GreenCounters& counters)
-    : api_(api), device_(device), beside_(beside), sms_(sms), counters_(counters) {
-  for (size_t place = kMost; place-- > 0;) places_.push_back(place);
-}
+    : api_(api),
+      device_(device),
+      beside_(beside),
+      sms_(sms),
+      counters_(counters),
+      ran_(sms, kMost) {}
 // What is left of a session that ends goes with its process.
 GreenContexts::~GreenContexts() = default;
 
@@ -61,7 +42,7 @@ GreenContext* GreenContexts::find(const SmSet& sms, uint64_t now_ns) {
   g.used = ++uses_;
   if (!g.ready) {
     if (api_.cuEventQuery(g.proved) != CUDA_SUCCESS) return nullptr;
-    if (!proved_right(g)) {
+    if (!ran_.keeps_to(g.place, g.sms.count())) {
       refuse("blocks were on more SMs than one has");
       return nullptr;
     }
@@ -147,14 +128,13 @@ std::optional<GreenContexts::Job> GreenContexts::begin() {
     if (oldest == made_.end()) return stop();
     for (auto& [id, lane] : (*oldest)->lanes)
       if (lane.stream->tail == &lane) lane.stream->tail = lane.stream;  // all of it has run
-    places_.push_back((*oldest)->place);
+    ran_.give_back((*oldest)->place);
     job.drop = std::move(*oldest);
     made_.erase(oldest);
   }
   job.make = std::make_unique<GreenContext>();
   job.make->sms = *wanted;
-  job.make->place = places_.back();
-  places_.pop_back();
+  job.make->place = ran_.take();
   making_ = *wanted;
   return job;
 }
@@ -165,7 +145,7 @@ void GreenContexts::run(Job& job) {
   CUresult r = split(job);
   if (r == CUDA_SUCCESS && !job.odd) {
     what = "the kernel that writes down where it runs";
-    if ((r = load()) == CUDA_SUCCESS) {
+    if ((r = ran_.load(api_)) == CUDA_SUCCESS) {
       what = "making one";
       from = monotonic_ns();  // what comes before is done once
       if (job.drop) destroy(*job.drop);
@@ -197,7 +177,7 @@ void GreenContexts::end(Job job, uint64_t now_ns) {
     ++counters_.made;
     return;
   }
-  places_.push_back(job.make->place);
+  ran_.give_back(job.make->place);
   if (job.odd) return;  // find() says so
   if (job.final) return refuse(job.failure);
   failed_until_ns_ = now_ns + kAfterFailureNs;
@@ -239,19 +219,6 @@ CUresult GreenContexts::split(Job& job) {
   return CUDA_SUCCESS;
 }
 
-CUresult GreenContexts::load() {
-  CUresult r = CUDA_SUCCESS;
-  if (!module_) r = api_.cuModuleLoadDataEx(&module_, kWhere, 0, nullptr, nullptr);
-  if (r == CUDA_SUCCESS && !where_) r = api_.cuModuleGetFunction(&where_, module_, "sluice_where");
-  if (r == CUDA_SUCCESS && !seen_) {
-    void* memory = nullptr;
-    r = api_.cuMemHostAlloc(&memory, kMost * kBlocks * sms_ * sizeof(uint32_t),
-                            CU_MEMHOSTALLOC_DEVICEMAP);
-    seen_ = static_cast<uint32_t*>(memory);
-  }
-  return r;
-}
-
 CUresult GreenContexts::make(GreenContext& g) {
   std::vector<CUdevResource> of;
   for (size_t i = 0; i < resources_.size(); ++i)
@@ -269,30 +236,11 @@ CUresult GreenContexts::make(GreenContext& g) {
 // All that launches will ask of it, so that none of them is the first to fail. Nobody waits for the
 // kernel here: its blocks may not find room for long.
 CUresult GreenContexts::prove(GreenContext& g) {
-  const unsigned blocks = kBlocks * g.sms.count();
-  uint32_t* seen = seen_ + g.place * kBlocks * sms_;
-  std::memset(seen, 0, blocks * sizeof(uint32_t));
-  CUdeviceptr at = 0;
-  CUresult r = api_.cuMemHostGetDevicePointer(&at, seen, 0);
-  void* params[] = {&at};
-  if (r == CUDA_SUCCESS) r = api_.cuEventRecord(g.proved, beside_);
+  CUresult r = api_.cuEventRecord(g.proved, beside_);
   if (r == CUDA_SUCCESS) r = api_.cuStreamWaitEvent(g.spare, g.proved, 0);
-  if (r == CUDA_SUCCESS)
-    r = api_.cuLaunchKernel(where_, blocks, 1, 1, 32, 1, 1, 0, g.spare, params, nullptr);
+  if (r == CUDA_SUCCESS) r = ran_.launch(api_, g.place, g.sms.count(), g.spare);
   if (r == CUDA_SUCCESS) r = api_.cuEventRecord(g.proved, g.spare);
   return r;
-}
-
-// Which SMs they were stays unknown: an MPS client's are numbered from 0 in each green context.
-bool GreenContexts::proved_right(const GreenContext& g) const {
-  const uint32_t* seen = seen_ + g.place * kBlocks * sms_;
-  SmSet sms;
-  for (uint32_t i = 0; i < kBlocks * g.sms.count(); ++i) {
-    const uint32_t sm = __atomic_load_n(&seen[i], __ATOMIC_RELAXED);
-    if (sm == 0 || sm > SmSet::kMax) return false;
-    sms.add(sm - 1);
-  }
-  return sms.count() <= g.sms.count();
 }
 
 bool GreenContexts::idle(const GreenContext& g) const {
@@ -327,9 +275,7 @@ void GreenContexts::destroy(GreenContext& g) const {
 void GreenContexts::close() {
   for (const auto& g : made_) destroy(*g);
   made_.clear();
-  if (seen_) (void)api_.cuMemFreeHost(seen_);
-  if (module_) (void)api_.cuModuleUnload(module_);
-  seen_ = nullptr, module_ = nullptr, where_ = nullptr;
+  ran_.release(api_);
   refused_ = true;
 }
 

@@ -24,6 +24,7 @@
 
 #include "mediator/gpu/driver_api.h"
 #include "mediator/worker/launch/objects.h"
+#include "mediator/worker/launch/sms/block_record.h"
 #include "mediator/worker/launch/sms/bounded_wait.h"
 #include "mediator/worker/launch/sms/sm_groups.h"
 
@@ -42,7 +43,7 @@ struct GreenContext {
   bool ready = false;        // it has proved where its blocks run
   CUstream spare = nullptr;  // of no special priority, that no lane has
   CUevent proved = nullptr;  // behind the kernel that writes that down
-  size_t place = 0;          // of what it writes
+  size_t place = 0;          // of that in BlockRecord
   uint64_t used = 0;         // the larger, the later
   std::map<StreamId, Lane> lanes;
 };
@@ -103,13 +104,9 @@ class GreenContexts {
   void close();
 
  private:
-  static constexpr uint32_t kBlocks =
-      2;  // of the kernel that writes down where they ran, for each SM
   CUresult split(Job& job);
-  CUresult load();
   CUresult make(GreenContext& g);
   CUresult prove(GreenContext& g);
-  bool proved_right(const GreenContext& g) const;
   bool idle(const GreenContext& g) const;
   void destroy(Lane& lane) const;
   void destroy(GreenContext& g) const;
@@ -121,14 +118,11 @@ class GreenContexts {
   GreenCounters& counters_;
   // The job thread's:
   std::vector<CUdevResource> resources_;  // of each group
-  CUmodule module_ = nullptr;
-  CUfunction where_ = nullptr;
-  // Written by the job thread before the first end(), then fixed:
-  uint32_t* seen_ = nullptr;  // pinned; %smid + 1 of each block, kBlocks * sms_ of each place
+  // Where blocks of each ran; its places are under the session lock.
+  BlockRecord ran_;
   // Session lock:
   SmGroups groups_;
   std::vector<std::unique_ptr<GreenContext>> made_;
-  std::vector<size_t> places_;  // that are free
   std::optional<SmSet> wanted_, making_;
   bool posted_ = false;  // a job is under way
   bool refused_ = false, said_odd_ = false, said_failed_ = false;
