@@ -155,13 +155,9 @@ TEST(Refusals, NameTheInstructionAndTheLine) {
       ".reg "
       ".b32 %r<9>; .reg .b64 %rd<9>; .reg .f32 %f<9>; .reg .pred %p<3>;\n";
   for (const std::string instruction :
-       {"wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd1, %rd2, "
-        "%r1, 0, 1, 1, 1, 0, 0;",
-        "mma.sp.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2}, "
+       {"mma.sp.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2}, "
         "{%r3, "
         "%r4}, {%f1, %f2, %f3, %f4}, %r5, 0;",
-        "mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16 {%r1, %r2, %r3, %r4}, {%r1, %r2}, {%r3, "
-        "%r4}, {%r1, %r2, %r3, %r4};",
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.bf16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, "
         "%r4}, {%r1, %r2}, {%f1, %f2, %f3, %f4};",
         "cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes "
