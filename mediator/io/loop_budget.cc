@@ -72,7 +72,7 @@ uint64_t LoopBudget::turn_ns(uint64_t now_ns, double share, Descriptor of) {
   const uint64_t paid_ns = now_ns + static_cast<uint64_t>(-credit_ns_ / share);
   const uint64_t turn_ns = std::max(paid_ns, next_turn_ns_);
   if (of == Descriptor::kAwaited) return std::min(turn_ns - now_ns, common_->awaited.rest_ns());
-  next_turn_ns_ = turn_ns + static_cast<uint64_t>(static_cast<double>(dearest_ns_) / share);
+  next_turn_ns_ = turn_ns + static_cast<uint64_t>(static_cast<double>(costliest_ns_) / share);
   return turn_ns - now_ns;
 }
 
@@ -84,7 +84,7 @@ uint64_t LoopBudget::take(uint64_t now_ns, uint64_t cost_ns, Descriptor of) {
   const double share = earn(now_ns);
   if (!for_others) credit_ns_ -= static_cast<double>(cost_ns);
   constexpr uint64_t kForgetting = 16;  // calls
-  dearest_ns_ = std::max(cost_ns, dearest_ns_ - dearest_ns_ / kForgetting);
+  costliest_ns_ = std::max(cost_ns, costliest_ns_ - costliest_ns_ / kForgetting);
   return turn_ns(now_ns, share, of);
 }
 

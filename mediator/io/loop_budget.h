@@ -15,7 +15,7 @@
 //
 //   turn     of a descriptor whose vGPU is in debt: when the debt is paid back, and those that
 //   asked
-//            before it have been served, if each costs as much as the dearest of late
+//            before it have been served, if each costs as much as the costliest of late
 //
 // A descriptor that becomes readable while its vGPU is in debt rests until its turn, also if it has
 // never been served: else each of a thousand sessions would cost the loop one call, all in a row.
@@ -66,7 +66,7 @@ class LoopBudget {
   LoopBudget& operator=(const LoopBudget&) = delete;
 
   enum class Descriptor : uint8_t { kOrdinary, kAwaited };
-  // In a row, before it is served. Fewer: calls that are dearer than those before all come in the
+  // In a row, before it is served. Fewer: calls that cost more than those before all come in the
   // same turn of the loop. More: such a vGPU's descriptors wait for longer.
   static constexpr unsigned kMostRests = 2;
   // One of its descriptors is readable. For how long it has to rest first; 0: not at all.
@@ -90,7 +90,7 @@ class LoopBudget {
   double credit_ns_;
   uint64_t at_ns_ = 0;         // of credit_ns_; 0: it was never asked for
   uint64_t served_ns_ = 0;     // a descriptor of it was, or came; 0: never
-  uint64_t dearest_ns_ = 0;    // call of late
+  uint64_t costliest_ns_ = 0;  // call lately
   uint64_t next_turn_ns_ = 0;  // not before the turns that were given
 };
 

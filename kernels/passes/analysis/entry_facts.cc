@@ -118,7 +118,7 @@ class EntryFacts {
     out_.fetches_work |= facts.fetches_work;
     out_.strides_by_grid |= facts.strides_by_grid;
     out_.shares_in_block |= facts.shares_in_block;
-    out_.told_shared |= facts.told_shared;
+    out_.given_shared |= facts.given_shared;
     out_.reads_dynamic_smem_size |= facts.reads_dynamic_smem_size;
     out_.static_shared_bytes += facts.static_shared_bytes;
     if (out_.dynamic_shared.empty()) out_.dynamic_shared = facts.dynamic_shared;

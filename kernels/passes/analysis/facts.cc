@@ -121,8 +121,8 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
     return out;
   }
   examine(e);
-  out.told_shared =
-      is_told_shared_addresses(f, [this](std::string_view name) { return is_shared(name); });
+  out.given_shared =
+      uses_given_shared_addresses(f, [this](std::string_view name) { return is_shared(name); });
   auto cfg = ptx::Cfg::build(f);
   if (!cfg) {
     e.opaque(f.line, "control-flow", cfg.error().message);

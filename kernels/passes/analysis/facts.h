@@ -51,7 +51,7 @@ struct FunctionFacts {
   bool fetches_work = false;     // a loop whose end depends on a global counter that it advances
   bool touches_global = false;   // reads or swaps what other blocks may write
   bool reads_dynamic_smem_size = false;
-  bool told_shared = false;               // shared_addresses.h
+  bool given_shared = false;              // shared_addresses.h
   std::uint64_t static_shared_bytes = 0;  // declared in the body
   std::string_view dynamic_shared;        // name of an extern shared array that it uses
   AuthorPoints author;
@@ -91,7 +91,7 @@ struct KernelFacts {
   // Threads of a block, or lanes of a warp, have to do with each other: one task must have ended
   // for all of them before the next begins for any.
   bool shares_in_block = false;
-  bool told_shared = false;               // shared_addresses.h; rule slot-place
+  bool given_shared = false;              // shared_addresses.h; rule slot-place
   std::uint64_t static_shared_bytes = 0;  // upper bound, padding included
   // Functions reached by direct calls that read the block's index or the grid's size, and those on
   // the way to them (rule index-in-calls), in the order of the text.

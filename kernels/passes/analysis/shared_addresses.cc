@@ -111,8 +111,8 @@ std::size_t global_address(const Statement& s) {
 
 }  // namespace
 
-bool is_told_shared_addresses(const ptx::Function& function,
-                              const std::function<bool(std::string_view)>& shared) {
+bool uses_given_shared_addresses(const ptx::Function& function,
+                                 const std::function<bool(std::string_view)>& shared) {
   std::optional<Counted> counted;
   for (const Statement& s : function.statements) {
     if (!names_shared(s)) continue;

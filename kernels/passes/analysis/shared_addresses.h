@@ -16,7 +16,7 @@
 namespace sluice::passes {
 
 // `shared`: whether a variable of the module is in shared memory.
-bool is_told_shared_addresses(const ptx::Function& function,
-                              const std::function<bool(std::string_view)>& shared);
+bool uses_given_shared_addresses(const ptx::Function& function,
+                                 const std::function<bool(std::string_view)>& shared);
 
 }  // namespace sluice::passes

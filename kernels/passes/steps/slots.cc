@@ -26,7 +26,7 @@ Finding place_slots(Clone& clone) {
   const bool of_body =
       std::any_of(clone.in.entry.variables.begin(), clone.in.entry.variables.end(),
                   [&](const ptx::Variable& v) { return v.name == facts.dynamic_shared; });
-  if (facts.dynamic_shared.empty() && room && !facts.told_shared) {
+  if (facts.dynamic_shared.empty() && room && !facts.given_shared) {
     clone.slot = SlotPlace::kStatic;
   } else if (!facts.dynamic_shared.empty() && !of_body) {
     clone.slot = SlotPlace::kDynamicEnd;

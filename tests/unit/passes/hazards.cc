@@ -398,7 +398,7 @@ $CONSUMER:
     // A parameter says where shared memory is that the kernel has no name for (OpenCL's local
     // pointers), behind what it has: nothing that a clone adds may lie there. GPUs keep the first
     // 1,024 bytes for themselves.
-    {"shared_told",
+    {"shared_given",
      "plain",
      {23, 1, 1},
      {96, 1, 1},
@@ -424,7 +424,7 @@ $CONSUMER:
 	add.u32 %r14, %r14, %r19;
 	st.global.u32 [%rd2], %r14;
 	ret;)"},
-    {"shared_told_and_returns",
+    {"shared_given_and_returns",
      "unified",
      {23, 1, 1},
      {96, 1, 1},
