@@ -14,8 +14,9 @@ from gpu_bench.tenant import TenantError, alone, load
 from host import HostError
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-# Steps of a block's threads: some 35 and 700 us on an H100, where 16 blocks share an SM.
-STEPS = {True: {"short": 2500, "long": 50000}, False: {"short": 60}}
+# How long a block takes where 16 share an SM. Its steps are found out: they differ from GPU to GPU.
+BLOCK_US = {"short": 35, "long": 700}
+SOFT_STEPS = {"short": 60}
 CHAIN_STEPS = {True: 350, False: 20}
 BLOCKS_AN_SM = 16
 LIGHT_US, HEAVY_US = 100, 5000
@@ -63,7 +64,7 @@ class Bench:
             self.gpu = tenant.device
             load([(tenant, "empty", "work 1 1")])
             self.empty_us = alone(tenant, "empty", 0.05)["p50_us"]
-            for name, steps in STEPS[self.nvidia].items():
+            for name, steps in self._steps(tenant).items():
                 light, light_us = self._blocks_for(tenant, steps, self.us(LIGHT_US))
                 heavy, _ = self._blocks_for(tenant, steps, self.us(HEAVY_US))
                 load([(tenant, "heavy", f"work {heavy} {steps}")])
@@ -77,6 +78,21 @@ class Bench:
             blocks, us = self._blocks_for(tenant, steps, self.us(200))
             self.chain = {"steps": steps, "blocks_per_us": blocks / us}
         self.say(f"{self.gpu}: an empty launch {self.empty_us:.1f} us; {self.blocks}")
+
+    def _steps(self, tenant):
+        """Steps of a block's threads, by the block's name, for BLOCK_US when all SMs are full."""
+        if not self.nvidia:
+            return SOFT_STEPS
+        found = {}
+        for name, us in BLOCK_US.items():
+            steps, waves = 50 * us, 20
+            for _ in range(3):
+                load([(tenant, "size", f"work {waves * self.sms * BLOCKS_AN_SM} {steps}")])
+                took = (alone(tenant, "size", 0.05)["p50_us"] - self.empty_us) / waves
+                tenant.ask("drop", "size")
+                steps = max(1, round(steps * us / took))
+            found[name] = steps
+        return found
 
     def _blocks_for(self, tenant, steps, us):
         blocks = 1000 if self.nvidia else 16
