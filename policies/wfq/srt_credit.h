@@ -17,7 +17,9 @@
 //   - A sure credit is the same against all vGPUs of the level, backlogged or not. Together they
 //     are never more than there is: what they pay for may go before one that is owed a quantum,
 //     and that still has its own sure share. So one that uses little is never kept waiting for a
-//     whole turn by those that use much.
+//     whole turn by those that use much. Use beyond it counts as far as the most that it can be:
+//     who had a minute of the GPU alone, or its part of two of which one more was idle, uses little
+//     from then on.
 #pragma once
 
 #include <algorithm>
@@ -49,7 +51,9 @@ class SrtCredits {
                  above = above_[share.priority] - c.above;
     const double left = std::max(all - above, 0.0), earned = left * part;
     c.sm_ns = std::min(c.sm_ns + earned, most_sm_ns);
-    c.sure = std::min(c.sure + left * share.weight / weights_[share.priority], most_sure_sm_ns);
+    c.sure = std::min(
+        std::max(c.sure, -most_sure_sm_ns) + left * share.weight / weights_[share.priority],
+        most_sure_sm_ns);
     if (busy) c.missed += earned;
     c.at_ns = now_ns;
     c.above = above_[share.priority];

@@ -59,6 +59,8 @@ class TurnsHost {
     return add(policy::VgpuShare{.weight = weight}, program);
   }
   void run_until(uint64_t time_ns);
+  // From its next launch on, which it waits for, as for those before.
+  void change(core::VgpuId v, const TurnsProgram& program) { all_[v].program = program; }
 
   core::Scheduler& scheduler() { return *scheduler_; }
   core::VgpuStats stats(core::VgpuId v) const { return scheduler_->stats(now_ns_, v); }

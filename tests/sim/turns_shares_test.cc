@@ -138,6 +138,31 @@ TEST(TurnsShares, ALightTenantIsServedBesideAHeavyOne) {
   }
 }
 
+// ... also where it used as much as it could until just now: alone, or its half beside another one.
+// Two more vGPUs are there and idle.
+TEST(TurnsShares, WhatALightTenantHadBeforeDelaysItForAMoment) {
+  for (const uint64_t heavy_from_ns : {uint64_t{0}, kSecond}) {
+    TurnsHost h(shared(), {});
+    h.add(100, {.queued = 0, .start_ns = heavy_from_ns});
+    const TurnsProgram light = {.launch_ns = 100 * kUs, .queued = 0, .pause_ns = 2 * kMs};
+    TurnsProgram busy = light;
+    busy.pause_ns = 0;
+    const auto v = h.add(100, busy);
+    for (int i = 0; i < 2; ++i) h.add(100, {.start_ns = 100 * kSecond});
+    h.run_until(kSecond);
+    h.change(v, light);
+    h.run_until(kSecond + 200 * kMs);
+    const size_t before = h.took_ns(v).size();
+    h.run_until(3 * kSecond);
+    std::vector<uint64_t> took(h.took_ns(v).begin() + static_cast<ptrdiff_t>(before),
+                               h.took_ns(v).end());
+    ASSERT_GT(took.size(), 500u);
+    std::sort(took.begin(), took.end());
+    EXPECT_LE(took[took.size() / 2], 200 * kUs) << "heavy from " << heavy_from_ns;
+    EXPECT_LE(took[took.size() * 99 / 100], 260 * kUs) << "heavy from " << heavy_from_ns;
+  }
+}
+
 // Its launch waits for long blocks, and all that time the heavy one goes on. Nobody is ended,
 // though what the heavy one has left when its gates close leaves only in its next turns.
 TEST(TurnsShares, ALightTenantBesideLongBlocksCostsNothingElse) {
