@@ -296,14 +296,14 @@ Result<void> save(AdminClient& client, const AttachOptions& options) {
   auto a = attachment_of(client, o, saved->settings, saved->slots);
   if (!a) return a.error();
   if (auto out = take_out(client, *domain, o); !out) return out;
-  auto done = domain->set_metadata(libvirt::saved_xml(*saved), libvirt::kSavedXmlNamespace);
+  auto done = domain->set_metadata(libvirt::saved_xml(*saved), kSavedXmlNamespace);
   if (done) done = domain->managed_save();
   if (done) {
     std::printf("%s: saved; 'sluicectl restore %s' starts it and attaches its vGPU\n",
                 o.domain.c_str(), o.domain.c_str());
     return {};
   }
-  (void)domain->set_metadata("", libvirt::kSavedXmlNamespace);
+  (void)domain->set_metadata("", kSavedXmlNamespace);
   const auto again = attach_running(client, *domain, o, *a);
   return Error{
       done.error().code,
@@ -338,7 +338,7 @@ Result<void> restore(AdminClient& client, const AttachOptions& o) {
   if (auto attached = attach_running(client, *domain, o, *a); !attached)
     return Error(attached.error())
         .with_context("domain " + o.domain + " runs, and is without its vGPU");
-  return domain->set_metadata("", libvirt::kSavedXmlNamespace);
+  return domain->set_metadata("", kSavedXmlNamespace);
 }
 
 }  // namespace sluice::cli

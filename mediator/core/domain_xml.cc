@@ -158,10 +158,37 @@ bool is_doorbell(pugi::xml_node shmem) {
   return attribute(shmem.child("model"), "type") == "ivshmem-doorbell";
 }
 
+// Of any version: an owner who has written it means Sluice.
+bool is_ours(pugi::xml_node n) {
+  return n.type() == pugi::node_element && namespace_of(n).starts_with(kSluiceXmlNamespaces) &&
+         namespace_of(n) != kSavedXmlNamespace;
+}
+
+// The only <sluice:vgpu> among the children of <metadata>; null: there is none. What a later Sluice
+// may know is refused by name: it would be a limit that nobody keeps.
+Result<pugi::xml_node> settings_in(pugi::xml_node metadata) {
+  const pugi::xml_node vgpu = child_in(metadata, "vgpu", kVgpuXmlNamespace);
+  for (pugi::xml_node n : metadata.children()) {
+    if (!is_ours(n) || n == vgpu) continue;
+    const std::string_view name = n.name(), ns = namespace_of(n);
+    const std::string shown = "<" + clean_text(name.data(), std::min<size_t>(name.size(), 60)) +
+                              " xmlns='" + clean_text(ns.data(), std::min<size_t>(ns.size(), 80)) +
+                              "'>";
+    return Error{EINVAL, local_name(name) == "vgpu" && ns == kVgpuXmlNamespace
+                             ? "<metadata> has more than one <sluice:vgpu>"
+                             : "<metadata> has an unknown element " + shown +
+                                   "; this release knows <sluice:vgpu> of '" + kVgpuXmlNamespace +
+                                   "' only"};
+  }
+  return vgpu;
+}
+
 Result<DomainVgpu> read_domain(pugi::xml_node root, VgpuName name) {
   DomainVgpu d;
   d.domain = root.child("name").text().get();
   if (d.domain.empty()) return Error{EINVAL, "the domain has no <name>"};
+  const auto vgpu = settings_in(root.child("metadata"));
+  if (!vgpu) return vgpu.error();
   d.uuid = root.child("uuid").text().get();
 
   pugi::xml_node shmem;
@@ -192,17 +219,7 @@ Result<DomainVgpu> read_domain(pugi::xml_node root, VgpuName name) {
     d.vectors = *n;
   }
 
-  const pugi::xml_node metadata = root.child("metadata");
-  const pugi::xml_node vgpu = child_in(metadata, "vgpu", kVgpuXmlNamespace);
-  for (pugi::xml_node n : metadata.children())
-    if (n.type() == pugi::node_element && namespace_of(n) == kVgpuXmlNamespace && n != vgpu)
-      return Error{EINVAL, local_name(n.name()) == "vgpu"
-                               ? "<metadata> has more than one <sluice:vgpu>"
-                               : "<metadata> has an unknown element <sluice:" +
-                                     clean_text(local_name(n.name()).data(),
-                                                std::min<size_t>(local_name(n.name()).size(), 40)) +
-                                     ">; Sluice knows <sluice:vgpu>"};
-  if (auto read = read_settings(vgpu, d); !read)
+  if (auto read = read_settings(*vgpu, d); !read)
     return Error(read.error()).with_context("<sluice:vgpu>");
   return d;
 }
@@ -244,8 +261,7 @@ Result<std::optional<DomainVgpu>> find_vgpu(std::string_view xml, std::string_vi
   auto root = load_domain(xml, doc);
   if (!root) return root.error();
   bool ours = false;
-  for (pugi::xml_node n : root->child("metadata").children())
-    ours |= n.type() == pugi::node_element && namespace_of(n) == kVgpuXmlNamespace;
+  for (pugi::xml_node n : root->child("metadata").children()) ours |= is_ours(n);
   for (pugi::xml_node n : root->child("devices").children("shmem")) {
     const std::string path = attribute(n.child("server"), "path").value_or("");
     ours |= is_doorbell(n) && path.size() > sockets.size() && path.starts_with(sockets) &&

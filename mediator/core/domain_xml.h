@@ -22,6 +22,9 @@
 namespace sluice {
 
 inline constexpr char kVgpuXmlNamespace[] = "https://sluice.example/vgpu/1";
+// That of <saved> (mediator/libvirt/api/attachment.h), and what all of ours begin with.
+inline constexpr char kSavedXmlNamespace[] = "https://sluice.example/saved/1";
+inline constexpr char kSluiceXmlNamespaces[] = "https://sluice.example/";
 
 struct DomainVgpu {
   std::string domain;                        // the domain's <name>
@@ -45,7 +48,7 @@ enum class VgpuName {
 };
 
 // Errors name the element and attribute, and say how it should be. A domain with no
-// ivshmem-doorbell shmem, or with two, is an error.
+// ivshmem-doorbell shmem, or with two, is an error; so is an element of ours that is not known.
 Result<DomainVgpu> parse_domain_xml(std::string_view xml, VgpuName name = VgpuName::kOfDomain);
 
 // Whether a domain of that name can have a vGPU, which has the domain's name.
@@ -58,8 +61,8 @@ using VgpuSettings = std::vector<std::pair<std::string, std::string>>;
 Result<DomainVgpu> parse_vgpu_settings(const VgpuSettings& settings);
 
 // The same for a domain of which it is not known whether Sluice has to do with it. It has when
-// there is a <sluice:vgpu>, or a doorbell shmem whose server is in the folder `sockets`; else
-// nullopt.
+// <metadata> has an element of ours, of whatever version, or there is a doorbell shmem whose server
+// is in the folder `sockets`; else nullopt.
 Result<std::optional<DomainVgpu>> find_vgpu(std::string_view xml, std::string_view sockets);
 
 // "8G", "512M", "1073741824": bytes, binary multiples K, M, G, T. For command lines too.

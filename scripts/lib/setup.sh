@@ -51,7 +51,8 @@ boost='' werror=false
 build_packages=(g++ meson ninja-build pkg-config python3 "libboost$boost-dev"
   "libboost-json$boost-dev" libfmt-dev libtomlplusplus-dev libcli11-dev libpugixml-dev
   libseccomp-dev libzstd-dev liblz4-dev debhelper protobuf-compiler protobuf-compiler-grpc)
-test_packages=(libgtest-dev libgmock-dev clang-format python3-grpcio python3-protobuf openssl)
+test_packages=(libgtest-dev libgmock-dev clang-format python3-grpcio python3-protobuf openssl
+  libxml2-utils)
 sanitizer_packages=(clang libclang-rt-dev lld llvm)
 guest_packages=(qemu-system-x86 cpio xz-utils kmod python3)
 libvirt_packages=(libvirt-daemon libvirt-daemon-system libvirt-clients gnuplot-nox)

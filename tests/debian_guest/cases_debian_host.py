@@ -199,6 +199,13 @@ class DebianHost(unittest.TestCase):
         self.assertEqual(self.checks()["domains"]["state"], "right")
         self.assertEqual(self.denials(), "")
 
+    def test_04b_removed_cgroups_are_made_again(self):
+        self.eventually(lambda: self.run_inside("rmdir /sys/fs/cgroup/system.slice/sluiced.service/"
+                                                "sluice-workers.*")[0] == 0, "no worker is left")
+        self.right(PROGRAM + "probe")
+        self.assertRegex(self.journal(), "sluice-workers.* was removed, and is made again")
+        self.assertEqual(self.denials(), "")
+
     def launches(self):
         vgpus = json.loads(self.right("sluicectl --json stats"))["vgpus"]
         return next(v["launches_done"] for v in vgpus if v["name"] == "vm1")

@@ -50,6 +50,11 @@ BAD_SETTINGS = [
 ]
 
 
+# Of ours, and not known to this release.
+UNKNOWN_ELEMENTS = [settings("").replace(":vgpu", ":other"),
+                    settings("weight='3'").replace("/1'", "/2'")]
+
+
 class Hook(support.WithSluiced):
     """The program as libvirt runs it: words, XML on standard input, a status, a reason."""
 
@@ -99,6 +104,10 @@ class Hook(support.WithSluiced):
         for metadata, word in BAD_SETTINGS:
             self.denied(self.xml(metadata=metadata), "<sluice:vgpu>", word)
         self.denied(self.xml(metadata=settings("") * 2), "more than one <sluice:vgpu>")
+        for metadata in UNKNOWN_ELEMENTS:
+            for shmems in (0, 1):
+                self.denied(self.xml(metadata=metadata, shmems=shmems), "unknown element",
+                            metadata.split()[0])
         self.denied(self.xml(shmems=0), "<shmem", "'sluicectl attach'")
         self.denied(self.xml(shmems=2), "more than one <shmem>")
         self.denied(self.xml(path="vm1.sock"), "<server path")
@@ -212,7 +221,7 @@ class Hook(support.WithSluiced):
                         "group='tenant-1'")
         self.assertEqual(valid(good), [True, True])
         self.assertEqual(valid(settings("")), [True, True])
-        for metadata, _ in BAD_SETTINGS:
+        for metadata in [m for m, _ in BAD_SETTINGS] + UNKNOWN_ELEMENTS:
             self.assertEqual(valid(metadata), [False, False], metadata)
 
 
@@ -446,9 +455,9 @@ class Domain(support.WithSluiced):
         def says(words):
             wait_until(lambda: words in (self.work / "events.log").read_text())
 
-        def metadata(attributes):
+        def metadata(attributes, element="vgpu"):
             libvirt.virsh("metadata", "vm1", "--uri", NAMESPACE, "--key", "sluice", "--live",
-                          "--set", f"<vgpu {attributes}/>")
+                          "--set", f"<{element} {attributes}/>")
 
         def weight():
             return self.sluiced.ctl("show", "vm1")["weight"]
@@ -459,6 +468,8 @@ class Domain(support.WithSluiced):
         says("nothing changed: <sluice:vgpu>: weight is 'many'")
         self.assertEqual(weight(), 500)
         self.assertEqual(self.sluiced.ctl("show", "vm1")["memory_bytes"], 2 << 30)
+        metadata("weight='30'", "other")
+        says("nothing changed: <metadata> has an unknown element <sluice:other ")
         libvirt.restart()
         says("there again")
         metadata("weight='40'")

@@ -84,8 +84,18 @@ bool is_of(pugi::xml_node n, Text name_space) {
   return false;
 }
 
-// <sluice:vgpu>.
-bool is_settings(pugi::xml_node n) { return is_of(n, kVgpuXmlNamespace); }
+bool is_settings(pugi::xml_node n) {
+  const Text name = n.name();
+  return is_of(n, kVgpuXmlNamespace) && (name == "vgpu" || name.ends_with(":vgpu"));
+}
+
+// <sluice:vgpu>, or something of ours that this release does not know.
+bool is_ours(pugi::xml_node n) {
+  for (pugi::xml_attribute a : n.attributes())
+    if (Text(a.name()).starts_with("xmlns") && Text(a.value()).starts_with(kSluiceXmlNamespaces))
+      return Text(a.value()) != kSavedXmlNamespace;
+  return false;
+}
 
 // All attributes but the namespace's.
 VgpuSettings settings_of(pugi::xml_node n) {
@@ -309,7 +319,7 @@ Result<Change> detach_vgpu(Text xml) {
   const pugi::xml_node shmem = vgpu_of(domain);
   for (pugi::xml_node n = domain.child("metadata").first_child(); n;) {
     const pugi::xml_node next = n.next_sibling();
-    if (is_settings(n)) take_out(n);
+    if (is_ours(n)) take_out(n);
     n = next;
   }
   if (shmem) take_out(shmem);

@@ -47,7 +47,7 @@ Result<Change> attach_vgpu(std::string_view xml, const Attachment& attachment);
 // again: a domain that has the device keeps it, and has these settings and slots afterwards.
 Result<Change> provide_vgpu(std::string_view xml, const Attachment& attachment,
                             const std::string& socket);
-// The IOMMU stays: the guest may use it for more.
+// With all of ours in the metadata. The IOMMU stays: the guest may use it for more.
 Result<Change> detach_vgpu(std::string_view xml);
 
 // A running domain can get the device only on a PCIe root port whose window of addresses was made
@@ -59,10 +59,9 @@ Result<LiveAttachment> attach_live(std::string_view xml, const Attachment& attac
 // The <shmem> to detach.
 Result<std::string> detach_live(std::string_view xml);
 
-// The vGPU that a domain had when it was saved without it: <saved>, in a namespace of its own in
-// the metadata, which libvirt keeps in the saved state. The attributes are those of <sluice:vgpu>,
+// The vGPU that a domain had when it was saved without it: <saved>, in kSavedXmlNamespace in the
+// metadata, which libvirt keeps in the saved state. The attributes are those of <sluice:vgpu>,
 // and `slots`.
-inline constexpr char kSavedXmlNamespace[] = "https://sluice.example/saved/1";
 struct SavedVgpu {
   VgpuSettings settings;
   unsigned slots = 16;

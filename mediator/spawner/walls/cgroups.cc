@@ -14,6 +14,7 @@
 #include <memory>
 #include <sstream>
 
+#include "mediator/base/log.h"
 #include "mediator/spawner/limits.h"
 
 namespace sluice::spawner {
@@ -50,33 +51,42 @@ bool write_text(int folder, const std::string& file, const std::string& text) {
 
 bool write_one(int folder, const std::string& file) { return write_text(folder, file, "1"); }
 
-bool has_word(const std::string& path, const std::string& word) {
-  std::ifstream file(path);
-  for (std::string w; file >> w;)
+// Of the lists of controllers, which are short.
+bool has_word(int folder, const std::string& file, const std::string& word) {
+  Fd fd(::openat(folder, file.c_str(), O_RDONLY | O_CLOEXEC));
+  char text[1024] = {};
+  if (!fd || ::read(fd.get(), text, sizeof text - 1) <= 0) return false;
+  std::istringstream words(text);
+  for (std::string w; words >> w;)
     if (w == word) return true;
   return false;
 }
 
-// The root may have them beside controllers that it hands on; it alone has no type.
-bool has_processes_of_its_own(const std::string& folder) {
-  if (::access((folder + "/cgroup.type").c_str(), F_OK) != 0) return false;
-  std::ifstream file(folder + "/cgroup.procs");
-  pid_t first;
-  return static_cast<bool>(file >> first);
+size_t count_processes(int folder, const std::string& name) {
+  Fd fd(::openat(folder, (name + "/cgroup.procs").c_str(), O_RDONLY | O_CLOEXEC));
+  size_t count = 0;
+  char text[4096];
+  for (ssize_t n; fd && (n = ::read(fd.get(), text, sizeof text)) > 0;)
+    for (ssize_t i = 0; i < n; ++i) count += text[i] == '\n';
+  return count;
 }
 
-// Hands one controller on to the folders in `folder`. "" or why not. pids and cpu could be handed
-// on in spite of processes: that makes the folder a threaded one, in whose folders no process can
-// be started.
-std::string hand_on(const std::string& folder, const std::string& controller) {
-  if (!has_word(folder + "/cgroup.controllers", controller)) return "not delegated to " + folder;
-  if (has_word(folder + "/cgroup.subtree_control", controller)) return "";
+// The root may have them beside controllers that it hands on; it alone has no type.
+bool has_processes_of_its_own(int folder) {
+  return ::faccessat(folder, "cgroup.type", F_OK, 0) == 0 && count_processes(folder, ".") > 0;
+}
+
+// Hands one controller on to the folders in `folder`, which is at `path`. "" or why not. pids and
+// cpu could be handed on in spite of processes: that makes the folder a threaded one, in whose
+// folders no process can be started.
+std::string hand_on(int folder, const std::string& path, const std::string& controller) {
+  if (!has_word(folder, "cgroup.controllers", controller)) return "not delegated to " + path;
+  if (has_word(folder, "cgroup.subtree_control", controller)) return "";
   if (has_processes_of_its_own(folder))
-    return folder + " has processes of its own (DelegateSubgroup)";
-  Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd && write_text(fd.get(), "cgroup.subtree_control", "+" + controller)) return "";
-  if (errno == EBUSY) return folder + " has processes of its own (DelegateSubgroup)";
-  return Error::from_errno("write " + folder + "/cgroup.subtree_control").message;
+    return path + " has processes of its own (DelegateSubgroup)";
+  if (write_text(folder, "cgroup.subtree_control", "+" + controller)) return "";
+  if (errno == EBUSY) return path + " has processes of its own (DelegateSubgroup)";
+  return Error::from_errno("write " + path + "/cgroup.subtree_control").message;
 }
 
 std::vector<std::string> folders_in(int folder) {
@@ -88,15 +98,6 @@ std::vector<std::string> folders_in(int folder) {
   while (const dirent* e = ::readdir(d.get()))
     if (e->d_type == DT_DIR && e->d_name[0] != '.') names.emplace_back(e->d_name);
   return names;
-}
-
-size_t count_processes(int folder, const std::string& name) {
-  Fd fd(::openat(folder, (name + "/cgroup.procs").c_str(), O_RDONLY | O_CLOEXEC));
-  size_t count = 0;
-  char text[4096];
-  for (ssize_t n; fd && (n = ::read(fd.get(), text, sizeof text)) > 0;)
-    for (ssize_t i = 0; i < n; ++i) count += text[i] == '\n';
-  return count;
 }
 
 bool remove_folder(int folder, const std::string& name) {
@@ -189,8 +190,8 @@ void Cgroups::end() {
 
 void Cgroups::hand_on_controllers(const std::string& parent) {
   for (int i = 0; i < kControllers; ++i) {
-    std::string why = hand_on(parent, kControllerNames[i]);
-    if (why.empty()) why = hand_on(path_, kControllerNames[i]);
+    std::string why = hand_on(parent_.get(), parent, kControllerNames[i]);
+    if (why.empty()) why = hand_on(folder_.get(), path_, kControllerNames[i]);
     has_[i] = why.empty();
     if (has_[i] && i == kCpu) weigh_host(parent);
     if (!has_[i]) missing_limits_.push_back(std::string(kControllerNames[i]) + ": " + why);
@@ -220,7 +221,28 @@ Result<void> Cgroups::set_limits(int folder, const CgroupLimits& l) const {
   return {};
 }
 
+// It can be removed while no worker has a folder in it. Its workers had limits before, and have
+// them again, or none is started.
+Result<void> Cgroups::make_folder_again() {
+  auto made = make_folder();
+  for (int i = 0; i < kControllers && made; ++i) {
+    const std::string why = has_[i] ? hand_on(folder_.get(), path_, kControllerNames[i]) : "";
+    if (!why.empty()) made = Error{EACCES, why};
+  }
+  if (made) {
+    log::warning("spawner: {} was removed, and is made again", path_);
+    return {};
+  }
+  remove_folder(parent_.get(), name_);
+  return Error{made.error().code,
+               "the workers' cgroups were removed, and cannot be made again; "
+               "'systemctl restart sluiced': " +
+                   made.error().message};
+}
+
 Result<Fd> Cgroups::make(const std::string& name, const CgroupLimits& limits) {
+  if (!is_there(parent_.get(), name_, folder_.get()))
+    if (auto again = make_folder_again(); !again) return again.error();
   if (::mkdirat(folder_.get(), name.c_str(), 0755) != 0 && errno != EEXIST)
     return Error::from_errno("mkdir " + path_ + "/" + name);
   Fd fd(::openat(folder_.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

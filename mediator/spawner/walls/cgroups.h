@@ -50,7 +50,8 @@ class Cgroups {
   const std::string& path() const { return path_; }
   // "memory: why", one for each controller that the workers' cgroups do not have.
   const std::vector<std::string>& missing_limits() const { return missing_limits_; }
-  // A new one, as a descriptor for CLONE_INTO_CGROUP. A limit that cannot be set is an error.
+  // A new one, as a descriptor for CLONE_INTO_CGROUP. A limit that cannot be set is an error. Where
+  // somebody has removed the folder, it is made again, with the limits that there were.
   Result<Fd> make(const std::string& name, const CgroupLimits& limits = {});
   void kill(const std::string& name);
   // For how long nothing of it ran although something of it could have (cpu.pressure, "full"), each
@@ -66,6 +67,7 @@ class Cgroups {
  private:
   enum Controller { kMemory, kPids, kCpu, kControllers };
   Result<void> make_folder();
+  Result<void> make_folder_again();
   void remove_dead() const;
   void hand_on_controllers(const std::string& parent);
   static void weigh_host(const std::string& parent);

@@ -124,7 +124,11 @@ TEST(DomainXml, ErrorsSayWhatIsWrong) {
       {domain(vgpu("") + vgpu("weight='2'"), shmem), "more than one <sluice:vgpu>"},
       {domain("<s:vgpu xmlns:s='https://sluice.example/vgpu/1'><weight>3</weight></s:vgpu>", shmem),
        "<sluice:vgpu>: it must be empty"},
-      {domain("<s:gpu xmlns:s='https://sluice.example/vgpu/1'/>", shmem), "<sluice:gpu>"},
+      {domain("<s:gpu xmlns:s='https://sluice.example/vgpu/1'/>", shmem),
+       "unknown element <s:gpu xmlns='https://sluice.example/vgpu/1'>"},
+      {domain(vgpu("") + "<s:vgpu xmlns:s='https://sluice.example/vgpu/2'/>", shmem),
+       "unknown element <s:vgpu xmlns='https://sluice.example/vgpu/2'>"},
+      {domain("<other xmlns='https://sluice.example/vgpu/1'/>", ""), "unknown element <other "},
       {with("17", "1"), "no vector for a program"},
       {"<!DOCTYPE domain [<!ENTITY a 'b'>]>" + domain("", shmem), "document type"},
       {std::string(5u << 20, ' '), "4 MiB"},
@@ -154,6 +158,15 @@ TEST(DomainXml, FindsOnlyDomainsOfSluice) {
   // The owner asked for a vGPU, and the device is missing.
   EXPECT_FALSE(find_vgpu(domain(vgpu("weight='3'"), ""), sockets).ok());
   EXPECT_FALSE(find_vgpu("<domain>", sockets).ok());
+  // Of a later release.
+  const auto later =
+      find_vgpu(domain("<o:x xmlns:o='https://sluice.example/vgpu/2'/>", ""), sockets);
+  ASSERT_FALSE(later.ok());
+  EXPECT_NE(later.error().message.find("<o:x "), std::string::npos) << later.error().message;
+  // What 'sluicectl save' has left is for 'sluicectl restore'.
+  const auto saved =
+      find_vgpu(domain("<s:saved xmlns:s='https://sluice.example/saved/1'/>", ""), sockets);
+  EXPECT_TRUE(saved.ok() && !saved->has_value());
 }
 
 TEST(DomainXml, HostileXmlCostsNothing) {

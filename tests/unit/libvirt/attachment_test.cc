@@ -117,6 +117,31 @@ TEST(Attachment, DetachingTakesOutWhatAttachingPutIn) {
   EXPECT_EQ(again.error().message, "it has no vGPU");
 }
 
+// What a later release has written, or a slip of the owner's: it would be gone without a word.
+TEST(Attachment, AnUnknownElementOfOursIsNamedAndOnlyDetachingTakesItOut) {
+  for (const char* unknown : {"<sluice:other xmlns:sluice=\"https://sluice.example/vgpu/1\"",
+                              "<sluice:vgpu xmlns:sluice=\"https://sluice.example/vgpu/2\""}) {
+    const std::string xml = domain("<metadata>" + std::string(unknown) + "/></metadata>");
+    const std::string with_room = reserve_room(xml, 1u << 28)->xml;
+    const std::string name(unknown, std::string_view(unknown).find(' '));
+    for (const Error& e : {attach_vgpu(xml, settings()).error(),
+                           provide_vgpu(xml, settings(), "/run/x.sock").error()})
+      EXPECT_NE(e.message.find("unknown element " + name), std::string::npos) << e.message;
+    std::string running = with_room;
+    const std::string alias = "<alias name=\"ua-sluice\"";
+    ASSERT_NE(running.find(alias), std::string::npos);
+    running.replace(running.find("model=\"pcie-root-port\""), 0, "index=\"5\" ");
+    const auto live = attach_live(running, settings());
+    ASSERT_FALSE(live.ok());
+    EXPECT_NE(live.error().message.find("unknown element " + name), std::string::npos)
+        << live.error().message;
+    const auto detached = detach_vgpu(xml);
+    ASSERT_TRUE(detached.ok()) << detached.error().message;
+    EXPECT_NE(detached->shown.find(unknown), std::string::npos) << detached->shown;
+    EXPECT_EQ(detached->xml.find("sluice"), std::string::npos);
+  }
+}
+
 TEST(Attachment, ADoorbellOfSomebodyElseIsLeft) {
   const auto doorbell = [](const std::string& path) {
     return "<shmem name='theirs'><model type='ivshmem-doorbell'/><server path='" + path +

@@ -128,6 +128,47 @@ TEST(WorkerFolders, OfTheDeadAreRemoved) {
   }
 }
 
+// As by an owner who tidies up: the kernel allows it while no worker runs.
+TEST(WorkerFolders, ThatWereRemovedAreMadeAgain) {
+  auto c = Cgroups::open("folders-test." + std::to_string(::getpid()) + ".removed");
+  if (!c) GTEST_SKIP() << c.error().message;
+  ASSERT_EQ(::rmdir(c->path().c_str()), 0);
+  auto made = c->make("w0");
+  ASSERT_TRUE(made) << made.error().message;
+  const pid_t child = ::fork();
+  if (child == 0)
+    for (;;) ::pause();
+  const int procs = ::openat(made->get(), "cgroup.procs", O_WRONLY);
+  const std::string pid = std::to_string(child);
+  EXPECT_EQ(::write(procs, pid.data(), pid.size()), ssize_t(pid.size()));
+  ::close(procs);
+  EXPECT_EQ(c->end_all(), 1u);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  c->end();
+  EXPECT_FALSE(fs::exists(c->path()));
+}
+
+// In a folder that is made again the controllers are handed on as before: here there is no kernel
+// that would show them.
+TEST_F(WorkerLimits, ThatAreLostWithTheirFolderStartNoWorker) {
+  make("cpu memory pids");
+  auto c = Cgroups::open_in(dir_.path, "t");
+  ASSERT_TRUE(c) << c.error().message;
+  fs::remove_all(workers());
+  const auto made = c->make("w0", {64 * kMiB, 100});
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().message.find("cannot be made again"), std::string::npos)
+      << made.error().message;
+  EXPECT_FALSE(fs::exists(workers())) << "the next worker's start tries it again";
+  make("cpu memory pids");
+  EXPECT_TRUE(c->make("w0", {64 * kMiB, 100}));
+  EXPECT_EQ(read(worker() + "/pids.max"), "100");
+  fs::remove_all(dir_.path);
+  EXPECT_NE(c->make("w0").error().message.find("systemctl restart sluiced"), std::string::npos);
+}
+
 // In the cgroup of this test, where that may have others below it.
 class WorkerLimitsHere : public ::testing::Test {
  protected:
