@@ -17,6 +17,10 @@ namespace {
 
 constexpr uint16_t kMachineCuda = 190;  // EM_CUDA
 constexpr uint8_t kSymbolEntry = 0x10;  // in st_other: the function is a kernel
+constexpr uint8_t kSymbolManaged = 4;   // likewise: the variable is managed
+// Types of symbols: references to textures, samplers and surfaces.
+constexpr uint8_t kSymbolTexture = 10, kSymbolSurface = 12;
+constexpr std::string_view kKernelRecords = ".nv.info.";  // and the kernel's name
 // From this version of the ABI on (nvcc 12.8), e_flags have the GPU in their second byte.
 constexpr uint8_t kAbiWithWideFlags = 8;
 // As large as the driver's own libraries come; more is no cubin.
@@ -120,6 +124,7 @@ class Reader {
   }
 
   Result<void> read_sections() {
+    sections_.reserve(header_.e_shnum);
     for (uint32_t i = 0; i < header_.e_shnum; ++i) {
       const auto s = bytes_.get<Elf64_Shdr>(header_.e_shoff + i * sizeof(Elf64_Shdr));
       if (has_contents(s) && !bytes_.has(s.sh_offset, s.sh_size))
@@ -130,11 +135,13 @@ class Reader {
     if (names.sh_type != SHT_STRTAB) return bad("whose sections have no names");
     const std::string_view table = bytes_.view(names.sh_offset, names.sh_size);
     uint64_t device = 0;
+    records_.reserve(sections_.size());
     for (uint32_t i = 0; i < sections_.size(); ++i) {
       const Elf64_Shdr& s = sections_[i];
       const auto name = name_at(table, s.sh_name);
       if (!name) return bad("with a section whose name is outside it");
-      by_name_.emplace(*name, i);
+      if (name->starts_with(kKernelRecords))
+        records_.emplace(name->substr(kKernelRecords.size()), i);
       // Padding counts: a section of one byte may ask to be aligned to a terabyte.
       if ((s.sh_flags & SHF_ALLOC) != 0 &&
           (__builtin_add_overflow(device, s.sh_size, &device) ||
@@ -162,6 +169,7 @@ class Reader {
         if (!name) return bad("with a symbol whose name is outside it");
         if (symbol.st_shndx >= sections_.size() && symbol.st_shndx < SHN_LORESERVE)
           return bad("with a symbol in no section");
+        note_symbol(symbol, *name);
         if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || (symbol.st_other & kSymbolEntry) == 0)
           continue;
         if (symbol.st_shndx == SHN_UNDEF || symbol.st_shndx >= sections_.size())
@@ -177,9 +185,17 @@ class Reader {
     return {};
   }
 
+  void note_symbol(const Elf64_Sym& symbol, std::string_view name) {
+    const uint8_t type = ELF64_ST_TYPE(symbol.st_info);
+    if ((type == STT_OBJECT && (symbol.st_other & kSymbolManaged) != 0) ||
+        (type >= kSymbolTexture && type <= kSymbolSurface))
+      cubin_.managed_or_references = true;
+    if (type == STT_FUNC && symbol.st_shndx == SHN_UNDEF) cubin_.undefined.push_back(name);
+  }
+
   Result<void> read_params(Kernel* kernel) {
-    const auto found = by_name_.find(".nv.info." + std::string(kernel->name));
-    if (found == by_name_.end()) return {};
+    const auto found = records_.find(kernel->name);
+    if (found == records_.end()) return {};
     const Elf64_Shdr& s = sections_[found->second];
     if (!has_contents(s) || !first_use(s.sh_size))
       return bad("with no room for the records about its kernels");
@@ -232,7 +248,7 @@ class Reader {
   std::unordered_set<std::string_view> known_;
   Elf64_Ehdr header_{};
   std::vector<Elf64_Shdr> sections_;
-  std::unordered_map<std::string, uint32_t> by_name_;
+  std::unordered_map<std::string_view, uint32_t> records_;  // sections about kernels, by name
   Cubin cubin_;
 };
 

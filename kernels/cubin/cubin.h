@@ -49,6 +49,9 @@ struct Cubin {
   // image.
   uint64_t device_bytes = 0;
   std::string_view ptx;  // of kPtxSection; empty: there is none
+  // It has managed variables, or texture or surface references.
+  bool managed_or_references = false;
+  std::vector<std::string_view> undefined;  // functions that it calls and does not have
 };
 
 // Checks all of an image.

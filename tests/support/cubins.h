@@ -50,6 +50,11 @@ class CubinBuilder {
     s.sh_size = bytes;
     return *this;
   }
+  // `type`: STT_*, or NVIDIA's. `section` 0: it is defined elsewhere.
+  CubinBuilder& symbol(const std::string& name, int type, int other, uint16_t section) {
+    add_symbol(name, STB_GLOBAL << 4 | type, other, section, 0);
+    return *this;
+  }
   CubinBuilder& ptx(const std::string& text) {
     add_section(".sluice.ptx", SHT_PROGBITS, text);
     return *this;

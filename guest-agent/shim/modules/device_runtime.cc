@@ -33,6 +33,10 @@ bool launches(std::string_view name) {
 
 }  // namespace
 
+bool is_of_device_runtime(std::string_view function) {
+  return function == kSetConditional || launches(function);
+}
+
 bool add_device_runtime(std::string* ptx) {
   // Most modules have none of it, and are not cut for this.
   bool any = ptx->find(kSetConditional) != std::string::npos;

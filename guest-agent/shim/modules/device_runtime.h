@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace sluice::guest {
 
@@ -14,5 +15,7 @@ namespace sluice::guest {
 // takes machine code. Text that is no PTX stays as it is. True: it has got the body. Machine code
 // of the same module has NVIDIA's, which knows nothing of our handles.
 bool add_device_runtime(std::string* ptx);
+// Whether a module that calls this function is changed or refused by that.
+bool is_of_device_runtime(std::string_view function);
 
 }  // namespace sluice::guest

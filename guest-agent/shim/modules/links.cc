@@ -102,6 +102,11 @@ CUresult add(const Entered& e, CUlinkState state, CUjitInputType type, const voi
       if (const CUresult r = find_code(e, data, file ? bytes : 0, link->logs, &code);
           r != CUDA_SUCCESS)
         return r;
+      if (!code.packed.empty()) {
+        auto unpacked = code.packed.unpack();
+        if (!unpacked) return static_cast<CUresult>(unpacked.error().code);
+        code.text = *std::move(unpacked);
+      }
       ptx = std::move(code.text);
       if (sluice::cubin::is_cubin(std::string_view(ptx))) return refuse_machine_code(*link);
       break;

@@ -18,7 +18,6 @@
 #include "guest-agent/shim/session/log.h"
 #include "kernels/cubin/cubin.h"
 #include "kernels/passes/rewrite.h"
-#include "kernels/ptx/images/fat_binary.h"
 #include "kernels/ptx/module.h"
 #include "mediator/base/fd.h"
 
@@ -41,16 +40,6 @@ std::vector<std::string> entries_of(const std::string& ptx) {
   if (const auto module = ptx::Module::parse(ptx))
     for (const ptx::Function& f : module->functions())
       if (f.is_entry && f.has_body) names.emplace_back(f.name);
-  return names;
-}
-
-// Parsing PTX takes as long as everything else that a load does, so the names come from the machine
-// code beside it, where there is some: the same, in its order.
-std::vector<std::string> entries_of(const std::string& ptx, const std::string& machine) {
-  const Result<cubin::Cubin> read = cubin::read(machine);
-  if (!read) return entries_of(ptx);
-  std::vector<std::string> names;
-  for (const cubin::Kernel& kernel : read->kernels) names.emplace_back(kernel.name);
   return names;
 }
 
@@ -108,24 +97,26 @@ CUresult code_of_fat_binary(const void* image, size_t bytes, uint32_t newest, st
   return CUDA_SUCCESS;
 }
 
+// 0: a text. Byte by byte up to a NUL: it may be shorter than four bytes.
+uint32_t magic_of(const void* image) {
+  const auto* bytes = static_cast<const unsigned char*>(image);
+  uint32_t magic = 0;
+  for (size_t n = 0; n < sizeof magic; ++n)
+    if (bytes[n] == 0) return 0;
+  std::memcpy(&magic, image, sizeof magic);
+  return magic;
+}
+
 }  // namespace
 
 // The image of a cuModuleLoadData: PTX is text that ends with NUL.
 CUresult code_of_image(const void* image, size_t bytes_known, uint32_t newest, std::string* kept,
                        std::string_view* code, std::string* log) {
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  uint32_t magic;
-  const auto* bytes = static_cast<const unsigned char*>(image);
-  // Byte by byte up to a NUL: a text may be shorter than four bytes.
-  size_t n = 0;
-  while (n < sizeof magic && bytes[n] != 0) ++n;
-  if (n == sizeof magic) {
-    std::memcpy(&magic, image, sizeof magic);
-    const bool machine = cubin::is_cubin(magic);
-    if (machine) return machine_code_of(image, bytes_known, code, log);
-    if (ptx::is_fat_binary(magic))
-      return code_of_fat_binary(image, bytes_known, newest, kept, code, log);
-  }
+  const uint32_t magic = magic_of(image);
+  if (cubin::is_cubin(magic)) return machine_code_of(image, bytes_known, code, log);
+  if (ptx::is_fat_binary(magic))
+    return code_of_fat_binary(image, bytes_known, newest, kept, code, log);
   const size_t length = strnlen(static_cast<const char*>(image), kMostTextBytes);
   if (length == 0 || length == kMostTextBytes) return CUDA_ERROR_INVALID_IMAGE;
   *code = {static_cast<const char*>(image), length};
@@ -147,9 +138,36 @@ std::string ptx_in_machine_code(std::string_view machine) {
   return ptx;
 }
 
-std::string machine_code_in(const void* image, size_t bytes, uint32_t newest) {
-  auto machine = ptx::cubin_of_fat_binary(image, newest, bytes != 0 ? bytes : ptx::kUnknownBytes);
-  return machine && cubin::read(*machine) ? *std::move(machine) : "";
+MachineCode machine_code_in(const void* image, size_t bytes, uint32_t newest) {
+  auto code = ptx::cubin_of_fat_binary(image, newest, bytes != 0 ? bytes : ptx::kUnknownBytes);
+  return code ? read_machine_code(*std::move(code)) : MachineCode{};
+}
+
+MachineCode read_machine_code(std::string code) {
+  MachineCode machine;
+  const auto read = cubin::read(code);
+  if (!read) return machine;
+  for (const cubin::Kernel& kernel : read->kernels) {
+    machine.entries.emplace_back(kernel.name);
+    if (kernel.block[0] != 0 && !kernel.blocks_are_clusters)
+      machine.required_blocks.emplace(kernel.name, kernel.block);
+  }
+  machine.stands_alone =
+      !read->managed_or_references &&
+      std::none_of(read->undefined.begin(), read->undefined.end(), is_of_device_runtime);
+  machine.code = std::move(code);
+  return machine;
+}
+
+bool machine_code_will_do(const void* image, size_t bytes, uint32_t newest, ModuleCode* code) {
+  if (image == nullptr || !ptx::is_fat_binary(magic_of(image))) return false;
+  MachineCode machine = machine_code_in(image, bytes, newest);
+  if (!machine.stands_alone) return false;
+  code->packed =
+      ptx::packed_ptx_of_fat_binary(image, newest, bytes != 0 ? bytes : ptx::kUnknownBytes);
+  if (code->packed.empty()) return false;
+  code->machine = std::move(machine);
+  return true;
 }
 
 CUresult read_image_file(const char* path, std::string* image) {
@@ -183,19 +201,15 @@ KernelFlags flags_of(const passes::KernelReport& kernel) {
 
 namespace {
 
-// Machine code: what it has to say of its kernels, which run to their ends.
-void read_machine_code(Text* text) {
-  const auto read = cubin::read(text->original);
-  if (!read) return;
-  for (const cubin::Kernel& kernel : read->kernels) {
-    text->entries.emplace_back(kernel.name);
-    if (kernel.block[0] != 0 && !kernel.blocks_are_clusters)
-      text->required_blocks.emplace(kernel.name, kernel.block);
+// Without PTX kernels run to their ends.
+void take_machine_code(MachineCode machine, Text* text) {
+  text->entries = std::move(machine.entries);
+  text->required_blocks = std::move(machine.required_blocks);
+  for (const std::string& name : text->entries)
     log_line(
         "kernel %s: opaque: machine code, which runs to its end; %s; or, if the program "
         "compiles it, run the program by sluice-run",
-        std::string(kernel.name).c_str(), std::string(cubin::kBuildWithPtx).c_str());
-  }
+        name.c_str(), std::string(cubin::kBuildWithPtx).c_str());
 }
 
 // The clones of all its kernels, now.
@@ -224,7 +238,14 @@ std::shared_ptr<const Text> make_text(ModuleCode code) {
   auto text = std::make_shared<Text>();
   text->original = std::move(code.text);
   if (cubin::is_cubin(std::string_view(text->original))) {
-    read_machine_code(text.get());
+    take_machine_code(read_machine_code(text->original), text.get());
+    return text;
+  }
+  if (text->original.empty()) {
+    text->packed = std::move(code.packed);
+    text->entries = std::move(code.machine.entries);
+    text->required_blocks = std::move(code.machine.required_blocks);
+    text->machine = std::move(code.machine.code);
     return text;
   }
   const bool sets_conditionals = add_device_runtime(&text->original);
@@ -232,24 +253,26 @@ std::shared_ptr<const Text> make_text(ModuleCode code) {
   text->references = lift_references(&text->original);
   text->required_blocks = required_blocks_of(text->original);
   // Machine code has these in the driver's own way, which does not reach the guest.
-  if (sets_conditionals || !text->references.empty() || !text->managed.empty())
-    code.machine.clear();
+  if (sets_conditionals || !text->references.empty() || !text->managed.empty()) code.machine = {};
   if (!rewriting() || code.originals) {
-    text->machine = std::move(code.machine);
-    text->entries = entries_of(text->original, text->machine);
+    // Parsing PTX takes as long as everything else that a load does, so the names come from the
+    // machine code beside it, where there is some: the same, in its order.
+    text->entries =
+        code.machine.code.empty() ? entries_of(text->original) : std::move(code.machine.entries);
+    text->machine = std::move(code.machine.code);
     return text;
   }
   if (code.lazy) {
     auto separable = ptx::SeparableModule::parse(text->original);
     if (separable) {
       text->entries = separable->entries();
-      text->machine = std::move(code.machine);
+      text->machine = std::move(code.machine.code);
       text->separable = std::make_shared<ptx::SeparableModule>(*std::move(separable));
       return text;
     }
     log_line("module: its clones are made as it is loaded: %s", separable.error().message.c_str());
   }
-  text->spare = std::move(code.machine);
+  text->spare = std::move(code.machine.code);
   rewrite_all(text.get());
   return text;
 }

@@ -16,6 +16,7 @@
 #include "abi/cuda_driver.h"
 #include "guest-agent/shim/modules/texture_references.h"
 #include "kernels/passes/rewrite.h"
+#include "kernels/ptx/images/fat_binary.h"
 #include "kernels/ptx/separate.h"
 
 namespace sluice::guest {
@@ -37,6 +38,7 @@ struct Text {
   std::string machine;    // sent instead where it loads; empty: there is none, or it will not do
   std::string rewritten;  // empty: send the original
   std::string spare;      // machine code for when the PTX does not load; or empty
+  ptx::PackedPtx packed;  // the original, where it is needed only if `machine` does not load
   // Its kernels' clones are made when they are launched (clones.h), from this. Null: they are in
   // `rewritten`.
   std::shared_ptr<const ptx::SeparableModule> separable;
@@ -55,17 +57,32 @@ CUresult code_of_image(const void* image, size_t bytes, uint32_t newest, std::st
 // The PTX that machine code carries (kernels/cubin/attach.h), if it has all of its kernels; else
 // empty.
 std::string ptx_in_machine_code(std::string_view machine);
-// The machine code that a fat binary has for that GPU; empty: none.
-std::string machine_code_in(const void* image, size_t bytes, uint32_t newest);
+// Machine code that was read.
+struct MachineCode {
+  std::string code;  // empty: none
+  std::vector<std::string> entries;
+  RequiredBlocks required_blocks;
+  // Nothing in it is done by us instead of the driver's own way, so its PTX need not be looked at.
+  bool stands_alone = false;
+};
+// What a fat binary has for that GPU.
+MachineCode machine_code_in(const void* image, size_t bytes, uint32_t newest);
+MachineCode read_machine_code(std::string code);
 CUresult read_image_file(const char* path, std::string* image);
 
 // A module's code as its image has it.
 struct ModuleCode {
-  std::string text;        // PTX, or machine code where there is no PTX
-  std::string machine;     // machine code beside the PTX, or empty
+  std::string text;        // PTX, or machine code where there is no PTX; empty: `packed`
+  MachineCode machine;     // beside the PTX
+  ptx::PackedPtx packed;   // the PTX, where the machine code will do
   bool lazy = false;       // the host wants clones at a kernel's first launch
   bool originals = false;  // the host wants none at all
 };
+
+// Takes the machine code of a fat binary, and its PTX packed, where that is enough for a host that
+// wants no clones: unpacking and searching the PTX takes half of what we do at a load. False: not
+// so, and nothing was taken.
+bool machine_code_will_do(const void* image, size_t bytes, uint32_t newest, ModuleCode* code);
 
 // Rewrites PTX, or leaves that to the first launches, where the module allows it.
 // SLUICE_REWRITE=off leaves modules as they are: their kernels can then not be evicted.

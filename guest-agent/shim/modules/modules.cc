@@ -79,18 +79,19 @@ CUresult find_code(const Entered& e, const void* image, size_t bytes, const JitL
   std::string log;
   std::string_view found;
   const auto newest = static_cast<uint32_t>(major * 10 + minor);
+  code->lazy = e.link->channel().lazy_clones();
+  code->originals = e.link->channel().originals();
+  if (code->originals && machine_code_will_do(image, bytes, newest, code)) return CUDA_SUCCESS;
   r = code_of_image(image, bytes, newest, &code->text, &found, &log);
   if (r != CUDA_SUCCESS) {
     logs.fail(log);
     if (!log.empty() && !logs.has_room()) complain_once(("module image: " + log).c_str());
     return r;
   }
-  code->lazy = e.link->channel().lazy_clones();
-  code->originals = e.link->channel().originals();
   if (found.data() != code->text.data()) code->text.assign(found);
   if (cubin::is_cubin(std::string_view(code->text))) {
     if (std::string ptx = ptx_in_machine_code(code->text); !ptx.empty()) {
-      code->machine = std::move(code->text);
+      code->machine = read_machine_code(std::move(code->text));
       code->text = std::move(ptx);
     }
   } else if (code->lazy || code->originals) {
@@ -123,7 +124,13 @@ CUresult load_module(const Entered& e, const Text& text, uint64_t library,
     else if (e.link->dead() == CUDA_SUCCESS)
       log_line("rewritten module does not load (%d: %s): loading the original", r, log.c_str());
   }
-  if (r != CUDA_SUCCESS) r = send_text(*e.link, e.context, text.original, handle, &log);
+  if (r != CUDA_SUCCESS && !text.packed.empty()) {
+    const auto ptx = text.packed.unpack();
+    r = ptx ? send_text(*e.link, e.context, *ptx, handle, &log)
+            : static_cast<CUresult>(ptx.error().code);
+  } else if (r != CUDA_SUCCESS) {
+    r = send_text(*e.link, e.context, text.original, handle, &log);
+  }
   if (r != CUDA_SUCCESS && !text.spare.empty() && e.link->dead() == CUDA_SUCCESS) {
     log_line("the PTX does not load (%d: %s): loading the machine code", r, log.c_str());
     r = send_text(*e.link, e.context, text.spare, handle, &log);

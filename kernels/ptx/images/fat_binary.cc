@@ -153,6 +153,12 @@ Result<Found> find_entry(const void* image, uint64_t bytes, uint16_t kind, Fits 
   return best;
 }
 
+Result<std::string> ptx_in(const Entry& entry, const char* payload) {
+  auto text = contents_of(entry, payload);
+  if (text) text->resize(::strnlen(text->data(), text->size()));  // padded with zeros
+  return text;
+}
+
 }  // namespace
 
 bool is_fat_binary(uint32_t magic) { return magic == kMagic || magic == kWrapperMagic; }
@@ -163,9 +169,21 @@ Result<std::string> ptx_of_fat_binary(const void* image, uint32_t newest, uint64
   if (found->payload == nullptr)
     return no_binary("the fat binary has no PTX for sm_" + std::to_string(newest) +
                      " or older, only " + (found->others.empty() ? "nothing" : found->others));
-  auto text = contents_of(found->entry, found->payload);
-  if (text) text->resize(::strnlen(text->data(), text->size()));  // padded with zeros
-  return text;
+  return ptx_in(found->entry, found->payload);
+}
+
+PackedPtx packed_ptx_of_fat_binary(const void* image, uint32_t newest, uint64_t bytes) {
+  auto found = find_entry(image, bytes, kKindPtx, [&](uint32_t sm) { return sm <= newest; });
+  if (!found || found->payload == nullptr || found->entry.payload_bytes > kMostText) return {};
+  std::string entry(reinterpret_cast<const char*>(&found->entry), sizeof found->entry);
+  return PackedPtx(entry.append(found->payload, found->entry.payload_bytes));
+}
+
+Result<std::string> PackedPtx::unpack() const {
+  if (entry_.size() < sizeof(Entry)) return no_binary("there is no PTX");
+  Entry entry;
+  std::memcpy(&entry, entry_.data(), sizeof entry);
+  return ptx_in(entry, entry_.data() + sizeof entry);
 }
 
 // Machine code runs on later GPUs of its generation, 8.6's on 8.9, and on no other.

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "mediator/base/result.h"
 
@@ -25,6 +26,20 @@ constexpr uint64_t kUnknownBytes = UINT64_MAX;
 // a compression that this build cannot undo.
 Result<std::string> ptx_of_fat_binary(const void* image, uint32_t newest,
                                       uint64_t bytes = kUnknownBytes);
+
+// The same PTX as it lies in the fat binary, copied, for who may turn out not to need it.
+class PackedPtx {
+ public:
+  PackedPtx() = default;
+  explicit PackedPtx(std::string entry) : entry_(std::move(entry)) {}
+  bool empty() const { return entry_.empty(); }
+  Result<std::string> unpack() const;
+
+ private:
+  std::string entry_;  // with its header; empty: there is none
+};
+PackedPtx packed_ptx_of_fat_binary(const void* image, uint32_t newest,
+                                   uint64_t bytes = kUnknownBytes);
 
 // The machine code for the newest GPU of `newest`'s generation not beyond it: what runs there as it
 // is. The same errors.

@@ -96,6 +96,29 @@ TEST(Cubin, TheBlockThatAKernelRunsIn) {
   EXPECT_EQ(cubin->kernels[2].block[0], 0u) << "a record of another length says nothing";
 }
 
+// As nvcc 13.0 writes them: a managed variable is 4 in st_other, a texture 10 and a surface 12 by
+// its type.
+TEST(Cubin, WhatTheDriverDoesInItsOwnWay) {
+  const auto with = [](int type, int other, uint16_t section) {
+    return test::CubinBuilder().kernel("k", {}).symbol("it", type, other, section).image();
+  };
+  const auto is_special = [&](int type, int other, uint16_t section) {
+    const std::string image = with(type, other, section);
+    return read(image)->managed_or_references;
+  };
+  EXPECT_TRUE(is_special(STT_OBJECT, 4, 3));
+  EXPECT_TRUE(is_special(10, 0, SHN_UNDEF));
+  EXPECT_TRUE(is_special(12, 0, SHN_UNDEF));
+  EXPECT_FALSE(is_special(STT_OBJECT, 0, 3));
+  EXPECT_FALSE(is_special(STT_NOTYPE, 0xa0, 3)) << "what every cubin for sm_90 has";
+  EXPECT_FALSE(is_special(STT_FUNC, 0, SHN_UNDEF));
+
+  const std::string calls = with(STT_FUNC, 0, SHN_UNDEF), alone = two_kernels();
+  ASSERT_EQ(read(calls)->undefined.size(), 1u);
+  EXPECT_EQ(read(calls)->undefined[0], "it");
+  EXPECT_TRUE(read(alone)->undefined.empty());
+}
+
 TEST(Cubin, WhatIsNoneIsRefused) {
   EXPECT_FALSE(is_cubin(std::string_view(".version 8.0")));
   EXPECT_EQ(bytes_of("\x7f"

@@ -41,6 +41,22 @@ TEST(FatBinary, CutOffAnywhere) {
   }
 }
 
+TEST(FatBinary, PackedAndUnpackedLater) {
+  for (const std::string& image : kImages) {
+    std::string copy = image;
+    const ptx::PackedPtx packed = ptx::packed_ptx_of_fat_binary(copy.data(), 90, copy.size());
+    ASSERT_FALSE(packed.empty());
+    copy.assign(copy.size(), '\0');  // it needs the image no more
+    const auto later = packed.unpack(), now = ptx::ptx_of_fat_binary(image.data(), 90);
+    ASSERT_EQ(later.ok(), now.ok());
+    if (now) {
+      EXPECT_EQ(*later, *now);
+    }
+    EXPECT_TRUE(ptx::packed_ptx_of_fat_binary(image.data(), 1).empty());
+  }
+  EXPECT_FALSE(ptx::PackedPtx().unpack().ok());
+}
+
 TEST(FatBinary, CutOffAnywhereWithSizesThatSaySo) {
   for (const std::string& image : kImages) {
     for (size_t bytes = kHeader + kEntry; bytes < image.size(); ++bytes) {

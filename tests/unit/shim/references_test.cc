@@ -4,10 +4,14 @@
 // driver's own way. What the calls answer: tests/conformance/driver/reference_cases.cc.
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <cstring>
 #include <string>
+#include <vector>
 
 #include "guest-agent/shim/modules/module_text.h"
 #include "guest-agent/shim/modules/texture_references.h"
+#include "tests/support/cubins.h"
 
 namespace sluice::guest {
 namespace {
@@ -23,7 +27,7 @@ const std::string kFetch = kernel(" tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [t, 
 
 TEST(ModuleCode, MachineCodeOfTheDriversOwnWayIsNotUsed) {
   const auto machine_for = [](const std::string& ptx) {
-    return make_text({.text = ptx, .machine = "machine code", .lazy = true})->machine;
+    return make_text({.text = ptx, .machine = {.code = "machine code"}, .lazy = true})->machine;
   };
   EXPECT_EQ(machine_for(kHead + kernel("")), "machine code");
   EXPECT_EQ(machine_for(kHead + ".global .texref t;\n" + kFetch), "");
@@ -35,6 +39,55 @@ TEST(ModuleCode, MachineCodeOfTheDriversOwnWayIsNotUsed) {
       machine_for(kHead + ".extern .func cudaGraphSetConditional(.param .b64 a, .param .b32 b);\n" +
                   kernel("")),
       "");
+}
+
+// A fat binary of two entries, not compressed: machine code for 9.0, and PTX.
+std::string fat_binary(const std::string& machine, const std::string& ptx) {
+  std::string entries;
+  const auto entry = [&](uint16_t kind, uint32_t sm, std::string payload) {
+    payload.resize((payload.size() + 8) / 8 * 8);
+    std::string e(64, '\0');
+    const auto put = [&](size_t at, auto value) { std::memcpy(&e[at], &value, sizeof value); };
+    put(0, kind), put(4, uint32_t{64}), put(8, uint64_t{payload.size()}), put(28, sm);
+    entries += e + payload;
+  };
+  entry(2, 90, machine), entry(1, 70, ptx);
+  std::string head(16, '\0');
+  const uint32_t magic = 0xba55ed50, version = 16 << 16 | 1;
+  const uint64_t bytes = entries.size();
+  std::memcpy(&head[0], &magic, 4), std::memcpy(&head[4], &version, 4);
+  std::memcpy(&head[8], &bytes, 8);
+  return head + entries;
+}
+
+TEST(ModuleCode, PtxStaysPackedWhereMachineCodeWillDo) {
+  const auto will_do = [](const test::CubinBuilder& cubin, ModuleCode* code) {
+    const std::string image = fat_binary(cubin.image(), kHead + kernel(""));
+    return machine_code_will_do(image.data(), image.size(), 90, code);
+  };
+  const auto plain = [] { return test::CubinBuilder().kernel("k", {{0, 8}}, {32, 1, 1}); };
+  ModuleCode code;
+  code.originals = true;
+  ASSERT_TRUE(will_do(plain().symbol("vprintf", STT_FUNC, 0, 0), &code));
+  const auto text = make_text(std::move(code));
+  EXPECT_EQ(text->machine.substr(1, 3), "ELF");
+  EXPECT_TRUE(text->original.empty());
+  EXPECT_EQ(text->entries, std::vector<std::string>{"k"});
+  EXPECT_EQ(text->required_blocks.at("k")[0], 32u);
+  ASSERT_TRUE(text->packed.unpack());
+  EXPECT_EQ(*text->packed.unpack(), kHead + kernel(""));
+
+  // What we do in the text instead of the driver.
+  for (auto& odd : {plain().symbol("m", STT_OBJECT, 4, 3), plain().symbol("t", 10, 0, 0),
+                    plain().symbol("cudaGraphSetConditional", STT_FUNC, 0, 0)}) {
+    ModuleCode other;
+    EXPECT_FALSE(will_do(odd, &other));
+    EXPECT_TRUE(other.machine.code.empty());
+  }
+  // No fat binary.
+  ModuleCode other;
+  EXPECT_FALSE(machine_code_will_do(kHead.data(), kHead.size(), 90, &other));
+  EXPECT_FALSE(machine_code_will_do("", 0, 90, &other));
 }
 
 TEST(References, AreCellsInTheText) {
