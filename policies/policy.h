@@ -240,6 +240,11 @@ class Policy {
   // The set of vGPUs and what the operator gave them.
   virtual void on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) = 0;
   virtual void on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) = 0;
+  // Only v's weight is another, since others of its group came or went: to be taken into account
+  // by the next decision, and none by itself.
+  virtual void on_reweighed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) {
+    on_vgpu_changed(now_ns, v, share, out);
+  }
   // A group is new or has changed; it may have no members. Its parent is known.
   virtual void on_group(uint64_t, GroupId, const GroupShare&, Actions&) {}
   // v is idle and does not hold the GPU (the driver saw to it first).

@@ -23,6 +23,9 @@ class Forwarding : public Policy {
   void on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) override {
     inner_->on_vgpu_changed(now_ns, v, share, out);
   }
+  void on_reweighed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) override {
+    inner_->on_reweighed(now_ns, v, share, out);
+  }
   void on_vgpu_removed(uint64_t now_ns, VgpuId v, Actions& out) override {
     inner_->on_vgpu_removed(now_ns, v, out);
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "policies/parts/share_tree.h"
 
@@ -24,6 +25,8 @@ void set_limits(uint64_t now_ns, ShareNode& n, uint32_t min_permille, uint32_t m
     n.reserve = {.ns = 0, .at_ns = now_ns};
     n.goes_before = false;
   }
+  n.min_permille = std::min(min_permille, kWholePermille);
+  n.max_permille = std::min(max_permille, kWholePermille);
   n.min = least, n.max = most;
 }
 
@@ -50,7 +53,7 @@ void ShareNodes::each_above(const ShareNode& leaf, F&& use) const {
 
 void ShareNodes::add_vgpu(VgpuId v) {
   if (v >= vgpus_.size()) vgpus_.resize(v + 1);
-  vgpus_[v] = ShareNode{};
+  vgpus_[v] = ShareVgpu{};
 }
 
 void ShareNodes::set_vgpu(uint64_t now_ns, VgpuId v, const VgpuShare& share) {
@@ -66,15 +69,13 @@ void ShareNodes::set_vgpu(uint64_t now_ns, VgpuId v, const VgpuShare& share) {
 void ShareNodes::set_group(uint64_t now_ns, GroupId id, const GroupShare& share) {
   if (id >= groups_.size()) groups_.resize(id + 1);
   ShareNode& n = groups_[id];
-  const GroupId parent = is_above(id, share.parent) ? kRootGroup : share.parent;
-  if (n.active && parent != n.parent) count(n.parent, false), count(parent, true);
   n.present = true;
-  n.parent = parent;
+  n.parent = is_above(id, share.parent) ? kRootGroup : share.parent;
   n.weight = std::clamp(share.weight, 1u, kMaxWeight);
   n.priority = share.priority;
   set_limits(now_ns, n, share.min_permille, share.max_permille);
   reshape();
-  stale_ = true;
+  all_stale_ = true;
 }
 
 void ShareNodes::remove_vgpu(VgpuId v) { vgpus_[v].present = vgpus_[v].throttled = false; }
@@ -84,28 +85,58 @@ void ShareNodes::reshape() {
   const bool was = plain_;
   bool shaped = minima_ = false;
   uint32_t heaviest = 1;
-  const auto see = [&](const ShareNode& n) {
+  reserves_.clear();
+  const auto see = [&](ShareNode& n, NodeRef ref) {
+    n.has_minimum = n.present && n.min > 0;
     if (!n.present) return;
-    minima_ |= n.min > 0;
+    if (n.has_minimum) minima_ = true, reserves_.push_back(ref.dense());
     shaped |= n.max > 0 || n.min > 0 || n.parent != kRootGroup;
     if (n.parent == kRootGroup) heaviest = std::max(heaviest, n.weight);
   };
-  for (const ShareNode& n : vgpus_) see(n);
-  for (size_t i = 1; i < groups_.size(); ++i) see(groups_[i]);
+  for (VgpuId v = 0; v < vgpus_.size(); ++v) see(vgpus_[v], {v, false});
+  for (GroupId g = 1; g < groups_.size(); ++g) see(groups_[g], {g, true});
+  for (const uint32_t dense : reserves_)
+    each_above(node(ref_of(dense)), [](ShareNode& g) { g.has_minimum = true; });
   plain_ = !shaped;
   scale_ = std::max(kMaxWeight / kHeadroom / heaviest, 1u);
-  if (!plain_ || !was) stale_ = true;
+  if (!plain_ || !was) all_stale_ = true;
+  find_capped();
+  rebuild();
+}
+
+void ShareNodes::find_capped() {
   capped_.clear();
   for (VgpuId v = 0; v < vgpus_.size(); ++v) {
-    const ShareNode& n = vgpus_[v];
-    bool capped = false;
+    ShareVgpu& n = vgpus_[v];
+    n.capped = false;
     if (!plain_) {
-      capped = n.max > 0;
-      each_above(n, [&](const ShareNode& g) { capped |= g.max > 0; });
+      n.capped = n.max > 0;
+      each_above(n, [&](const ShareNode& g) { n.capped |= g.max > 0; });
     }
     // One that is throttled and no longer capped: nothing else would wake it.
-    if (capped ? n.present : n.throttled) capped_.push_back(v);
+    if (n.capped ? n.present : n.throttled) capped_.push_back(v);
   }
+}
+
+// What is kept of the active ones, from nothing.
+void ShareNodes::rebuild() {
+  for (ShareGroup& g : groups_) {
+    g.members.clear(), g.floored.clear();
+    g.weights = g.least_of_members = 0;
+    update_least(g);
+  }
+  ++division_;
+  to_check_.clear();
+  active_at_ = {};
+  while (!checks_.empty()) checks_.remove(checks_.top());
+  check_at_ns_.resize(2 * std::max(vgpus_.size(), groups_.size()) + 2);
+  for (VgpuId v = 0; v < vgpus_.size(); ++v) {
+    vgpus_[v].least_permille = vgpus_[v].min_permille;
+    if (!vgpus_[v].active) continue;
+    count(v, true);
+    count_level(v, true);
+  }
+  check_all_ = true;
 }
 
 bool ShareNodes::is_above(GroupId above, GroupId below) const {
@@ -117,19 +148,96 @@ bool ShareNodes::is_above(GroupId above, GroupId below) const {
   return false;
 }
 
-void ShareNodes::count(GroupId g, bool active) {
-  for (;; g = groups_[g].parent) {
-    ShareNode& n = groups_[g];
-    const bool was = n.active > 0;
-    n.active += active ? 1 : -1u;
-    if (g == kRootGroup || was == (n.active > 0)) return;
+void ShareNodes::join(NodeRef ref) {
+  ShareNode& n = node(ref);
+  ShareGroup& group = groups_[n.parent];
+  n.place = static_cast<uint32_t>(group.members.size());
+  group.members.push_back(ref);
+  group.weights += n.weight;
+  if (!n.has_minimum) return;
+  group.floored.push_back(ref);
+  group.least_of_members += n.counted_permille = n.least_permille;
+}
+
+void ShareNodes::part(NodeRef ref) {
+  const ShareNode& n = node(ref);
+  ShareGroup& group = groups_[n.parent];
+  const NodeRef last = group.members.back();
+  group.members[n.place] = last;
+  node(last).place = n.place;
+  group.members.pop_back();
+  group.weights -= n.weight;
+  if (!n.has_minimum) return;
+  std::erase(group.floored, ref);
+  group.least_of_members -= n.counted_permille;
+}
+
+// A minimum in a group that has reserved less is one of the group's, too.
+void ShareNodes::update_least(ShareGroup& group) {
+  group.least_permille = std::max(group.least_of_members, group.min_permille);
+  if (group.max > 0) group.least_permille = std::min(group.least_permille, group.max_permille);
+}
+
+// What an active group comes to may have changed: its parent, and so on.
+void ShareNodes::count_least(GroupId id) {
+  while (id != kRootGroup) {
+    ShareGroup& n = groups_[id];
+    ShareGroup& parent = groups_[n.parent];
+    if (n.least_permille == n.counted_permille) return;
+    parent.least_of_members += n.least_permille - n.counted_permille;
+    n.counted_permille = n.least_permille;
+    update_least(parent);
+    id = n.parent;
   }
+}
+
+// Returns the highest group whose members have other parts now.
+GroupId ShareNodes::count(VgpuId v, bool active) {
+  for (NodeRef ref{v, false};;) {
+    const GroupId parent = node(ref).parent;
+    ShareGroup& group = groups_[parent];
+    const bool was_active = !group.members.empty();
+    if (active)
+      join(ref);
+    else
+      part(ref);
+    update_least(group);
+    if (parent != kRootGroup && was_active == group.members.empty()) {
+      ref = {parent, true};
+      continue;
+    }
+    count_least(parent);
+    return parent;
+  }
+}
+
+void ShareNodes::count_level(VgpuId v, bool active) {
+  const uint32_t level = own_level(vgpus_[v]);
+  active_at_[level] += active ? 1 : -1u;
+  if (active ? level > top_ : level == top_ && active_at_[level] == 0) check_all_ = true;
+  if (!minima_) return;
+  const auto check = [&](NodeRef ref) {
+    if (node(ref).min > 0) to_check_.push_back(ref);
+  };
+  check({v, false});
+  for (GroupId g = vgpus_[v].parent; g != kRootGroup; g = groups_[g].parent) check({g, true});
 }
 
 void ShareNodes::set_active(VgpuId v, bool active) {
   vgpus_[v].active = active;
-  count(vgpus_[v].parent, active);
-  stale_ = !plain_;
+  ++division_;
+  const GroupId changed = count(v, active);
+  count_level(v, active);
+  if (plain_) return;
+  // The root's members have their own weights, but for those whose minimum is more.
+  if (minima_ || changed != kRootGroup) stale_.push_back(minima_ ? kRootGroup : changed);
+}
+
+void ShareNodes::active_in(NodeRef ref, std::vector<VgpuId>& to) const {
+  if (ref.is_group)
+    for (const NodeRef member : groups_[ref.id].members) active_in(member, to);
+  else if (vgpus_[ref.id].active)
+    to.push_back(ref.id);
 }
 
 std::string ShareNodes::refuses_limits(uint32_t min, uint32_t max, GroupId parent, VgpuId v,
@@ -167,8 +275,8 @@ double ShareNodes::promised(GroupId group, VgpuId without_v, GroupId without_gro
 
 // ---- weights and priorities
 
-uint32_t ShareNodes::weight_of(VgpuId v) const {
-  return static_cast<uint32_t>(std::clamp(std::round(vgpus_[v].value), 1.0, double{kMaxWeight}));
+uint32_t ShareNodes::weight_of(VgpuId v) {
+  return static_cast<uint32_t>(std::clamp(std::round(value({v, false})), 1.0, double{kMaxWeight}));
 }
 
 // Its own priority and those above it.
@@ -181,83 +289,66 @@ uint32_t ShareNodes::own_level(const ShareNode& leaf) const {
 uint32_t ShareNodes::level_of(VgpuId v) const {
   const ShareNode& leaf = vgpus_[v];
   bool before = leaf.goes_before;
-  each_above(leaf, [&](const ShareNode& g) { before |= g.goes_before; });
-  const uint32_t level = own_level(leaf);
+  uint32_t level = leaf.priority;
+  each_above(leaf, [&](const ShareNode& g) { before |= g.goes_before, level += g.priority; });
+  level = std::min(level, kPriorityLevels - 1);
   return before ? std::max(level, std::min(top_ + 1, kPriorityLevels - 1)) : level;
 }
 
-// The children of a node share its value by weight, but for those whose minimum is more.
-void ShareNodes::divide_node(GroupId id, double value, double all) {
-  const std::vector<ShareNode*>& children = children_[id].nodes;
-  double weights = 0, rest = value;
-  for (ShareNode* n : children) weights += n->weight, n->value = -1;
+double ShareNodes::value(NodeRef ref) {
+  const ShareNode& n = node(ref);
+  const double each = per_weight(n.parent);
+  return n.floor_of == division_ ? n.floor : each * n.weight;
+}
+
+// Worked out when it is asked for, once in a division.
+double ShareNodes::per_weight(GroupId id) {
+  ShareGroup& group = groups_[id];
+  if (group.divided == division_) return group.per_weight;
+  const double all = static_cast<double>(groups_[kRootGroup].weights) * scale_,
+               its = id == kRootGroup ? all : value({id, true});
+  group.divided = division_;
+  divide_floored(group, its, all);
+  return group.per_weight;
+}
+
+// The members of a group share its value by weight, but for those whose minimum is more.
+void ShareNodes::divide_floored(ShareGroup& group, double value, double all) {
+  double rest = value;
+  uint64_t weights = group.weights;
   for (bool again = true; again;) {
     again = false;
-    for (ShareNode* n : children) {
-      const double least = std::min(n->least * all, rest);
-      if (n->value >= 0 || n->least <= 0 || rest * n->weight / weights >= least) continue;
-      n->value = least;
+    for (const NodeRef ref : group.floored) {
+      ShareNode& n = node(ref);
+      const double least = std::min(n.least_permille / kPermille * all, rest);
+      if (n.floor_of == division_ || n.least_permille == 0 ||
+          rest * n.weight >= least * static_cast<double>(weights))
+        continue;
+      n.floor_of = division_;
+      n.floor = least;
       rest -= least;
-      weights -= n->weight;
+      weights -= n.weight;
       again = weights > 0;
     }
   }
-  for (ShareNode* n : children)
-    if (n->value < 0) n->value = rest * n->weight / weights;
-}
-
-void ShareNodes::divide() {
-  stale_ = false;
-  if (plain_) return;
-  find_children();
-  find_least();
-  double all = 0;
-  for (const ShareNode* n : children_[kRootGroup].nodes)
-    all += static_cast<double>(n->weight) * scale_;
-  groups_[kRootGroup].value = all;
-  for (const GroupId g : order_) divide_node(g, groups_[g].value, all);
-}
-
-// One pass over all: a pass for each group took 30 us with 1,000 vGPUs in 50 groups.
-void ShareNodes::find_children() {
-  children_.resize(groups_.size());
-  for (Children& c : children_) c.nodes.clear(), c.groups.clear();
-  for (ShareNode& n : vgpus_)
-    if (n.present && n.active) children_[n.parent].nodes.push_back(&n);
-  for (GroupId i = 1; i < groups_.size(); ++i) {
-    ShareNode& n = groups_[i];
-    if (!n.present || !n.active) continue;
-    children_[n.parent].nodes.push_back(&n);
-    children_[n.parent].groups.push_back(i);
-  }
-  order_ = {kRootGroup};
-  for (size_t k = 0; k < order_.size(); ++k)
-    for (const GroupId g : children_[order_[k]].groups) order_.push_back(g);
-}
-
-// A minimum in a group that has reserved less is one of the group's, too.
-void ShareNodes::find_least() {
-  for (ShareNode& n : vgpus_) n.least = n.min;
-  for (size_t k = order_.size(); k-- > 1;) {
-    ShareNode& group = groups_[order_[k]];
-    double sum = 0;
-    for (const ShareNode* n : children_[order_[k]].nodes) sum += n->least;
-    group.least = std::max(sum, group.min);
-    if (group.max > 0) group.least = std::min(group.least, group.max);
-  }
+  group.per_weight = weights > 0 ? rest / static_cast<double>(weights) : 0;
 }
 
 // ---- maxima
 
-void ShareNodes::charge(VgpuId v, uint64_t sm_ns) {
-  if (plain_) return;
+bool ShareNodes::charge(VgpuId v, uint64_t sm_ns) {
+  if (plain_) return false;
   const double ns = static_cast<double>(sm_ns) / sms_;
+  bool empty = false;
   const auto pay = [&](ShareNode& n) {
-    if (n.max > 0) n.cap.ns -= ns;
-    if (n.min > 0) n.reserve.ns -= ns;
+    if (n.min > 0 && (n.below || n.goes_before || !vgpus_[v].active)) n.reserve.ns -= ns;
+    if (n.max <= 0) return;
+    n.cap.ns -= ns;
+    empty |= n.cap.ns <= 0;
   };
   pay(vgpus_[v]);
   each_above(vgpus_[v], pay);
+  return empty;
 }
 
 void ShareNodes::fill_caps(uint64_t now_ns, VgpuId v) {
@@ -272,6 +363,13 @@ bool ShareNodes::is_empty(VgpuId v) const {
   bool empty = vgpus_[v].max > 0 && vgpus_[v].cap.ns <= 0;
   each_above(vgpus_[v], [&](const ShareNode& n) { empty |= n.max > 0 && n.cap.ns <= 0; });
   return empty;
+}
+
+void ShareNodes::all_empty(VgpuId v, std::vector<VgpuId>& to) const {
+  NodeRef empty{v, false};
+  for (GroupId g = vgpus_[v].parent; g != kRootGroup; g = groups_[g].parent)
+    if (groups_[g].max > 0 && groups_[g].cap.ns <= 0) empty = {g, true};
+  active_in(empty, to);
 }
 
 uint64_t ShareNodes::refilled_in_ns(VgpuId v) const {
@@ -296,35 +394,35 @@ uint64_t ShareNodes::tokens_last_ns(VgpuId v) const {
 
 // ---- minima
 
-uint64_t ShareNodes::fill_reserve(uint64_t now_ns, ShareNode& n, bool below) {
-  if (n.min <= 0 || !n.present) return kNeverWake;
-  const double most_ns = std::max<double>(kReserveNs, n.min * kBurstNs);
-  const bool owed = n.active && below;
-  // Beside equals it has its floor: that earns nothing, and what it uses is no debt.
-  if (owed)
-    n.reserve.fill(now_ns, n.min, most_ns);
-  else
-    n.reserve = {.ns = n.active ? 0.0 : std::min(n.reserve.ns, 0.0), .at_ns = now_ns};
-  const bool before = owed && n.reserve.ns >= (n.goes_before ? 1.0 : kReserveNs);
-  if (before != n.goes_before) {
-    n.goes_before = before, stale_ = true;
-    if (before) ++n.reserved;
-  }
-  if (!owed) return kNeverWake;
-  const double wait_ns = before ? n.reserve.ns : std::max((kReserveNs - n.reserve.ns) / n.min, 0.0);
-  return now_ns + std::max(static_cast<uint64_t>(wait_ns) + 1, kShortestWaitNs);
+void ShareNodes::find_top() {
+  top_ = kPriorityLevels - 1;
+  while (top_ > 0 && active_at_[top_] == 0) --top_;
 }
 
-uint64_t ShareNodes::fill_reserves(uint64_t now_ns) {
-  top_ = 0;
-  for (const ShareNode& n : vgpus_)
-    if (n.active) top_ = std::max(top_, own_level(n));
-  uint64_t wake_ns = kNeverWake;
-  for (ShareNode& n : vgpus_)
-    if (n.present) wake_ns = std::min(wake_ns, fill_reserve(now_ns, n, own_level(n) < top_));
-  for (GroupId i = 1; i < groups_.size(); ++i)
-    wake_ns = std::min(wake_ns, fill_reserve(now_ns, groups_[i], own_level(groups_[i]) < top_));
-  return wake_ns;
+// Whether it goes before others now and did not, or the other way round.
+bool ShareNodes::check_reserve(uint64_t now_ns, NodeRef ref) {
+  ShareNode& n = node(ref);
+  const uint32_t dense = ref.dense();
+  if (checks_.contains(dense)) checks_.remove(dense);
+  const bool active = is_active(ref) && n.min > 0, was_below = std::exchange(n.below, false);
+  n.below = active && own_level(n) < top_;
+  if (was_below || n.goes_before)
+    n.reserve.fill(now_ns, n.min, std::max<double>(kReserveNs, n.min * kBurstNs));
+  // Beside equals it has its floor: that earns nothing, and what it uses is no debt. What it earned
+  // below others it has first then, so that those find little of it when they are back.
+  n.reserve.at_ns = now_ns;
+  const double enough_ns = n.goes_before ? 1.0 : n.below ? kReserveNs : kReserveNs / 4.0;
+  const bool before = active && n.reserve.ns >= enough_ns;
+  const bool changed = before != n.goes_before;
+  n.goes_before = before;
+  if (changed && before) ++n.reserved;
+  if (before || n.below) {
+    const double wait_ns =
+        before ? n.reserve.ns : std::max((kReserveNs - n.reserve.ns) / n.min, 0.0);
+    check_at_ns_[dense] = now_ns + std::max(static_cast<uint64_t>(wait_ns) + 1, kShortestWaitNs);
+    checks_.push(dense);
+  }
+  return changed;
 }
 
 }  // namespace sluice::policy

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "policies/parts/forwarding.h"
+#include "policies/parts/indexed_heap.h"
 #include "policies/parts/share_nodes.h"
 
 namespace sluice::policy {
@@ -30,27 +31,26 @@ class ShareTree final : public Forwarding {
   }
   void on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) override {
     around(now_ns, out, [&] {
-      const bool active = nodes_.vgpu(v).active > 0;
-      if (active) nodes_.set_active(v, false);
       const bool was_plain = nodes_.plain();
       set_asked(now_ns, v, share);
-      if (active) nodes_.set_active(v, true);
       vgpus_[v].changed = true;
       if (nodes_.plain() && was_plain)
         give(now_ns, v, flat(v), out);
       else
-        nodes_.mark_stale();
+        nodes_.mark_all_stale();
     });
   }
   void on_group(uint64_t now_ns, GroupId id, const GroupShare& share, Actions& out) override {
     if (id == kRootGroup || id >= kMaxGroups) return;
     nodes_.set_group(now_ns, id, share);
+    watch_caps(now_ns);
     around(now_ns, out, [] {});
   }
   void on_vgpu_removed(uint64_t now_ns, VgpuId v, Actions& out) override {
     if (nodes_.vgpu(v).active) nodes_.set_active(v, false);
     vgpus_[v].wants = false;
     nodes_.remove_vgpu(v);
+    if (caps_.contains(v)) caps_.remove(v);
     around(now_ns, out, [&] { inner_->on_vgpu_removed(now_ns, v, out); });
     nodes_.reshape();
   }
@@ -63,13 +63,16 @@ class ShareTree final : public Forwarding {
     g.served = proportional_;  // when a slice begins the hardware does not say
     if (g.held > 0) see_served(now_ns, v);
     if (!nodes_.plain()) nodes_.fill_caps(now_ns, v);
-    if (!throttled(v) && !nodes_.plain() && nodes_.is_empty(v)) set_throttled(v);
+    if (!throttled(v) && !nodes_.plain() && nodes_.is_empty(v)) {
+      set_throttled(v);
+      watch_cap(now_ns, v);
+    }
     around(now_ns, out, [&] {
       if (throttled(v))
         return take_all(now_ns, v, out);  // it may have held the GPU while it was idle
-      nodes_.set_active(v, true);
-      reweigh(now_ns, out);
+      activate(now_ns, v, out);
       inner_->on_arrival(now_ns, v, out);
+      watch_cap(now_ns, v);
     });
   }
   void on_idle(uint64_t now_ns, VgpuId v, Actions& out) override {
@@ -89,12 +92,12 @@ class ShareTree final : public Forwarding {
     around(now_ns, out, [&] { inner_->on_launch_done(now_ns, launch, out); });
   }
   void on_usage(uint64_t now_ns, VgpuId v, const Usage& usage) override {
-    nodes_.charge(v, usage.sm_ns);
+    charge(now_ns, v, usage);
     inner_->on_usage(now_ns, v, usage);
   }
   void on_usages(uint64_t now_ns, std::span<const VgpuUsage> reports) override {
     if (!nodes_.plain())
-      for (const VgpuUsage& r : reports) nodes_.charge(r.vgpu, r.usage.sm_ns);
+      for (const VgpuUsage& r : reports) charge(now_ns, r.vgpu, r.usage);
     inner_->on_usages(now_ns, reports);
   }
   void on_released(uint64_t now_ns, VgpuId v, LaunchId launch, SmRange sms, LeftReason why,
@@ -117,9 +120,7 @@ class ShareTree final : public Forwarding {
   }
 
   bool comes_unasked(VgpuId v) const override {
-    const std::vector<VgpuId>& capped = nodes_.capped();
-    return !nodes_.minima() && std::find(capped.begin(), capped.end(), v) == capped.end() &&
-           inner_->comes_unasked(v);
+    return !nodes_.minima() && !nodes_.vgpu(v).capped && inner_->comes_unasked(v);
   }
   ShareFigures figures(VgpuId v) const override {
     if (v >= vgpus_.size()) return {};
@@ -177,6 +178,10 @@ class ShareTree final : public Forwarding {
   void set_asked(uint64_t now_ns, VgpuId v, const VgpuShare& share) {
     vgpus_[v].asked = share;
     nodes_.set_vgpu(now_ns, v, share);
+    watch_caps(now_ns);
+  }
+  void charge(uint64_t now_ns, VgpuId v, const Usage& usage) {
+    if (nodes_.charge(v, usage.sm_ns) && caps_.contains(v) && !throttled(v)) check_at(v, now_ns);
   }
 
   // ---- what the policy knows of shares
@@ -189,18 +194,38 @@ class ShareTree final : public Forwarding {
   void give(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) {
     Vgpu& g = vgpus_[v];
     if (g.given == share && !g.changed) return;
+    const bool by_others = !g.changed && g.given.priority == share.priority;
     g.given = share;
     g.changed = false;
-    inner_->on_vgpu_changed(now_ns, v, share, out);
+    if (by_others)
+      inner_->on_reweighed(now_ns, v, share, out);
+    else
+      inner_->on_vgpu_changed(now_ns, v, share, out);
+  }
+  void activate(uint64_t now_ns, VgpuId v, Actions& out) {
+    nodes_.set_active(v, true);
+    if (nodes_.plain()) return;
+    give(now_ns, v, flat(v), out);
+    reweigh(now_ns, out);
   }
   void reweigh(uint64_t now_ns, Actions& out) {
-    if (!nodes_.stale()) return;
-    nodes_.divide();
-    for (VgpuId v = 0; v < vgpus_.size(); ++v) {
-      const ShareNode& n = nodes_.vgpu(v);
-      if (n.present && (n.active || vgpus_[v].changed || nodes_.plain()))
-        give(now_ns, v, flat(v), out);
+    scratch_.clear();
+    if (nodes_.all_stale()) {
+      for (VgpuId v = 0; v < vgpus_.size(); ++v)
+        if (const ShareVgpu& n = nodes_.vgpu(v);
+            n.present && (n.active || vgpus_[v].changed || nodes_.plain()))
+          scratch_.push_back(v);
+    } else {
+      for (const GroupId g : nodes_.stale()) nodes_.active_in({g, true}, scratch_);
     }
+    nodes_.fresh();
+    for (const VgpuId v : scratch_) give(now_ns, v, flat(v), out);
+  }
+  // Its level has changed, or may have.
+  void relevel(uint64_t now_ns, NodeRef ref, Actions& out) {
+    scratch_.clear();
+    nodes_.active_in(ref, scratch_);
+    for (const VgpuId v : scratch_) give(now_ns, v, flat(v), out);
   }
 
   // ---- maximum
@@ -239,8 +264,7 @@ class ShareTree final : public Forwarding {
       if (proportional_) out.push_back(Action::set_slice(v, g.slice_ns));
       return;
     }
-    nodes_.set_active(v, true);
-    reweigh(now_ns, out);
+    activate(now_ns, v, out);
     const size_t from = out.size();
     inner_->on_arrival(now_ns, v, out);
     if (!proportional_) return;
@@ -248,28 +272,53 @@ class ShareTree final : public Forwarding {
       if (out[i].kind == Action::Kind::kSetSlice && out[i].vgpu == v) return;
     out.push_back(Action::set_slice(v, g.slice_ns));
   }
+  // A bucket is looked at when it may be full enough, or empty: not before, however much the others
+  // below a group use, unless a report says so.
+  void check_at(VgpuId v, uint64_t at_ns) {
+    if (cap_at_ns_.size() <= v) cap_at_ns_.resize(v + 1);
+    cap_at_ns_[v] = at_ns;
+    if (caps_.contains(v))
+      caps_.update(v);
+    else
+      caps_.push(v);
+  }
+  void watch_cap(uint64_t now_ns, VgpuId v) {
+    const Vgpu& g = vgpus_[v];
+    if (!nodes_.vgpu(v).capped && !throttled(v)) return;
+    uint64_t wait_ns = 0;
+    if (throttled(v))
+      wait_ns = nodes_.refilled_in_ns(v);
+    else if (g.held > 0 || (g.wants && proportional_))
+      wait_ns = nodes_.tokens_last_ns(v);
+    else
+      return;
+    check_at(v, now_ns + std::max(wait_ns, kShortestWaitNs));
+  }
+  // All, after they have changed.
+  void watch_caps(uint64_t now_ns) {
+    for (const VgpuId v : nodes_.capped()) check_at(v, now_ns);
+  }
   void check_caps(uint64_t now_ns, Actions& out) {
-    for (const VgpuId v : nodes_.capped()) {
-      if (!vgpus_[v].wants && !throttled(v)) continue;
+    while (!caps_.empty() && cap_at_ns_[caps_.top()] <= now_ns) {
+      const VgpuId v = caps_.top();
+      caps_.remove(v);
       nodes_.fill_caps(now_ns, v);
-      if (!throttled(v) && nodes_.is_empty(v)) {
-        throttle(now_ns, v, out);
-      } else if (throttled(v) && nodes_.refilled_in_ns(v) == 0) {
-        resume(now_ns, v, out);
+      if (throttled(v) || !nodes_.is_empty(v)) {
+        if (throttled(v) && nodes_.refilled_in_ns(v) == 0) resume(now_ns, v, out);
+        watch_cap(now_ns, v);
+        continue;
+      }
+      // It holds although it is idle: others of its group would never see the bucket filled.
+      if (!vgpus_[v].wants) take_all(now_ns, v, out);
+      // All that the empty bucket is for.
+      std::vector<VgpuId> empty;
+      nodes_.all_empty(v, empty);
+      for (const VgpuId e : empty) {
+        nodes_.fill_caps(now_ns, e);
+        throttle(now_ns, e, out);
+        watch_cap(now_ns, e);
       }
     }
-  }
-  // When a bucket will be full enough, or empty.
-  uint64_t next_check_of_caps(uint64_t now_ns) const {
-    uint64_t wait_ns = kNeverWake;
-    for (const VgpuId v : nodes_.capped()) {
-      const Vgpu& g = vgpus_[v];
-      if (throttled(v))
-        wait_ns = std::min(wait_ns, nodes_.refilled_in_ns(v));
-      else if (g.wants && (g.held > 0 || proportional_))
-        wait_ns = std::min(wait_ns, nodes_.tokens_last_ns(v));
-    }
-    return wait_ns == kNeverWake ? kNeverWake : now_ns + std::max(wait_ns, kShortestWaitNs);
   }
 
   // ---- around each event
@@ -289,6 +338,10 @@ class ShareTree final : public Forwarding {
           for (uint32_t k = begin_of(a.sms); k < end_of(a.sms); ++k)
             cells_[k] = {.holder = a.vgpu}, ++vgpus_[a.vgpu].held;
           see_served(now_ns, a.vgpu);
+          if (!nodes_.plain() && nodes_.vgpu(a.vgpu).capped && !throttled(a.vgpu)) {
+            nodes_.fill_caps(now_ns, a.vgpu);
+            watch_cap(now_ns, a.vgpu);
+          }
           break;
         case Action::Kind::kEvict:
           for (uint32_t k = begin_of(a.sms); k < end_of(a.sms); ++k)
@@ -313,15 +366,17 @@ class ShareTree final : public Forwarding {
     noted_ = out.size();
     event();
     uint64_t wake_ns = kNeverWake;
-    if (!nodes_.plain() || nodes_.stale()) {
+    if (!nodes_.plain() || nodes_.all_stale() || !caps_.empty()) {
       note(now_ns, out);
-      if (nodes_.minima()) wake_ns = nodes_.fill_reserves(now_ns);
+      if (nodes_.minima())
+        wake_ns = nodes_.check_reserves(now_ns, [&](NodeRef n) { relevel(now_ns, n, out); });
       reweigh(now_ns, out);
       note(now_ns, out);
       check_caps(now_ns, out);
       reweigh(now_ns, out);
       note(now_ns, out);
-      wake_ns = std::min(wake_ns, next_check_of_caps(now_ns));
+      if (!caps_.empty())
+        wake_ns = std::min(wake_ns, std::max(cap_at_ns_[caps_.top()], now_ns + kShortestWaitNs));
     }
     note(now_ns, out);
     wake_ns = std::min(wake_ns, inner_wake_ns_);
@@ -330,11 +385,22 @@ class ShareTree final : public Forwarding {
     out.push_back(Action::wake(wake_ns));
   }
 
+  struct Sooner {
+    const std::vector<uint64_t>* at_ns;
+    bool operator()(uint32_t a, uint32_t b) const {
+      const uint64_t x = (*at_ns)[a], y = (*at_ns)[b];
+      return x != y ? x < y : a < b;
+    }
+  };
+
   const bool proportional_;
   std::vector<Cell> cells_;
   std::vector<Vgpu> vgpus_;
   ShareNodes nodes_;
-  size_t noted_ = 0;  // actions of this event that note() has seen
+  std::vector<VgpuId> scratch_;
+  std::vector<uint64_t> cap_at_ns_;                // of the next, when its bucket is checked
+  IndexedHeap<Sooner> caps_{Sooner{&cap_at_ns_}};  // capped ones that hold, or are throttled
+  size_t noted_ = 0;                               // actions of this event that note() has seen
   uint64_t inner_wake_ns_ = kNeverWake, asked_ns_ = kNeverWake;
 };
 

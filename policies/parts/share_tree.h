@@ -13,7 +13,9 @@
 //             A group's part goes to its own active nodes, so nobody gains by having more vGPUs.
 //   priority  The sum of those on the way to the root.
 //   minimum   An active node's part is raised to its minimum. Below higher priorities it is put
-//             before them, one turn of kReserveNs at a time, for its minimum of the time.
+//             before them, one turn of kReserveNs at a time, for its minimum of the time. What it
+//             is owed when they go it has at once, before its equals, or it would wait for that
+//             until it interrupts their next bursts.
 //   maximum   A token bucket: max of the time, kBurstNs * max at once. A node without tokens is
 //             throttled: to the policy its vGPUs are idle, and they leave the GPU. The time to
 //             leave is paid from the bucket, too.
@@ -24,8 +26,9 @@
 // Guarantees  (tests/sim/share_tree_test.cc)
 //   In any 100 ms a capped node has at most max * (100 ms + kBurstNs), and what cannot be
 //   preempted. A policy without groups, minima and maxima decides as if this were not there.
-// Cost: without them O(actions) per event. With groups or minima O(backlogged vGPUs) when one
-// becomes backlogged or idle; with maxima O(capped vGPUs) per event.
+//   A minimum holds whatever priorities are above, and however these come and go.
+// Cost: without them O(actions) per event. With groups O(active siblings) when a vGPU becomes
+// backlogged or idle; with minima O(backlogged vGPUs) then; with maxima O(log n) per event.
 #pragma once
 
 #include <memory>

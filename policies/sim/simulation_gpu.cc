@@ -92,7 +92,8 @@ void Simulation::reassign(VgpuId v) {
   // Gated: what runs goes on, nothing starts.
   if (w_.gpu.preemptor == PreemptorKind::kProportional && g.slice_set && g.slice_ns == 0)
     may_start = false;
-  if (now_ns_ < g.still_until_ns) general = 0;
+  const bool still = now_ns_ < g.still_until_ns;
+  if (still) general = 0;
   for (uint32_t p : g.heads) {
     Head& l = programs_[p].head;
     uint64_t speed = 0;
@@ -104,11 +105,13 @@ void Simulation::reassign(VgpuId v) {
         speed += h.state == HoldState::kLeaving ? whole * h.useful / kUnit : whole;
       }
       speed = std::min(speed, l.width);
-    } else if (l.speed || may_start ||
+    } else if (l.speed || l.stands_still || may_start ||
                (w_.gpu.preemptor == PreemptorKind::kProportional && l.started)) {
       speed = std::min(general, l.width);
       general -= speed;
     }
+    // It goes on when its vGPU does, on SMs that are to be left, too.
+    l.stands_still = still && (l.speed || l.stands_still);
     set_speed(p, speed);
   }
 }

@@ -66,10 +66,11 @@ class Simulation {
     uint64_t settled_ns = 0, queued_ns = 0;
     uint64_t version = 0;
     bool started = false;
-    bool evicted = false;     // has left with work remaining since it last worked
-    uint32_t saved_sms = 0;   // context switch: SMs' worth of state to restore
-    uint32_t holds = 0;       // holds for this launch alone
-    uint64_t used_sm_ns = 0;  // since the last report
+    bool stands_still = false;  // its SMs change, and it worked until then
+    bool evicted = false;       // has left with work remaining since it last worked
+    uint32_t saved_sms = 0;     // context switch: SMs' worth of state to restore
+    uint32_t holds = 0;         // holds for this launch alone
+    uint64_t used_sm_ns = 0;    // since the last report
   };
   struct ProgramState {
     Random random;

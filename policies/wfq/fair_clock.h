@@ -25,6 +25,7 @@
 #include <bit>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "mediator/base/check.h"
@@ -85,8 +86,12 @@ class FairClock {
     VgpuShare share;
     WeightDivisor by_weight;
     int64_t vtime = 0;
-    int64_t lag = 0;          // V - vtime when it turned idle, less what it was charged since
-    int64_t left_at = 0;      // V when it turned idle, without it
+    int64_t lag = 0;      // V - vtime when it turned idle, less what it was charged since
+    int64_t left_at = 0;  // V when it turned idle, without it
+    // At the level that it had before this one: going to another one and back pays no debt, and
+    // takes no credit.
+    uint32_t other_level = 0;
+    int64_t other_lag = 0, other_vtime = kNoDebtStays;
     uint64_t used_sm_ns = 0;  // all that it was ever charged, modulo 2^64
   };
 
@@ -130,11 +135,14 @@ class FairClock {
     if (g.backlogged()) leave(v);
     if (g.state == State::kInDebt) pay_off(v);
     g.lag = clipped(static_cast<Int128>(g.lag) * g.share.weight / changed.weight);
-    const bool moved = g.share.priority != changed.priority;
+    const uint32_t left = g.share.priority;
     set_share(g, changed);
-    if (moved) {
-      g.lag = 0;
+    if (left != changed.priority) {
+      const int64_t lag = std::exchange(g.lag, 0), vtime = levels_[left].vtime() - lag;
       g.vtime = level(g).vtime();
+      if (g.other_level == changed.priority)
+        g.lag = std::min(std::max<int64_t>(g.other_lag, 0), g.vtime - g.other_vtime);
+      g.other_level = left, g.other_lag = lag, g.other_vtime = vtime;
     }
     if (state == State::kBacklogged) {
       if (level(g).weight() > 0)
@@ -143,7 +151,7 @@ class FairClock {
         g.vtime = std::max(g.vtime, level(g).vtime());
       g.state = State::kBacklogged;
       enter(g);
-    } else if (g.lag < 0 && !moved) {
+    } else if (g.lag < 0) {
       place(g, g.lag);
       if (level(g).busy > 0 && debts_count_) owe(v);
     }
@@ -397,7 +405,9 @@ class FairClock {
     l.add(-static_cast<Int128>(back) * l.counted_weight());
     l.debts_stay_until = std::max(l.debts_stay_until - back, kNoDebtStays);
     for (Vgpu& g : vgpus_) {
-      if (g.state == State::kAbsent || g.share.priority != priority) continue;
+      if (g.state == State::kAbsent) continue;
+      if (g.other_level == priority) g.other_vtime = std::max(g.other_vtime - back, kNoDebtStays);
+      if (g.share.priority != priority) continue;
       // An idle one far behind would start at V anyway.
       g.vtime = g.state == State::kIdle ? std::max<int64_t>(g.vtime - back, 0) : g.vtime - back;
       g.left_at = std::max(g.left_at - back, -kRebaseAt);

@@ -73,6 +73,9 @@ class WfqSlices final : public Policy {
     gpu_.clock.change(v, share);
     if (gpu_.clock[v].backlogged()) tick(now_ns, out);
   }
+  void on_reweighed(uint64_t, VgpuId v, const VgpuShare& share, Actions&) override {
+    gpu_.clock.change(v, share);  // the round goes on
+  }
   void on_vgpu_removed(uint64_t, VgpuId v, Actions&) override {
     SLUICE_CHECK(!gpu_.clock[v].backlogged());
     gpu_.clock.remove(v);

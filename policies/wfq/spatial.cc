@@ -73,13 +73,16 @@ class WfqSpatial final : public Policy, Ahead {
     own_[v].per_weight = per_weight(v);
   }
   void on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) override {
+    on_reweighed(now_ns, v, share, out);
+    decide(now_ns, out);
+  }
+  void on_reweighed(uint64_t, VgpuId v, const VgpuShare& share, Actions&) override {
     leave_room(v);
     count_busy(v, false);
     clock_.change(v, share);
     own_[v].per_weight = per_weight(v);
     count_busy(v, clock_[v].backlogged());
     look_at(v);
-    decide(now_ns, out);
   }
   void on_vgpu_removed(uint64_t, VgpuId v, Actions&) override {
     SLUICE_CHECK(!clock_[v].backlogged() && own_[v].held == 0 && own_[v].leaving == 0);

@@ -42,6 +42,11 @@ void WholeGpu::on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, 
 }
 
 void WholeGpu::on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) {
+  on_reweighed(now_ns, v, share, out);
+  decide(now_ns, out);
+}
+
+void WholeGpu::on_reweighed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions&) {
   const bool waits = waiting(v).contains(v);
   if (waits) stop_waiting(v);
   settle(now_ns, v);
@@ -50,8 +55,9 @@ void WholeGpu::on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share
   credits_.change(v, before, clock_[v].share);
   due_[v] = clock_[v].vtime;
   if (v == holder_) turn_.overrun_ns = 0;
+  // What it held at another level is no turn at this one: others that are due need not wait.
+  if (v == holder_ && before.priority != level(v)) turn_.start_ns = 0;
   if (waits) wait(now_ns, v);
-  decide(now_ns, out);
 }
 
 void WholeGpu::on_vgpu_removed(uint64_t, VgpuId v, Actions&) {

@@ -74,6 +74,7 @@ class WholeGpu : public Policy {
  public:
   void on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions&) override;
   void on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) override;
+  void on_reweighed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) override;
   void on_vgpu_removed(uint64_t, VgpuId v, Actions&) override;
   void on_arrival(uint64_t now_ns, VgpuId v, Actions& out) override;
   void on_launch_queued(uint64_t now_ns, const Launch& launch, Actions& out) override;

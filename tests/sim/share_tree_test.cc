@@ -250,6 +250,32 @@ TEST(ShareTree, AMinimumHoldsBelowOneThatComesLate) {
   EXPECT_GE(simulated(w).part(1), (0.25 + 0.97 * 0.2) / 2);
 }
 
+// Whatever is above: one with a maximum, which is away for a few milliseconds at a time, one that
+// comes for bursts of up to 4 ms, both. What it is owed from their time it has when they are away,
+// so they do not wait for it. (It was forgotten then: 8 to 19 % of 20.)
+TEST(ShareTree, AMinimumHoldsBelowOneThatComesAndGoes) {
+  for (const uint64_t task_us : kTaskUs)
+    for (const uint32_t max : {0u, 300u, 600u, 900u})
+      for (const uint64_t burst_us : {0u, 500u, 2000u, 4000u}) {
+        if (max == 0 && burst_us == 0) continue;
+        Workload w = gpu(How::kWhole, task_us);
+        saturating(w, {.min_permille = 200});
+        saturating(w, {.weight = 1000});
+        saturating(w, {.priority = 5, .max_permille = max});
+        if (burst_us) {
+          Program& p = w.programs.back();
+          w.kernels.push_back(w.kernels[0]);
+          w.kernels.back().alone_ns = burst_us * kTreeUs;
+          p.steps[0].kernel = static_cast<uint32_t>(w.kernels.size() - 1);
+          p.arrival = ArrivalKind::kPoisson;
+          p.period_ns = 10 * kTreeMs;
+        }
+        const Ran o = simulated(w);
+        EXPECT_GE(o.part(0), 0.97 * 0.2) << task_us << " max " << max << " bursts " << burst_us;
+        EXPECT_LE(o.part(0), 0.22) << task_us << " max " << max << " bursts " << burst_us;
+      }
+}
+
 TEST(ShareTree, AMinimumIsAFloorBesideMoreWeight) {
   for (const How how : kAll) {
     Workload w = gpu(how);
@@ -341,7 +367,7 @@ TEST(ShareTree, DrawnMinimaInGroupsHold) {
       SCOPED_TRACE(named(how) + " seed " + std::to_string(seed));
       std::vector<double> of_group(4);
       std::vector<bool> has_members(4);
-      const double part = below ? 0.85 : 0.93;
+      const double part = below ? 0.9 : 0.93;
       for (uint32_t v = 0; v < w.vgpus.size(); ++v) {
         const VgpuShare& s = w.vgpus[v].share;
         for (GroupId g = s.group; g; g = w.groups[g - 1].share.parent)

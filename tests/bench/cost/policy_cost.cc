@@ -5,9 +5,13 @@
 // times and each decision counts with the least of its times: what the machine did beside it is
 // left out, what the policy does is not. By hand; one core.
 //
-//     policy_cost [--vgpus N] [--each N] [--repeats N] [--json] [--require] [POLICY...]   default:
-//     1000, 10, 5, all policies
+//     policy_cost [--vgpus N] [--each N] [--repeats N] [--groups N] [--limits] [--visitors]
+//                 [--json] [--require] [POLICY...]   default: 1000, 10, 5, all policies
 //
+// --groups: the vGPUs are in N groups, and those in eight others, for policies that know groups.
+// --limits: every fourth group has a maximum, every sixteenth vGPU a minimum. --visitors: every
+// other vGPU comes for a launch of 50 us and stays away for 0.1 s, so that weights change all the
+// time.
 // An event may move many SMs: beside its whole cost stands that for each action that it ended with.
 // --json: one object a policy and line. --require: fails if one policy's mean for an event, or 99th
 // percentile for an action, is above 1 us.
@@ -41,6 +45,9 @@ class Timed final : public Policy {
   }
   void on_vgpu_changed(uint64_t t, VgpuId v, const VgpuShare& s, Actions& o) override {
     p_->on_vgpu_changed(t, v, s, o);
+  }
+  void on_group(uint64_t t, GroupId g, const GroupShare& s, Actions& o) override {
+    p_->on_group(t, g, s, o);
   }
   void on_vgpu_removed(uint64_t t, VgpuId v, Actions& o) override { p_->on_vgpu_removed(t, v, o); }
   void on_arrival(uint64_t t, VgpuId v, Actions& o) override {
@@ -139,7 +146,25 @@ Cost measure(const Registration& row, const Workload& w, int repeats, double clo
   return c;
 }
 
-Workload tenants(uint32_t vgpus, uint32_t each) {
+struct Tree {
+  uint32_t groups = 0;
+  bool limits = false, visitors = false;
+};
+
+constexpr uint32_t kTopGroups = 8;
+void add_groups(Workload& w, const Tree& tree) {
+  if (tree.groups == 0) return;
+  for (uint32_t i = 0; i < kTopGroups; ++i) w.groups.push_back({"top" + std::to_string(i), {}});
+  for (uint32_t i = 0; i < tree.groups; ++i) {
+    GroupShare share{.parent = 1 + i % kTopGroups, .weight = 1 + i % 7};
+    if (tree.limits && i % 4 == 0) share.max_permille = 300;
+    w.groups.push_back({"g" + std::to_string(i), share});
+  }
+  for (uint32_t v = 0; v < w.vgpus.size(); ++v)
+    w.vgpus[v].share.group = 1 + kTopGroups + v % tree.groups;
+}
+
+Workload tenants(uint32_t vgpus, uint32_t each, const Tree& tree) {
   Workload w;
   w.gpu.sm_count = 132;
   w.gpu.spatial = true;
@@ -151,9 +176,12 @@ Workload tenants(uint32_t vgpus, uint32_t each) {
   k.alone_cv = 0.5;
   k.tasks = 10'000;
   k.blocks_per_sm = 8;
-  w.kernels = {k};
+  w.kernels = {k, k};
+  w.kernels[1].name = "visit";
+  w.kernels[1].alone_ns = 50'000;
   for (uint32_t v = 0; v < vgpus; ++v) {
     w.vgpus.push_back({"v" + std::to_string(v), {.weight = 1 + v % 1000, .priority = v % 4}, {}});
+    if (tree.limits && v % 16 == 0) w.vgpus[v].share.min_permille = 5;
     for (uint32_t i = 0; i < each; ++i) {
       Program p;
       p.name = std::to_string(v) + "." + std::to_string(i);
@@ -163,9 +191,17 @@ Workload tenants(uint32_t vgpus, uint32_t each) {
       p.think_ns = i % 2 ? 0 : 100'000;
       p.runs = 0;
       p.queue_depth = 2;
+      if (tree.visitors && v % 2) {
+        p.steps = {{.kernel = 1}};
+        p.arrival = ArrivalKind::kClosed;
+        p.think_ns = 100'000'000;
+        p.think_exponential = true;
+        i = each;  // one launch at a time
+      }
       w.programs.push_back(p);
     }
   }
+  add_groups(w, tree);
   w.horizon_ns = 20'000'000'000;
   return w;
 }
@@ -175,6 +211,7 @@ Workload tenants(uint32_t vgpus, uint32_t each) {
 int main(int argc, char** argv) {
   uint32_t vgpus = 1000, each = 10;
   int repeats = 5;
+  Tree tree;
   bool json = false, require = false;
   std::vector<std::string> names;
   for (int i = 1; i < argc; ++i) {
@@ -186,6 +223,12 @@ int main(int argc, char** argv) {
       each = static_cast<uint32_t>(number());
     else if (a == "--repeats")
       repeats = number();
+    else if (a == "--groups")
+      tree.groups = static_cast<uint32_t>(number());
+    else if (a == "--limits")
+      tree.limits = true;
+    else if (a == "--visitors")
+      tree.visitors = true;
     else if (a == "--json")
       json = true;
     else if (a == "--require")
@@ -195,7 +238,7 @@ int main(int argc, char** argv) {
     else
       return std::fprintf(stderr, "policy_cost: no policy or option %s\n", a.c_str()), 1;
   }
-  const Workload w = tenants(vgpus, each);
+  const Workload w = tenants(vgpus, each, tree);
   if (const std::string wrong = check_workload(w); !wrong.empty())
     return std::fprintf(stderr, "policy_cost: %s\n", wrong.c_str()), 1;
 
@@ -217,6 +260,7 @@ int main(int argc, char** argv) {
       Workload x = w;
       const bool slices = std::strcmp(form, "slices") == 0;
       if (slices ? !row.proportional : !row.exclusive) continue;
+      if ((tree.groups || tree.limits) && !row.tree) continue;
       if (std::strcmp(form, "whole") == 0 && row.name != "wfq") continue;
       x.gpu.spatial = std::strcmp(form, "space") == 0;
       if (slices) x.gpu.preemptor = PreemptorKind::kProportional;
