@@ -73,15 +73,10 @@ bool Turns::run(uint64_t now_ns, const policy::Action& a, ActionQueue& out) {
       close(now_ns, a.vgpu, out);
     }
     t.level = visits ? visit_level(a.vgpu) : turn_level(a.vgpu);
-    // Who lingers is below it, or does not linger.
-    for (const VgpuId v : std::vector<VgpuId>(lingering_))
-      if (vgpus_[v].level >= t.level) {
-        std::erase(lingering_, v);
-        close(now_ns, v, out);
-      }
     t.state = TurnState::kWaiting;
     if (has_place(a.vgpu, t.level)) grant(now_ns, a.vgpu, out);
   }
+  close_lingering_from(now_ns, t.level, out);
   settle(now_ns);
   sharing_.log(out, LogEvent::kGranted, a.vgpu, sharing_.sessions[g->sessions.front()].generation);
   return true;
@@ -140,6 +135,16 @@ void Turns::stop_lingering(uint64_t now_ns, ActionQueue& out) {
   for (const VgpuId v : std::exchange(lingering_, {})) close(now_ns, v, out);
   const VgpuId v = holder();
   goes_down_ = v != policy::kNoVgpu && vgpus_[v].state == TurnState::kTurn;
+}
+
+// Who lingers is below the holder, or does not linger: what it launches would run first, and only
+// the holder is charged.
+void Turns::close_lingering_from(uint64_t now_ns, uint32_t level, ActionQueue& out) {
+  for (const VgpuId v : std::vector<VgpuId>(lingering_))
+    if (vgpus_[v].level >= level) {
+      std::erase(lingering_, v);
+      close(now_ns, v, out);
+    }
 }
 
 // To a turn's level: a new generation there, and what was launched on the visit drains.

@@ -43,7 +43,8 @@
 //   kTurn       evicted after a visit, with nothing left to do                   kStandby
 //   kTurn       evicted otherwise: its gates close, its launches are evicted     kLeaving
 //   kLingering  the policy runs it again                                         kTurn
-//   kLingering  linger_ns after the visit should be over: its gates close        kLeaving
+//   kLingering  linger_ns after the visit should be over, or the turn is of      kLeaving
+//               another that is not above it: its gates close
 //   kStandby    the policy runs it, for a visit                                  kTurn
 //   kStandby    it has work and the policy does not run it for a visit; it may   kLeaving
 //               not come unasked any more; it is paused: its gates close
@@ -110,6 +111,7 @@ class Turns final : public SharingStrategy {
   void grant(uint64_t now_ns, VgpuId v, ActionQueue& out);
   void close(uint64_t now_ns, VgpuId v, ActionQueue& out);
   void stop_lingering(uint64_t now_ns, ActionQueue& out);
+  void close_lingering_from(uint64_t now_ns, uint32_t level, ActionQueue& out);
   bool may_stand_by(VgpuId v) const;
   void stand_by(VgpuId v, ActionQueue& out);
   void accept(VgpuId v, ActionQueue& out);

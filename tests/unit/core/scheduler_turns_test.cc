@@ -406,6 +406,29 @@ TEST_F(VisitsTest, OfLongerLaunchesAreBelowThoseOfShortOnes) {
   EXPECT_TRUE(open_gate(h, s));
 }
 
+// ... and who is interrupted on a visit does not go on above the holder, who would pay for it.
+TEST_F(VisitsTest, ThatAreInterruptedByWhoWasBelowEnd) {
+  h.scheduler->set_share(h.now, a, {.weight = 1000}, h.queue);
+  h.report(t, 0, 0);
+  ASSERT_TRUE(holds(a));
+  h.now += 4 * kMs;
+  work(t, 1, 0, 900);
+  to(b);
+  ASSERT_EQ(level(h, t), 1u);
+  ASSERT_TRUE(open_gate(h, s));
+  quietly(t, 1, 1, 900);
+  work(s, 1, 0, 100);  // short by now, and goes first
+  to(a);
+  EXPECT_TRUE(open_gate(h, s));
+  EXPECT_EQ(level(h, s), 0u);
+  EXPECT_FALSE(open_gate(h, t));
+  const uint64_t of_a = charged(a), of_b = charged(b);
+  h.now += 100'000;
+  h.report(s, 1, 1);
+  EXPECT_EQ(charged(b) - of_b, 100'000u) << "what it has left there runs";
+  EXPECT_EQ(charged(a), of_a);
+}
+
 // What it launched on the visit is above, what came later is not: each counts at its own level.
 TEST_F(VisitsTest, ThatWentDownHaveLeftSomethingAtBothLevels) {
   const uint32_t old = granted(h, t);
