@@ -34,6 +34,7 @@ void WholeGpu::on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, 
     pauses_.resize(v + 1);
   }
   turn_of_[v] = 0;
+  amends_.add(v);
   due_[v] = clock_[v].vtime;
   work_[v] = {};
   pauses_[v] = {};
@@ -47,11 +48,13 @@ void WholeGpu::on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share
 }
 
 void WholeGpu::on_reweighed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions&) {
+  let_go(now_ns);
   const bool waits = waiting(v).contains(v);
   if (waits) stop_waiting(v);
   settle(now_ns, v);
   const VgpuShare before = clock_[v].share;
   clock_.change(v, share);
+  amends_.changed(v, before.weight);
   credits_.change(v, before, clock_[v].share);
   due_[v] = clock_[v].vtime;
   if (v == holder_) turn_.overrun_ns = 0;
@@ -62,6 +65,7 @@ void WholeGpu::on_reweighed(uint64_t now_ns, VgpuId v, const VgpuShare& share, A
 
 void WholeGpu::on_vgpu_removed(uint64_t, VgpuId v, Actions&) {
   SLUICE_CHECK(v != holder_ && !clock_[v].backlogged());
+  amends_.end(v);
   credits_.remove(clock_[v].share);
   clock_.remove(v);
 }
@@ -69,6 +73,7 @@ void WholeGpu::on_vgpu_removed(uint64_t, VgpuId v, Actions&) {
 void WholeGpu::on_arrival(uint64_t now_ns, VgpuId v, Actions& out) {
   if (clock_[v].backlogged()) return;
   settle(now_ns, v);
+  amends_.became_busy(now_ns, v);
   const uint64_t lingered_ns = end_pause(now_ns, v);
   const int64_t before = clock_[v].vtime;
   clock_.turn_busy(v);
@@ -95,7 +100,9 @@ void WholeGpu::on_idle(uint64_t now_ns, VgpuId v, Actions& out) {
   note_burst(v);
   const bool lingers = v == holder_ && gpu_ == Gpu::kHeld && linger(now_ns, v);
   clock_.turn_idle(v);
+  let_go(now_ns);
   if (waiting(v).contains(v)) stop_waiting(v);
+  amends_.became_idle(now_ns, v);
   work_[v] = {};
   pauses_[v].since_ns = now_ns;
   pauses_[v].charged_sm_ns = 0;
@@ -108,10 +115,19 @@ void WholeGpu::on_idle(uint64_t now_ns, VgpuId v, Actions& out) {
 }
 
 void WholeGpu::on_usage(uint64_t, VgpuId v, const Usage& usage) {
-  const int64_t back = clock_.charge(v, usage.sm_ns);
   credits_.pay(v, level(v), static_cast<double>(usage.sm_ns));
   if (!clock_[v].backlogged()) pauses_[v].charged_sm_ns += usage.sm_ns;
   if (v == holder_ && clock_[v].backlogged()) work_[v].use(usage.sm_ns);
+  if (v == holder_ && gpu_ == Gpu::kDrains) {
+    drain_sm_ns_ = std::min(drain_sm_ns_ + usage.sm_ns, FairClock::kMaxUsage);
+    return;  // on_left() says at what time it is charged
+  }
+  amends_.use(v, usage.sm_ns, [this](VgpuId i, uint64_t sm_ns) { charge(i, sm_ns); });
+  charge(v, usage.sm_ns);
+}
+
+void WholeGpu::charge(VgpuId v, uint64_t sm_ns) {
+  const int64_t back = clock_.charge(v, sm_ns);
   if (back) {
     if (holder_ != kNoVgpu && level(holder_) == level(v))
       turn_.rank = std::max(turn_.rank - back, -FairClock::kRebaseAt);
@@ -131,6 +147,7 @@ void WholeGpu::on_usage(uint64_t, VgpuId v, const Usage& usage) {
 void WholeGpu::on_left(uint64_t now_ns, VgpuId v, LeftReason, Actions& out) {
   if (v != holder_) return;
   if (gpu_ == Gpu::kLingers) stop_lingering(now_ns);
+  if (gpu_ == Gpu::kDrains) end_drain(now_ns);
   if (clock_[v].backlogged()) due_[v] = next_due();
   holder_ = kNoVgpu;
   gpu_ = Gpu::kFree;
@@ -286,18 +303,18 @@ void WholeGpu::decide(uint64_t now_ns, Actions& out) {
   if (gpu_ == Gpu::kDrains) return;  // on_left() decides
   settle_holder_and_first(now_ns);
   look_again(now_ns);
+  hold_back(now_ns);
   Next n = next(now_ns);
-  if (n.vgpu == kNoVgpu) return;
-  if (gpu_ == Gpu::kFree) {
+  if (n.vgpu != kNoVgpu && gpu_ == Gpu::kFree) {
     begin(now_ns, n, out);
     n = next(now_ns);
-    if (n.vgpu == kNoVgpu) return;
   }
+  if (n.vgpu == kNoVgpu) return wait_for_amends(now_ns, out);
   const bool above = level(n.vgpu) > level(holder_);
   if (gpu_ == Gpu::kLingers && now_ns < keep_until_ns_ && !above)
     return wake_at(keep_until_ns_, out);
   if (!clock_[holder_].backlogged() || above) return evict(now_ns, n.vgpu, above, out);
-  if (level(n.vgpu) < level(holder_)) return;
+  if (level(n.vgpu) < level(holder_)) return wait_for_amends(now_ns, out);
 
   const uint64_t turn_ns = quantum(holder_);
   uint64_t length_ns = std::min(length_.least_quantum(), turn_ns);
@@ -320,6 +337,7 @@ void WholeGpu::decide(uint64_t now_ns, Actions& out) {
   }
   uint64_t at_ns = turn_.start_ns + length_ns;
   if (!uncovered_.empty()) at_ns = std::min(at_ns, covered_at_ns_[uncovered_.top()]);
+  if (!held_back_.empty()) at_ns = std::min(at_ns, amends_end_ns(now_ns));
   wake_at(at_ns, out);
 }
 
@@ -350,6 +368,8 @@ void WholeGpu::settle_holder_and_first(uint64_t now_ns) {
 void WholeGpu::begin(uint64_t now_ns, const Next& n, Actions& out) {
   stop_waiting(n.vgpu);
   holder_ = n.vgpu;
+  kept_free_ns_ = 0;
+  end_amends(holder_);
   pauses_[holder_].had_no_turn = false;
   gpu_ = Gpu::kHeld;
   turn_.was_overdue = turn_is_overdue(holder_);
@@ -376,6 +396,8 @@ void WholeGpu::start_turn(uint64_t now_ns) {
 void WholeGpu::evict(uint64_t now_ns, VgpuId next, bool early, Actions& out) {
   if (gpu_ == Gpu::kLingers) stop_lingering(now_ns);
   gpu_ = Gpu::kDrains;
+  evicted_ns_ = now_ns;
+  drain_sm_ns_ = 0;
   out.push_back(Action::evict(holder_, next));
   out.back().value = early;
   interrupted_ = early;

@@ -41,6 +41,9 @@
 //               It pays for the pause. One that works for at least as long as it pauses may do so
 //               for its whole turn: giving the GPU away and back would cost more. Others share
 //               Idling.
+//   hold_back() who did not leave in time, because its launch cannot, waits until the others have
+//               used as much, and is charged as they do; the GPU stays free for the pauses of those
+//               that waited (amends.h)
 //
 // States of the GPU
 //   kFree    -> kHeld    run(next)
@@ -48,6 +51,7 @@
 //   kHeld    -> kDrains  its turn is over, it is preempted, or it is idle and another is backlogged
 //   kLingers -> kHeld    the holder is back, and has paid for the time like for use
 //   kLingers -> kDrains  it is not back in time, or a higher priority came
+//   kHeld    -> kDrains  it is idle, and those that wait are held back: kFree until somebody is not
 //   any      -> kFree    on_left()
 //
 // A vGPU that is backlogged alone has no timer (disengaged). Priorities are strict: each level has
@@ -62,6 +66,7 @@
 #include "policies/parts/idling.h"
 #include "policies/parts/indexed_heap.h"
 #include "policies/policy.h"
+#include "policies/wfq/amends.h"
 #include "policies/wfq/fair_clock.h"
 #include "policies/wfq/known_work.h"
 #include "policies/wfq/preempt_budget.h"
@@ -246,6 +251,16 @@ class WholeGpu : public Policy {
   static constexpr uint64_t kLongestGapNs = 4'000'000;  // that a mean remembers
 
   void decide(uint64_t now_ns, Actions& out);
+  void charge(VgpuId v, uint64_t sm_ns);
+  void end_drain(uint64_t now_ns);
+  void end_amends(VgpuId v);
+  void hold_back(uint64_t now_ns);
+  void let_go(uint64_t now_ns);
+  bool is_held_back(VgpuId v) const {
+    return std::find(held_back_.begin(), held_back_.end(), v) != held_back_.end();
+  }
+  void wait_for_amends(uint64_t now_ns, Actions& out);
+  uint64_t amends_end_ns(uint64_t now_ns) const;
   void settle(uint64_t now_ns, VgpuId v);  // brings v's credits up to now
   double most(VgpuId v) const { return static_cast<double>(short_ns(v) * sms()); }
   // What the holder's credit lasts for, no others running.
@@ -305,7 +320,11 @@ class WholeGpu : public Policy {
   bool interrupted_ = false;  // kDrains, kFree: a turn that was not over
   Turn turn_;
   uint64_t turns_ = 0;
-  uint64_t wake_ns_ = 0;  // last wake asked for
+  uint64_t wake_ns_ = 0;                       // last wake asked for
+  uint64_t evicted_ns_ = 0, drain_sm_ns_ = 0;  // kDrains: since then
+  Amends amends_{clock_, config_.machine.sm_count};
+  std::vector<VgpuId> held_back_;  // backlogged, in no heap: they make amends first
+  uint64_t kept_free_ns_ = 0;      // for that nobody works, since then; 0: somebody does
   std::vector<Pause> pauses_;
   uint64_t keep_until_ns_ = 0;  // kLingers only
   Idling idling_;

@@ -3,19 +3,24 @@
 """What a victim keeps beside each adversary, over what a fair rival would leave it.
 
     tests/bench/adversaries.py --build build [--device nvidia] [--seconds 6] [--pairs 2]
-                               [--only NAME...] [--slices] [--out FILE.json]
+                               [--only NAME...] [--together N [--seed S]]
+                               [--victim US:PAUSE_US] [--slices] [--out FILE.json]
 
-The victim checks every result. Windows alternate: beside an honest program of the same weight that
+The victim checks every result, or (--victim) launches kernels of so many microseconds and pauses
+for so long after each. Windows alternate: beside an honest program of the same weight that
 never pauses (the fair rival), then beside an adversary, which starts again as often as it ends.
 Each window's rival has a new vGPU, so that no debt of an earlier one is in it and the first seconds
 of an attack count. `kept` is the victim's launches a second beside the adversary, over those beside
-the fair rival just before; the goal is 0.95. `answer_ms` is the slowest answer of the admin socket.
+the fair rival just before; the goal is 0.95. With --together N, N of the adversaries run at once,
+each on a vGPU, beside the honest programs' N; which ones is drawn anew for each pair, from --seed.
+`answer_ms` is the slowest answer of the admin socket.
 `ended` is how often the scheduler has ended a session of the adversary; should it end one of the
 victim's, this fails. What sluiced logs of time slices that are too long is printed below each row.
 """
 import argparse
 import json
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -109,24 +114,31 @@ class Bench:
         self.s.config.write_text(text)
         self.s.start()
         self.s.ctl("create", "v", "--weight", 1)
-        self.victim = subprocess.Popen(
-            [build / "kernels/suite/sluice-suite-stencil2d", "--seconds", "100000", "--verify",
-             "every", "--json"], env=self.s.client_env("v"), stdout=subprocess.PIPE, text=True)
+        command = [build / "kernels/suite/sluice-suite-stencil2d", "--seconds", "100000",
+                   "--verify", "every", "--json"]
+        if a.victim:
+            command = [build / "tests/system/adversaries/hog", "paced", *a.victim.split(":")]
+        self.victim = subprocess.Popen(command, env=self.s.client_env("v"),
+                                       stdout=subprocess.PIPE, text=True)
         while self.done() == 0:
             time.sleep(0.05)
+
+    def command(self, name):
+        program, *arguments = ADVERSARIES.get(name, ADVERSARIES["long kernels"])
+        return [self.build / "tests/system/adversaries" / program, *arguments]
 
     def done(self):
         return self.s.stats()["vgpus"]["v"]["launches_done"]
 
-    def window(self, rival, names=("r",)):
-        """The victim's launches a second beside `rival` (a command), how often that ran, and how
-        often the scheduler ended it. `names`: what the vGPUs' names begin with, one rival each."""
+    def window(self, rivals, names=("r",)):
+        """The victim's launches a second beside `rivals` (commands), how often they ran, and how
+        often the scheduler ended them. `names`: what their vGPUs' names begin with."""
         names = [f"{name}-{self.vgpus + i}" for i, name in enumerate(names, 1)]
         self.vgpus += len(names)
         for name in names:
             self.s.ctl("create", name, "--weight", 1)
             self.s.ctl("set", name, "--memory", "4G" if self.a.device == "nvidia" else "64M")
-        rivals = [Again(rival, self.s.client_env(name)) for name in names]
+        rivals = [Again(rival, self.s.client_env(name)) for rival, name in zip(rivals, names)]
         before, began = self.done(), time.monotonic()
         for again in rivals:
             again.start()
@@ -149,6 +161,10 @@ class Bench:
         return [line for line in new if "witness" in line or "beyond its time slices" in line]
 
     def end(self):
+        if self.a.victim:
+            if self.victim.poll() is not None:
+                raise SystemExit("the victim's program has ended")
+            return
         self.victim.send_signal(2)
         result = json.loads(self.victim.communicate(timeout=120)[0].splitlines()[-1])
         if result["wrong"]:
@@ -161,26 +177,36 @@ def main():
     p.add_argument("--device", choices=("soft", "nvidia"), default="soft")
     p.add_argument("--seconds", type=float, default=6, help="of a window")
     p.add_argument("--pairs", type=int, default=2)
-    p.add_argument("--only", nargs="*", default=[*ADVERSARIES, *CLAIMS, *OVERSTAYS])
+    p.add_argument("--only", nargs="*", metavar="NAME")
+    p.add_argument("--together", type=int, metavar="N", help="adversaries at once")
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--victim", metavar="US:PAUSE_US", help="its launches and pauses")
     p.add_argument("--slices", action="store_true", help="on the hardware's time slices")
     p.add_argument("--out", type=pathlib.Path)
     a = p.parse_args()
+    workers = () if a.together else (*CLAIMS, *OVERSTAYS)
+    a.only = a.only or [*ADVERSARIES, *workers]
     build = a.build.resolve()
     honest = [build / "kernels/suite/sluice-suite-stencil2d", "--seconds", "100000"]
     rows = []
     with tempfile.TemporaryDirectory(prefix="sluice-bench.") as work:
         bench = Bench(build, a, work)
         try:
-            for name in a.only:
-                command, vgpus = honest, {**CLAIMS, **OVERSTAYS}.get(name, "r").split()
-                if name not in CLAIMS:
-                    program, *arguments = ADVERSARIES.get(name, ADVERSARIES["long kernels"])
-                    command = [build / "tests/system/adversaries" / program, *arguments]
+            draws = random.Random(a.seed)
+            for name in a.only if not a.together else [f"{a.together} of {len(a.only)}"]:
+                vgpus = {**CLAIMS, **OVERSTAYS}.get(name, "r").split()
+                commands = [honest if name in CLAIMS else bench.command(name)] * len(vgpus)
                 monitor = AdminMonitor(bench.s.admin)
                 monitor.start()
-                pairs = [(bench.window(honest, "r" * len(vgpus))[0],
-                          *bench.window(command, vgpus))
-                         for _ in range(a.pairs)]
+                pairs = []
+                for _ in range(a.pairs):
+                    if a.together:
+                        drawn = draws.sample(a.only, a.together)
+                        print(f"    {', '.join(drawn)}", flush=True)
+                        commands = [bench.command(one) for one in drawn]
+                        vgpus = ["r"] * a.together
+                    pairs.append((bench.window([honest] * len(vgpus), "r" * len(vgpus))[0],
+                                  *bench.window(commands, vgpus)))
                 monitor.finish()
                 if monitor.silent:
                     raise SystemExit(monitor.silent)

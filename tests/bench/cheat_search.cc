@@ -5,11 +5,14 @@
 // saturates in its place. By hand; one process, one core.
 //
 //     cheat_search [--form whole|space|slices] [--policy wfq] [--draws 1000] [--first 0] [--seed 1]
-//                  [--programs 1]
+//                  [--programs 1] [--opaque 1]
 //
 // A draw is printed when vGPU 0 has 1 % more than the honest one, or a rival lacks 1 % of what
 // would be as large a part, and that is more than a longest turn: a lead of a turn is nobody's
 // share. It is run for twice as long, too: what grows with time is a share.
+//
+// With --opaque 1 the rivals' launches cannot leave, and take 1 to 400 ms. Then a rival lacks when
+// it has less than 0.45 of its entitlement of the time, and a longest launch.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -27,12 +30,14 @@ using namespace sluice::policy::sim;
 namespace {
 
 constexpr uint64_t kUs = 1'000, kSecond = 1'000'000'000, kHorizonNs = 5 * kSecond;
+constexpr uint64_t kOpaqueHorizonNs = 60 * kSecond;
 constexpr uint64_t kMostEvents = 20'000'000;
 
 struct Settings {
   std::string form = "whole", policy = "wfq";
   uint64_t draws = 1000, first = 0, seed = 1;
   bool programs = false;  // their programs are printed, too
+  bool opaque = false;
 };
 
 // Between `least` and `most`, each order of magnitude as often.
@@ -102,6 +107,12 @@ Workload drawn(const Settings& s, uint64_t draw) {
     w.programs.back().name = "cheat" + std::to_string(n);
   }
   w.horizon_ns = kHorizonNs;
+  if (s.opaque) {
+    w.kernels[0].alone_ns = spread(r, 1e6, 400e6);
+    w.kernels[0].evictable = false;
+    w.kernels[0].drain_ns = 0;
+    w.horizon_ns = kOpaqueHorizonNs;
+  }
   return w;
 }
 Workload honest_instead(const Workload& w) {
@@ -120,6 +131,8 @@ double longest_lead_ns(const Workload& w) {
   const auto longest_ns = static_cast<double>(w.config.max_quantum_ns);
   const auto turn_ns = static_cast<double>(TurnLength(engine_config(w)).of(1));
   const LatencyClass latency = w.vgpus[0].share.latency;
+  if (!w.kernels[0].evictable)  // a rival may have a launch less, and another one more
+    return 2 * static_cast<double>(w.kernels[0].alone_ns + w.config.latency_target_ns);
   if (latency == LatencyClass::kLow) return static_cast<double>(w.config.latency_target_ns);
   const double longer_ns = latency == LatencyClass::kBatch ? 4 * turn_ns : turn_ns;
   return 1.5 * std::min(longer_ns, longest_ns) + 2 * handover_ns;
@@ -136,8 +149,12 @@ Had had(const Settings& s, const Workload& w) {
   const auto ns = [&](size_t v) { return static_cast<double>(o.vgpus[v].sm_ns) / w.gpu.sm_count; };
   Had h{.cheat_ns = ns(0), .complete = !o.cut && !o.stuck};
   const double rest_ns = std::max(ns(0) - longest_lead_ns(w), 0.0);
+  double weights = 0;
+  for (const Vgpu& v : w.vgpus) weights += v.share.weight;
   for (size_t v = 1; v < w.vgpus.size(); ++v) {
-    const double due_ns = rest_ns / w.vgpus[0].share.weight * w.vgpus[v].share.weight;
+    double due_ns = rest_ns / w.vgpus[0].share.weight * w.vgpus[v].share.weight;
+    if (s.opaque)
+      due_ns = 0.45 * static_cast<double>(w.horizon_ns) * w.vgpus[v].share.weight / weights;
     if (due_ns - ns(v) <= h.lack_ns) continue;
     h.lack_ns = due_ns - ns(v);
     h.lack_part = h.lack_ns / due_ns;
@@ -186,6 +203,8 @@ int main(int argc, char** argv) {
       s.first = std::strtoull(argv[i + 1], nullptr, 10);
     else if (a == "--seed")
       s.seed = std::strtoull(argv[i + 1], nullptr, 10);
+    else if (a == "--opaque")
+      s.opaque = std::atoi(argv[i + 1]) != 0;
     else if (a == "--programs")
       s.programs = std::atoi(argv[i + 1]) != 0;
     else

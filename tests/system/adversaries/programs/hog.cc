@@ -3,11 +3,13 @@
 // cannot take from it.
 //
 //   hog long MS         kernels of so many milliseconds each that cannot leave before their end
+//   hog paced US PAUSE  kernels of so many microseconds, each waited for, with pauses of so many
 //   hog tiny STREAMS    the shortest launches without end, each waited for, in so many threads
 //   hog copies          device memory copied to and fro without end
 //   hog fills           device memory filled without end
 //   hog transfers       the host's memory copied to the device and back without end
 // Prints "ready", then runs until it is killed; exit 1: a call failed.
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -44,7 +46,7 @@ void must(CUresult r) {
   if (r != CUDA_SUCCESS) fail(r);
 }
 
-[[noreturn]] void launch(CUfunction kernel, uint64_t ns) {
+[[noreturn]] void launch(CUfunction kernel, uint64_t ns, std::chrono::microseconds pause = {}) {
   must(cuCtxSetCurrent(context));
   CUstream stream;
   must(cuStreamCreate(&stream, 1));
@@ -52,6 +54,7 @@ void must(CUresult r) {
   for (;;) {
     must(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr));
     must(cuStreamSynchronize(stream));
+    if (pause.count() > 0) std::this_thread::sleep_for(pause);
   }
 }
 
@@ -88,6 +91,9 @@ int main(int argc, char** argv) {
   std::puts("ready");
   std::fflush(stdout);
   if (!std::strcmp(argv[1], "long")) launch(hold, static_cast<uint64_t>(count) * 1'000'000);
+  if (!std::strcmp(argv[1], "paced"))
+    launch(hold, static_cast<uint64_t>(count) * 1'000,
+           std::chrono::microseconds(argc > 3 ? std::atoi(argv[3]) : 0));
   if (std::strcmp(argv[1], "tiny") != 0) move(argv[1]);
   std::vector<std::thread> threads;
   for (int i = 0; i < count; ++i) threads.emplace_back([] { launch(nothing, 0); });
