@@ -80,7 +80,8 @@ class Guest:
         try:
             for raw in self._sock.makefile("rb"):
                 line = raw.decode(errors="replace").rstrip("\r\n")
-                if line.startswith("@@ready"):
+                # A firmware may have written on this line before.
+                if line.endswith("@@ready"):
                     self._ready.set()
                 elif line.startswith("@@out ") or line.startswith("@@end "):
                     kind, ident, *rest = line.split(" ", 2)
