@@ -60,11 +60,17 @@ def _fill(root, work, packages):
          *(["http://archive.ubuntu.com/ubuntu"] if UBUNTU else []))
     (root / "etc/hostname").write_text("guest\n")
     (root / "etc/fstab").write_text("/dev/vda / ext4 defaults 0 1\n")
+    add_job_server(root)
+
+
+def add_job_server(root):
+    """scripts/guest/jobs, started by systemd."""
     jobs = root / "usr/local/sbin/guest-jobs"
     shutil.copy(guest_image.ROOT / "scripts/guest/jobs", jobs)
     jobs.chmod(0o755)
     units = root / "etc/systemd/system"
     (units / "guest-jobs.service").write_text(JOBS_UNIT)
+    (units / "multi-user.target.wants").mkdir(exist_ok=True)
     (units / "multi-user.target.wants/guest-jobs.service").symlink_to("../guest-jobs.service")
 
 

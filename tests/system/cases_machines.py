@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Domains as owners have them: other machines, UEFI, shared or huge memory, many PCI devices. Each is
-attached with sluicectl, runs a CUDA program, and leaves nothing; live where it has room for that."""
+"""Domains as owners have them: other machines, UEFI, shared memory, many PCI devices. Each is
+attached with sluicectl, runs a CUDA program, and leaves nothing; live where it has room for
+that."""
 import os
 import pathlib
 import unittest
