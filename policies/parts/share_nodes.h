@@ -80,6 +80,7 @@ class ShareNodes {
   const ShareVgpu& vgpu(VgpuId v) const { return vgpus_[v]; }
   void set_throttled(VgpuId v, bool throttled) { vgpus_[v].throttled = throttled; }
   bool has_group(GroupId id) const { return id < groups_.size() && groups_[id].present; }
+  GroupId parent_of(GroupId id) const { return groups_[id].parent; }
   // Whether `above` is `below` or on its way to the root.
   bool is_above(GroupId above, GroupId below) const;
   // Why such limits cannot be beside those of the others in `parent`; empty: they can. `v`,

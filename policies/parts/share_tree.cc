@@ -44,7 +44,9 @@ class ShareTree final : public Forwarding {
     if (id == kRootGroup || id >= kMaxGroups) return;
     nodes_.set_group(now_ns, id, share);
     watch_caps(now_ns);
-    around(now_ns, out, [] {});
+    GroupShare in = share;
+    in.parent = nodes_.parent_of(id);
+    around(now_ns, out, [&] { inner_->on_group(now_ns, id, in, out); });
   }
   void on_vgpu_removed(uint64_t now_ns, VgpuId v, Actions& out) override {
     if (nodes_.vgpu(v).active) nodes_.set_active(v, false);

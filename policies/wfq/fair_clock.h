@@ -19,6 +19,9 @@
 //   launch would lose that at each. Nor does it end others' debts, though V rises as one that is
 //   behind leaves: it, or who stays, would pay for them (one that waits for each launch had 0.73 of
 //   its share beside bursts). No lag is kept or forgiven by a wall clock.
+//   In a group, a credit that one loses is the others' there: so much that they use next is free.
+//   The group was backlogged all the time, so nobody else has a claim to what it was owed
+//   (hierarchical fair queuing, Bennett and Zhang 1996).
 #pragma once
 
 #include <algorithm>
@@ -86,8 +89,9 @@ class FairClock {
     VgpuShare share;
     WeightDivisor by_weight;
     int64_t vtime = 0;
-    int64_t lag = 0;      // V - vtime when it turned idle, less what it was charged since
-    int64_t left_at = 0;  // V when it turned idle, without it
+    int64_t lag = 0;            // V - vtime when it turned idle, less what it was charged since
+    int64_t left_at = 0;        // V when it turned idle, without it
+    bool had_siblings = false;  // then: others of its group were backlogged
     // At the level that it had before this one: going to another one and back pays no debt, and
     // takes no credit.
     uint32_t other_level = 0;
@@ -117,6 +121,12 @@ class FairClock {
   int64_t weight(uint32_t priority) const { return levels_[priority].weight(); }  // of the busy
   int64_t vtime(uint32_t priority) const { return levels_[priority].vtime(); }
 
+  // A group that was not set is one of the root's.
+  void set_group(GroupId group, GroupId parent) {
+    if (group == kRootGroup) return;
+    while (groups_.size() <= group) groups_.emplace_back();
+    groups_[group].parent = parent;
+  }
   void add(VgpuId v, const VgpuShare& share) {
     if (v >= vgpus_.size()) vgpus_.resize(v + 1);
     Vgpu& g = vgpus_[v];
@@ -151,6 +161,7 @@ class FairClock {
         g.vtime = std::max(g.vtime, level(g).vtime());
       g.state = State::kBacklogged;
       enter(g);
+      count_busy(g, true);
     } else if (g.lag < 0) {
       place(g, g.lag);
       if (level(g).busy > 0 && debts_count_) owe(v);
@@ -168,6 +179,7 @@ class FairClock {
     if (g.state == State::kInDebt) {
       level(g).in_debt.remove(v);
       level(g).come_back(g.share.weight);
+      count_busy(g, true);
     } else {
       rejoin(v);
     }
@@ -207,7 +219,8 @@ class FairClock {
     for (const VgpuUsage& r : reports) {
       Vgpu& g = vgpus[r.vgpu];
       const uint64_t sm_ns = std::min(r.usage.sm_ns, kMaxUsage);
-      const auto delta = static_cast<int64_t>(g.by_weight.divide(sm_ns * kScale));
+      const uint64_t paid = inherited_ && g.state != State::kIdle ? pay_inherited(g, sm_ns) : 0;
+      const auto delta = static_cast<int64_t>(g.by_weight.divide((sm_ns - paid) * kScale));
       g.vtime += delta;
       g.used_sm_ns += sm_ns;
       if (g.state == State::kIdle) {
@@ -306,6 +319,51 @@ class FairClock {
   }
   Level& level(const Vgpu& g) { return levels_[g.share.priority]; }
 
+  struct Group {
+    GroupId parent = kRootGroup;
+    uint32_t busy = 0;       // vGPUs in it
+    uint64_t inherited = 0;  // SM-ns
+  };
+  // visit(group) for those that g is in but the root, until it says true.
+  template <class Visit>
+  void each_group(const Vgpu& g, Visit&& visit) {
+    for (GroupId i = g.share.group; i != kRootGroup; i = groups_[i].parent) {
+      if (i >= groups_.size()) set_group(i, kRootGroup);
+      if (visit(groups_[i])) return;
+    }
+  }
+  void count_busy(const Vgpu& g, bool busy) {
+    each_group(g, [&](Group& group) {
+      group.busy += busy ? 1 : -1u;
+      if (group.busy == 0) inherited_ -= std::exchange(group.inherited, 0);
+      return false;
+    });
+  }
+  bool has_siblings(const Vgpu& g) {
+    bool some = false;
+    each_group(g, [&](const Group& group) { return some = group.busy > 0; });
+    return some;
+  }
+  // The next group above in which others are backlogged has what g, which is not, has lost.
+  void inherit(const Vgpu& g, int64_t lost) {
+    each_group(g, [&](Group& group) {
+      if (group.busy == 0) return false;
+      const auto sm_ns = static_cast<uint64_t>(static_cast<Int128>(lost) * g.share.weight / kScale);
+      const uint64_t more = std::min(sm_ns, credit_ - std::min(credit_, group.inherited));
+      group.inherited += more, inherited_ += more;
+      return true;
+    });
+  }
+  uint64_t pay_inherited(const Vgpu& g, uint64_t sm_ns) {
+    uint64_t paid = 0;
+    each_group(g, [&](Group& group) {
+      const uint64_t part = std::min(group.inherited, sm_ns - paid);
+      group.inherited -= part, inherited_ -= part, paid += part;
+      return paid == sm_ns;
+    });
+    return paid;
+  }
+
   // Back from a pause, without a debt. What is owed has decayed by as much as V has gone on.
   void rejoin(VgpuId v) {
     Vgpu& g = vgpus_[v];
@@ -313,11 +371,13 @@ class FairClock {
     const int64_t now = l.vtime();
     const int64_t gone = decays_ ? std::max<int64_t>(now - g.left_at - free(l), 0) : 0;
     const int64_t owed = keeps_credit_ ? std::min(g.lag, most_credit(g)) - gone : 0;
+    if (g.lag > 0 && g.had_siblings) inherit(g, g.lag - std::max<int64_t>(owed, 0));
     if (owed > 0 && l.weight() > 0)
       place(g, owed);
     else
       g.vtime = std::max(g.vtime, now);
     enter(g);
+    count_busy(g, true);
   }
   // V moves as g joins; placed here, its lag to the new V is `lag`.
   void place(Vgpu& g, Int128 lag) {
@@ -336,6 +396,8 @@ class FairClock {
     const int64_t now = l.vtime();
     g.lag = clipped(static_cast<Int128>(now) - g.vtime);
     l.go(g.share.weight);
+    count_busy(g, false);
+    g.had_siblings = has_siblings(g);
     g.state = State::kInDebt;
     l.in_debt.push(v);
     if (g.lag >= 0 || !debts_count_) pay_off(v);
@@ -360,7 +422,10 @@ class FairClock {
     l.add(-static_cast<Int128>(g.vtime) * g.share.weight, -int64_t{g.share.weight});
     l.go(g.share.weight);
     g.lag = clipped(static_cast<Int128>(clipped(lag)) * g.share.weight / share.weight);
+    const bool moves = share.group != g.share.group;
+    if (moves) count_busy(g, false);
     set_share(g, share);
+    if (moves) count_busy(g, true);
     if (l.counted_weight() > 0) place(g, std::min(g.lag, most_credit(g)));
     enter(g);
     settle(g.share.priority);
@@ -420,6 +485,8 @@ class FairClock {
   const int64_t free_sm_ns_;
   std::vector<Vgpu> vgpus_;
   std::vector<Level> levels_;
+  std::vector<Group> groups_{1};
+  uint64_t inherited_ = 0;  // by all of them
 };
 
 }  // namespace sluice::policy

@@ -76,6 +76,9 @@ class WfqSlices final : public Policy {
   void on_reweighed(uint64_t, VgpuId v, const VgpuShare& share, Actions&) override {
     gpu_.clock.change(v, share);  // the round goes on
   }
+  void on_group(uint64_t, GroupId group, const GroupShare& share, Actions&) override {
+    gpu_.clock.set_group(group, share.parent);
+  }
   void on_vgpu_removed(uint64_t, VgpuId v, Actions&) override {
     SLUICE_CHECK(!gpu_.clock[v].backlogged());
     gpu_.clock.remove(v);

@@ -84,6 +84,9 @@ class WfqSpatial final : public Policy, Ahead {
     count_busy(v, clock_[v].backlogged());
     look_at(v);
   }
+  void on_group(uint64_t, GroupId group, const GroupShare& share, Actions&) override {
+    clock_.set_group(group, share.parent);
+  }
   void on_vgpu_removed(uint64_t, VgpuId v, Actions&) override {
     SLUICE_CHECK(!clock_[v].backlogged() && own_[v].held == 0 && own_[v].leaving == 0);
     clock_.remove(v);

@@ -80,6 +80,9 @@ class WholeGpu : public Policy {
   void on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions&) override;
   void on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) override;
   void on_reweighed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) override;
+  void on_group(uint64_t, GroupId group, const GroupShare& share, Actions&) override {
+    clock_.set_group(group, share.parent);
+  }
   void on_vgpu_removed(uint64_t, VgpuId v, Actions&) override;
   void on_arrival(uint64_t now_ns, VgpuId v, Actions& out) override;
   void on_launch_queued(uint64_t now_ns, const Launch& launch, Actions& out) override;
