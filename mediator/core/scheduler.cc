@@ -100,13 +100,25 @@ std::unique_ptr<Scheduler> Scheduler::make(const SchedulerConfig& config, uint64
 // ---- vGPUs -----------------------------------------------------------------------------------
 
 std::optional<VgpuId> Scheduler::add_vgpu(uint64_t now_ns, const policy::VgpuShare& share,
-                                          ActionQueue& out) {
+                                          ActionQueue& out, std::string_view name) {
   Impl& m = *impl_;
-  const auto v = m.new_vgpu();
+  m.forget_departed(now_ns, false, out);
+  const auto back = m.departed.take(name);
+  auto v = back;
+  if (back)
+    m.reset_vgpu(*back);
+  else
+    v = m.new_vgpu();
+  if (!v && m.forget_departed(now_ns, true, out)) v = m.new_vgpu();
   if (!v) return std::nullopt;
   m.vgpus[*v].share = share;
   m.charging.meter.add(now_ns, *v, std::max(share.weight, 1u));
-  m.ask(now_ns, out, [&](policy::Actions& a) { m.policy->on_vgpu_added(now_ns, *v, share, a); });
+  m.ask(now_ns, out, [&](policy::Actions& a) {
+    if (back)
+      m.policy->on_vgpu_changed(now_ns, *v, share, a);
+    else
+      m.policy->on_vgpu_added(now_ns, *v, share, a);
+  });
   m.finish(now_ns, out);
   return v;
 }
@@ -162,15 +174,26 @@ policy::ShareFigures Scheduler::share_figures(VgpuId vgpu) const {
   return impl_->policy->figures(vgpu);
 }
 
-void Scheduler::remove_vgpu(uint64_t now_ns, VgpuId v, ActionQueue& out) {
+void Scheduler::remove_vgpu(uint64_t now_ns, VgpuId v, ActionQueue& out, std::string_view name) {
   Impl& m = *impl_;
   const VgpuState* g = m.vgpu(v);
   if (!g) return;
   SLUICE_CHECK(g->sessions.empty());  // the daemon ends a vGPU's workers first
   if (g->busy) m.reports.turn_idle(now_ns, v, out);
-  m.ask(now_ns, out, [&](policy::Actions& a) { m.policy->on_vgpu_removed(now_ns, v, a); });
+  if (name.empty()) {
+    m.ask(now_ns, out, [&](policy::Actions& a) { m.policy->on_vgpu_removed(now_ns, v, a); });
+    m.charging.meter.remove(now_ns, v);
+    m.free_vgpu(v);
+    return m.finish(now_ns, out);
+  }
+  // Nothing is reserved for one that is gone.
+  policy::VgpuShare share = g->share;
+  share.min_permille = share.target_p99_us = 0;
+  share.latency = policy::LatencyClass::kNormal;
+  m.ask(now_ns, out, [&](policy::Actions& a) { m.policy->on_vgpu_changed(now_ns, v, share, a); });
   m.charging.meter.remove(now_ns, v);
-  m.free_vgpu(v);
+  m.forget_vgpu(v);
+  m.departed.add(now_ns, name, v);
   m.finish(now_ns, out);
 }
 

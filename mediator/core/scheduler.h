@@ -258,7 +258,9 @@ class Scheduler {
 
   // --- vGPUs ---------------------------------------------------------------------------------
   // nullopt: max_vgpus reached. share is bounded (operator's input that the caller has checked).
-  std::optional<VgpuId> add_vgpu(uint64_t now_ns, const policy::VgpuShare& share, ActionQueue& out);
+  // One that was removed less than a second ago under this name owes what it owed then.
+  std::optional<VgpuId> add_vgpu(uint64_t now_ns, const policy::VgpuShare& share, ActionQueue& out,
+                                 std::string_view name = {});
   void set_share(uint64_t now_ns, VgpuId vgpu, const policy::VgpuShare& share, ActionQueue& out);
   // Its virtual machine is paused, or goes on. A paused vGPU counts as idle: it gives way at once
   // to any other, and gets no turn. Alone on the GPU, what it has queued runs on.
@@ -270,8 +272,8 @@ class Scheduler {
   std::string refuses(VgpuId vgpu, const policy::VgpuShare& share) const;
   std::string refuses_group(policy::GroupId group, const policy::GroupShare& share) const;
   policy::ShareFigures share_figures(VgpuId vgpu) const;
-  // All its sessions must have been removed.
-  void remove_vgpu(uint64_t now_ns, VgpuId vgpu, ActionQueue& out);
+  // All its sessions must have been removed. Without a name nothing of it is remembered.
+  void remove_vgpu(uint64_t now_ns, VgpuId vgpu, ActionQueue& out, std::string_view name = {});
 
   // --- sessions ------------------------------------------------------------------------------
   // A worker with zeroed pages. If its vGPU holds the GPU, it is granted at once.

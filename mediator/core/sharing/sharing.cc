@@ -46,21 +46,33 @@ Sharing::Sharing(const SchedulerConfig& c, const policy::Registration& row)
 
 std::optional<VgpuId> Sharing::new_vgpu() {
   const auto v = take_id(vgpus, free_vgpus_, config.max_vgpus);
-  if (!v) return std::nullopt;
-  vgpus[*v].hold = HoldState::kOut;
-  charging.reset(*v);
-  crowd.reset_vgpu(*v);
-  deadlines.reset_vgpu(*v);
-  launches.reset_vgpu(*v);
-  strategy->on_vgpu_added(*v);
+  if (v) reset_vgpu(*v);
   return v;
 }
 
-void Sharing::free_vgpu(VgpuId v) {
+void Sharing::reset_vgpu(VgpuId v) {
+  vgpus[v].hold = HoldState::kOut;
+  charging.reset(v);
+  crowd.reset_vgpu(v);
+  deadlines.reset_vgpu(v);
+  launches.reset_vgpu(v);
+  strategy->on_vgpu_added(v);
+}
+
+void Sharing::forget_vgpu(VgpuId v) {
   reports.forget_vgpu(v);
   launches.forget_vgpu(v);
   vgpus[v] = {};
-  free_vgpus_.push_back(v);
+}
+
+bool Sharing::forget_departed(uint64_t now_ns, bool oldest, ActionQueue& out) {
+  bool some = false;
+  for (;; some = true) {
+    const auto v = departed.forget(now_ns, oldest && !some);
+    if (!v) return some;
+    ask(now_ns, out, [&](policy::Actions& a) { policy->on_vgpu_removed(now_ns, *v, a); });
+    free_vgpus_.push_back(*v);
+  }
 }
 
 std::optional<SessionId> Sharing::new_session(VgpuId v) {
@@ -204,7 +216,7 @@ void Sharing::apply(uint64_t now_ns, const policy::Action& a, ActionQueue& out) 
       done = strategy->evict(now_ns, a, out);
       break;
     case Kind::kSetSlice:
-      done = strategy->set_slice(a);
+      done = strategy->set_slice(a) || departed.contains(a.vgpu);
       break;
   }
   if (!done) log(out, LogEvent::kPolicyViolation, a.vgpu, static_cast<uint64_t>(a.kind));
@@ -235,6 +247,7 @@ void Sharing::rearm(ActionQueue& out) {
 }
 
 void Sharing::finish(uint64_t now_ns, ActionQueue& out) {
+  forget_departed(now_ns, false, out);
   do {
     reports.settle(now_ns, out);
   } while (strategy->advance(now_ns, out) || crowd.advance(now_ns, out) ||

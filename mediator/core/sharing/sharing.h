@@ -10,6 +10,7 @@
 //   crowd       which sessions of one vGPU may launch at once                crowd.h
 //   deadlines   who is ended for not leaving                                 deadlines.h
 //   launches    what the policy hears of launches                            launches.h
+//   departed    which vGPUs the policy remembers that were removed           departed.h
 //
 // Each event from outside ends with finish(): reports are settled, what the strategy can begin is
 // begun, the policy's timer is served, and the next wake-up is set. Which states there are, and
@@ -24,6 +25,7 @@
 #include "mediator/core/sharing/charging.h"
 #include "mediator/core/sharing/crowd.h"
 #include "mediator/core/sharing/deadlines.h"
+#include "mediator/core/sharing/departed.h"
 #include "mediator/core/sharing/launches.h"
 #include "mediator/core/sharing/reports.h"
 #include "mediator/core/sharing/state.h"
@@ -46,6 +48,7 @@ struct Sharing {
   Crowd crowd{*this};
   Deadlines deadlines{*this};
   LaunchForecast launches;
+  Departed departed;
   std::unique_ptr<SharingStrategy> strategy;
 
   // ---- vGPUs and sessions; null, nothing: there is none, or there are too many ----------------
@@ -54,7 +57,11 @@ struct Sharing {
     return s < sessions.size() && sessions[s].present() ? &sessions[s] : nullptr;
   }
   std::optional<VgpuId> new_vgpu();
-  void free_vgpu(VgpuId v);
+  void reset_vgpu(VgpuId v);
+  void forget_vgpu(VgpuId v);  // its id stays taken
+  void free_vgpu(VgpuId v) { forget_vgpu(v), free_vgpus_.push_back(v); }
+  // Those of `departed` whose time is over, or, if it may be only that, the oldest.
+  bool forget_departed(uint64_t now_ns, bool oldest, ActionQueue& out);
   std::optional<SessionId> new_session(VgpuId v);
   void free_session(SessionId s);
 

@@ -79,12 +79,11 @@ GrantExecutor::~GrantExecutor() = default;
 
 Result<core::VgpuId> GrantExecutor::add_vgpu(const std::string& name, const std::string& owner,
                                              const policy::VgpuShare& share) {
-  auto id = scheduler_->add_vgpu(monotonic_ns(), share, actions_);
+  const std::string learnt_as = LearntFiles::name_of(name, owner);
+  auto id = scheduler_->add_vgpu(monotonic_ns(), share, actions_, learnt_as);
   if (!id) return Error{ENOSPC, "the scheduler has no place for another vGPU"};
   if (vgpus_.size() <= *id) vgpus_.resize(*id + 1);
-  vgpus_[*id] = {.name = name,
-                 .learnt_as = LearntFiles::name_of(name, owner),
-                 .loop_time = loop_budgets_.make()};
+  vgpus_[*id] = {.name = name, .learnt_as = learnt_as, .loop_time = loop_budgets_.make()};
   if (learnt_files_)
     learnt_files_->load(vgpus_[*id].learnt_as, [this, v = *id](core::Progress known) {
       vgpus_[v].progress.take_knowledge(std::move(known));
@@ -112,7 +111,7 @@ void GrantExecutor::set_group(policy::GroupId group, const policy::GroupShare& s
 }
 
 void GrantExecutor::remove_vgpu(core::VgpuId vgpu) {
-  scheduler_->remove_vgpu(monotonic_ns(), vgpu, actions_);
+  scheduler_->remove_vgpu(monotonic_ns(), vgpu, actions_, vgpus_[vgpu].learnt_as);
   accounting_->remove_vgpu(vgpu);
   if (learnt_files_) learnt_files_->save(vgpus_[vgpu].learnt_as, vgpus_[vgpu].progress);
   vgpus_[vgpu] = {};

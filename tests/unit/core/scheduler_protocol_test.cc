@@ -24,6 +24,44 @@ TEST(Scheduler, AloneTheGateOpensOnceAndStaysOpen) {
   EXPECT_EQ(h.wake, kNever);
 }
 
+// One that is made anew is what it was: here its maximum is used up. (Each life had a full bucket.)
+TEST(Scheduler, OneThatIsMadeAnewOwesWhatItOwed) {
+  for (const std::string_view again : {"a", "b"}) {
+    Host h;
+    const policy::VgpuShare capped{.max_permille = 100};
+    const auto v = *h.scheduler->add_vgpu(h.now, capped, h.queue, "a");
+    const auto s = h.session(v);
+    h.report(s, 2, 0);
+    h.take();
+    h.quietly(s, 2, 0);
+    while (h.page(s).evict == 0) h.time(h.wake);
+    h.report(s, 2, 0, 1);
+    h.scheduler->on_session_removed(h.now, s, h.queue);
+    h.scheduler->remove_vgpu(h.now, v, h.queue, "a");
+    const auto w = *h.scheduler->add_vgpu(h.now, capped, h.queue, again);
+    const auto t = h.session(w);
+    h.report(t, 1, 0);
+    EXPECT_EQ((h.page(t).grant & SLUICE_GRANT_OPEN) != 0, again == "b");
+    EXPECT_EQ(w == v, again == "a");
+    // A second later it would be forgotten, too.
+    h.now += 1000 * kMs;
+    EXPECT_EQ(*h.scheduler->add_vgpu(h.now, capped, h.queue, "c") == v, again == "b");
+  }
+}
+
+// Names that do not come back keep no ids from others.
+TEST(Scheduler, WhoHasGoneMakesRoom) {
+  SchedulerConfig config;
+  config.max_vgpus = 3;
+  Host h(config);
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = "v" + std::to_string(i);
+    const auto v = h.scheduler->add_vgpu(h.now, {}, h.queue, name);
+    ASSERT_TRUE(v) << i;
+    h.scheduler->remove_vgpu(h.now, *v, h.queue, name);
+  }
+}
+
 TEST(Scheduler, EngagesReadsAndEvictsInTheProtocolsOrder) {
   Host h;
   const auto a = h.session(h.vgpu()), b = h.session(h.vgpu());
