@@ -23,6 +23,11 @@ typedef enum CUmemPool_attribute_enum {
   CU_MEMPOOL_ATTR_USED_MEM_HIGH = 8
 } CUmemPool_attribute;
 
+/* Memory of a pool for another program: what it holds is ours (abi/wire.h, sluice_ipc_handle). */
+typedef struct CUmemPoolPtrExportData_st {
+  unsigned char reserved[64];
+} CUmemPoolPtrExportData;
+
 typedef enum CUmem_advise_enum {
   CU_MEM_ADVISE_SET_READ_MOSTLY = 1,
   CU_MEM_ADVISE_UNSET_READ_MOSTLY = 2,

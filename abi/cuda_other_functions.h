@@ -31,6 +31,13 @@
     size_t count)) \
   X(cuMemPoolGetAccess, cuMemPoolGetAccess, 11020, (CUmemAccess_flags* flags, CUmemoryPool pool, \
     CUmemLocation* location)) \
+  X(cuMemPoolExportToShareableHandle, cuMemPoolExportToShareableHandle, 11020, (void* handle_out, \
+    CUmemoryPool pool, CUmemAllocationHandleType handle_type, unsigned long long flags)) \
+  X(cuMemPoolImportFromShareableHandle, cuMemPoolImportFromShareableHandle, 11020, (CUmemoryPool* pool, \
+    void* handle, CUmemAllocationHandleType handle_type, unsigned long long flags)) \
+  X(cuMemPoolExportPointer, cuMemPoolExportPointer, 11020, (CUmemPoolPtrExportData* data, CUdeviceptr ptr)) \
+  X(cuMemPoolImportPointer, cuMemPoolImportPointer, 11020, (CUdeviceptr* ptr, CUmemoryPool pool, \
+    CUmemPoolPtrExportData* data)) \
   X(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync, 11020, (CUdeviceptr* dptr, size_t bytesize, \
     CUmemoryPool pool, CUstream stream)) \
   X(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, 11020, (CUmemoryPool* pool, CUdevice device)) \
@@ -158,8 +165,7 @@
   X(cuGraphicsUnregisterResource) X(cuImportExternalMemory) X(cuImportExternalSemaphore) X(cuLogsCurrent) \
   X(cuLogsDumpToFile) X(cuLogsDumpToMemory) X(cuLogsRegisterCallback) X(cuLogsUnregisterCallback) \
   X(cuMemBatchDecompressAsync) X(cuMemBatchDecompressAsync_ptsz) X(cuMemGetHandleForAddressRange) \
-  X(cuMemMapArrayAsync) X(cuMemMapArrayAsync_ptsz) X(cuMemPoolExportPointer) X(cuMemPoolExportToShareableHandle) \
-  X(cuMemPoolImportFromShareableHandle) X(cuMemPoolImportPointer) X(cuMulticastAddDevice) X(cuMulticastBindAddr) \
+  X(cuMemMapArrayAsync) X(cuMemMapArrayAsync_ptsz) X(cuMulticastAddDevice) X(cuMulticastBindAddr) \
   X(cuMulticastBindMem) X(cuMulticastCreate) X(cuMulticastGetGranularity) X(cuMulticastUnbind) \
   X(cuProfilerInitialize) X(cuSignalExternalSemaphoresAsync) X(cuSignalExternalSemaphoresAsync_ptsz) \
   X(cuWaitExternalSemaphoresAsync) X(cuWaitExternalSemaphoresAsync_ptsz)

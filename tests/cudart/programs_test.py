@@ -15,7 +15,7 @@ TIMEOUT_S = 300
 # of several processes: they are the guest's. The
 # cases have a test of their own.
 NOT_ALONE = {"graphs", "graph_nodes", "graph_update", "graph_parts", "host_side", "ipc",
-             "mapped_ranges", "memory_calls", "cudart_cases_test"}
+             "mapped_ranges", "memory_calls", "shared_pools", "cudart_cases_test"}
 
 
 def main():

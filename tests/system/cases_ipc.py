@@ -137,6 +137,37 @@ class Ipc(WithSluiced):
         self.ask(a, "freeasync", f"allocasync {size}", "fill 5")
         self.assertEqual(self.ask(b, "read"), "3 3")
 
+    def test_a_pool_of_several_programs(self):
+        size = 256 * MIB
+        a, b, other = self.start("a"), self.start("a"), self.start("b")
+        pool = self.ask(a, "pool")
+        self.ask(a, f"allocpool {size}", "fill 3")
+        handle, with_it = self.ask(a, "exportpool"), self.used()
+        self.assertEqual(self.answer(b, f"openpool {__file__}")[0], INVALID_VALUE)
+        self.ask(b, f"openpool {pool}")
+        self.assertEqual(self.answer(b, f"allocpool {size}")[0], INVALID_VALUE)
+        self.ask(b, f"importpool {handle}")
+        self.assertEqual(self.used(), with_it)
+        self.assertEqual(self.ask(b, "read"), "3 3")
+        self.ask(b, "fill 4")
+        self.assertEqual(self.ask(a, "read"), "4 4")
+        self.assertEqual(self.answer(b, "close")[0], INVALID_VALUE)  # no memory of cuIpcOpen...
+        self.assertEqual(self.answer(b, "exportpool")[0], INVALID_VALUE)
+        # As a handle it is a handle's, and as such no other vGPU's.
+        self.ask(other, f"openpool {pool}")
+        self.assertEqual(self.answer(other, f"importpool {handle}")[0], INVALID_VALUE)
+        # Freed in a stream, or with its program, it stays with who has it.
+        self.ask(a, "freeasync", f"allocpool {size}", "fill 5")
+        self.assertEqual(self.ask(b, "read"), "4 4")
+        a.kill()
+        a.wait()
+        self.eventually(lambda: size <= self.used() < 2 * size, "it is charged once")
+        self.assertEqual(self.ask(b, "read"), "4 4")
+        with_it = self.used()
+        self.ask(b, "freeasync")
+        self.eventually(lambda: self.used() <= with_it - size, "nobody has it any more")
+        self.assertEqual(self.answer(b, f"importpool {handle}")[0], INVALID_VALUE)
+
     def test_streams_wait_for_events_of_other_programs(self):
         a, b = self.start(), self.start()
         self.ask(b, "open " + self.ask(a, f"alloc {MIB}", "fill 1", "export"),

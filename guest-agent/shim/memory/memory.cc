@@ -73,6 +73,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   if (const CUresult r = graphs::refuse_unsafe(); r != CUDA_SUCCESS) return r;
   if (const auto r = graphs::free_graph_memory(dptr)) return *r;
   if (const auto r = free_managed(dptr)) return *r;
+  if (const auto r = free_imported(dptr)) return *r;
   const auto range = state().pointers.take(dptr, MemoryKind::kDevice);
   if (!range) return CUDA_ERROR_INVALID_VALUE;
   return freed(e, *range, SLUICE_CALL(cuMemFree_v2, *e.link, range->context, dptr));
@@ -135,6 +136,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream) {
     return *captured;
   }
   if (const auto r = graphs::free_graph_memory(dptr)) return *r;
+  if (const auto r = free_imported(dptr)) return *r;
   const auto range = state().pointers.take(dptr, MemoryKind::kDevice);
   if (!range) return CUDA_ERROR_INVALID_VALUE;
   return freed(e, *range, SLUICE_CALL(cuMemFreeAsync, *e.link, e.context, dptr, stream));
@@ -251,7 +253,8 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Rang
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return give<int>(data, range.kind != MemoryKind::kRegistered || known_device_address(ptr));
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return give<uint64_t>(data, 0);
+      return give<uint64_t>(data,
+                            shared_pool(range.pool) ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return give<unsigned>(data, 3);  // read and write
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "guest-agent/shim/memory/pools.h"
 
+#include <sys/random.h>
+
 #include <algorithm>
 #include <atomic>
 #include <mutex>
@@ -20,6 +22,8 @@ struct Pool {
   uint64_t used = 0, used_high = 0, reserved = 0, reserved_high = 0, most = UINT64_MAX;
   uint64_t release_threshold = 0;
   int reuse[3] = {1, 1, 1};  // by CUmemPool_attribute, from 1
+  PoolNumber number{};       // of one for several programs
+  bool imported = false;
 
   void release_above(uint64_t bytes) { reserved = std::max(used, std::min(reserved, bytes)); }
 };
@@ -95,7 +99,7 @@ CUmemoryPool current_pool() {
 CUresult take_from_pool(CUmemoryPool pool, size_t bytes) {
   std::lock_guard lock(pools().mutex);
   Pool* found = pools().find(pool);
-  if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (found == nullptr || found->imported) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > found->most - std::min(found->most, found->used)) return CUDA_ERROR_OUT_OF_MEMORY;
   found->used += bytes;
   return CUDA_SUCCESS;
@@ -121,6 +125,21 @@ void return_to_pool(CUmemoryPool pool, size_t bytes) {
   pools().may_release = true;
 }
 
+std::optional<SharedPool> shared_pool(CUmemoryPool pool) {
+  std::lock_guard lock(pools().mutex);
+  const Pool* found = pools().find(pool);
+  if (found == nullptr || found->number == PoolNumber{}) return std::nullopt;
+  return SharedPool{found->number, found->device, found->imported};
+}
+
+CUmemoryPool add_imported_pool(const SharedPool& pool) {
+  std::lock_guard lock(pools().mutex);
+  const uint64_t handle = pools().add(pool.device);
+  pools().all[handle].number = pool.number;
+  pools().all[handle].imported = true;
+  return named(handle);
+}
+
 CUresult synchronised(CUresult result) {
   if (result != CUDA_SUCCESS || !pools().may_release.load(std::memory_order_relaxed)) return result;
   std::lock_guard lock(pools().mutex);
@@ -139,14 +158,19 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* props) {
   if (pool == nullptr || props == nullptr || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
       props->win32SecurityAttributes != nullptr)
     return CUDA_ERROR_INVALID_VALUE;
-  if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+  const bool shared = props->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  if (!shared && props->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
     return static_cast<CUresult>(
-        not_supported("cuMemPoolCreate", "pools to share between processes"));
+        not_supported("cuMemPoolCreate", "pools to share but by file descriptors"));
   if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
     return static_cast<CUresult>(not_supported("cuMemPoolCreate", "pools of host memory"));
   if (!is_on_device(e, props->location)) return CUDA_ERROR_INVALID_DEVICE;
+  PoolNumber number{};
+  if (shared && ::getrandom(number.data(), sizeof number, 0) != sizeof number)
+    return CUDA_ERROR_UNKNOWN;
   std::lock_guard lock(pools().mutex);
   const uint64_t handle = pools().add(props->location.id);
+  pools().all[handle].number = number;
   if (props->maxSize != 0) pools().all[handle].most = props->maxSize;
   *pool = named(handle);
   return CUDA_SUCCESS;
@@ -276,7 +300,8 @@ CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
   if (!is_device(*e.link, device)) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(pools().mutex);
   const Pool* found = pools().find(pool);
-  if (found == nullptr || found->device != device) return CUDA_ERROR_INVALID_VALUE;
+  if (found == nullptr || found->device != device || found->imported)
+    return CUDA_ERROR_INVALID_VALUE;
   pools().currents[device] = wire(pool);
   return CUDA_SUCCESS;
 }

@@ -218,6 +218,16 @@ TEST_F(GuestCallsRefused, OfPools) {
   REFUSED(cuDeviceSetMemPool(kNoDevice, pool));
   REFUSED(cuMemPoolGetAttribute(pool, static_cast<CUmemPool_attribute>(99), &value));
   REFUSED(cuMemPoolGetAccess(&flags, pool, &nowhere));
+  // Pools of several programs; the default one is not.
+  constexpr auto kDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  CUmemoryPool imported = nullptr;
+  CUmemPoolPtrExportData data{};
+  int descriptor = -1;
+  REFUSED(cuMemPoolExportToShareableHandle(&descriptor, pool, kDescriptor, 0));
+  REFUSED(cuMemPoolImportFromShareableHandle(
+      &imported, reinterpret_cast<void*>(static_cast<intptr_t>(-1)), kDescriptor, 0));
+  REFUSED(cuMemPoolExportPointer(&data, memory_));
+  REFUSED(cuMemPoolImportPointer(nullptr, pool, &data));
 }
 TEST_F(GuestCallsRefused, OfManagedMemory) {
   int value = 0;

@@ -10,6 +10,10 @@
 //   fill VALUE       a kernel writes it to each word of the memory
 //   read             the first and the last word
 //   room             free memory
+//   pool             a pool for several programs                       where its descriptor is
+//   openpool PATH    the pool whose descriptor that is
+//   allocpool BYTES  in the order of the stream, from the pool
+//   exportpool, importpool HANDLE   the memory, as one of the pool     handle
 //   event            an event of several programs                      handle
 //   openevent HANDLE another program's
 //   hold             what the stream gets from now on waits ...
@@ -18,10 +22,14 @@
 //   query, synchronize  the event
 //   queue VALUE      as fill, in the stream, without waiting
 //   last             the last word, by a copy in the stream
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <string>
+#include <type_traits>
 
 #include "abi/cuda_graph.h"
 
@@ -65,8 +73,8 @@ template <class T>
 T from_hex(const std::string& text) {
   T handle{};
   for (size_t i = 0; i < sizeof handle.reserved && 2 * i + 1 < text.size(); ++i)
-    handle.reserved[i] =
-        static_cast<char>(std::strtoul(text.substr(2 * i, 2).c_str(), nullptr, 16));
+    handle.reserved[i] = static_cast<std::remove_reference_t<decltype(handle.reserved[i])>>(
+        std::strtoul(text.substr(2 * i, 2).c_str(), nullptr, 16));
   return handle;
 }
 
@@ -126,10 +134,50 @@ class Program {
       *about = std::to_string(free);
       return r;
     }
+    if (command.ends_with("pool")) return run_pool(command, word, about);
     return run_event(command, word, about);
   }
 
  private:
+  CUresult run_pool(const std::string& command, const std::string& word, std::string* about) {
+    constexpr auto kDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    if (command == "pool") {
+      CUmemPoolProps props{};
+      props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+      props.handleTypes = kDescriptor;
+      props.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+      CUresult r = cuMemPoolCreate(&pool_, &props);
+      int descriptor = -1;
+      if (r == CUDA_SUCCESS)
+        r = cuMemPoolExportToShareableHandle(&descriptor, pool_, kDescriptor, 0);
+      *about = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(descriptor);
+      return r;
+    }
+    if (command == "openpool") {
+      const int descriptor = ::open(word.c_str(), O_RDONLY | O_CLOEXEC);
+      const CUresult r = cuMemPoolImportFromShareableHandle(
+          &pool_, reinterpret_cast<void*>(static_cast<intptr_t>(descriptor)), kDescriptor, 0);
+      ::close(descriptor);
+      return r;
+    }
+    if (command == "allocpool") {
+      bytes_ = std::strtoull(word.c_str(), nullptr, 10);
+      return cuMemAllocFromPoolAsync(&memory_, bytes_, pool_, stream_);
+    }
+    if (command == "exportpool") {
+      CUmemPoolPtrExportData data{};
+      const CUresult r = cuMemPoolExportPointer(&data, memory_);
+      *about = in_hex(data);
+      return r;
+    }
+    if (command == "importpool") {
+      auto data = from_hex<CUmemPoolPtrExportData>(word);
+      const CUresult r = cuMemPoolImportPointer(&memory_, pool_, &data);
+      if (r == CUDA_SUCCESS) (void)cuMemGetAddressRange(nullptr, &bytes_, memory_);
+      return r;
+    }
+    return CUDA_ERROR_NOT_FOUND;
+  }
   CUresult run_event(const std::string& command, const std::string& word, std::string* about) {
     if (command == "event") {
       CUresult r = cuEventCreate(&event_, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS);
@@ -182,6 +230,7 @@ class Program {
   CUfunction fill_ = nullptr;
   CUstream stream_ = nullptr;
   CUevent event_ = nullptr;
+  CUmemoryPool pool_ = nullptr;
   CUdeviceptr memory_ = 0;
   size_t bytes_ = 0;
   uint32_t* flag_ = nullptr;

@@ -87,7 +87,7 @@ void pools() {
   CUmemoryPool pool = nullptr, current = nullptr, usual = nullptr;
   ANSWERS(kInvalid, cuMemPoolCreate(nullptr, &props));
   ANSWERS(kInvalid, cuMemPoolCreate(&pool, nullptr));
-  props.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  props.handleTypes = CU_MEM_HANDLE_TYPE_WIN32;
   ANSWERS(CUDA_ERROR_NOT_SUPPORTED, cuMemPoolCreate(&pool, &props));
   props.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
   props.location.id = 99;
