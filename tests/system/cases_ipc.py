@@ -146,6 +146,10 @@ class Ipc(WithSluiced):
         self.assertEqual(self.answer(b, f"openpool {__file__}")[0], INVALID_VALUE)
         self.ask(b, f"openpool {pool}")
         self.assertEqual(self.answer(b, f"allocpool {size}")[0], INVALID_VALUE)
+        for at in (0, 16, 112):  # kind, token, the pool's number
+            forged = handle[:at] + ("1" if handle[at] == "0" else "0") + handle[at + 1:]
+            self.assertEqual(self.answer(b, f"importpool {forged}")[0], INVALID_VALUE)
+        self.assertEqual(self.answer(a, f"importpool {handle}")[0], INVALID_VALUE)  # not imported
         self.ask(b, f"importpool {handle}")
         self.assertEqual(self.used(), with_it)
         self.assertEqual(self.ask(b, "read"), "3 3")
