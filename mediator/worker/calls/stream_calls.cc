@@ -109,7 +109,7 @@ void handle_launch(WorkerSession& s, const Call& call, const sluice_launch& l,
   std::copy_n(l.block, 3, asked.block);
   asked.dynamic_shared = l.dynamic_shared_bytes;
   asked.flags = l.flags;
-  asked.params.assign(params.begin(), params.end());
+  asked.params.assign(params);
   if (asked.function->clone) asked.input_bytes = s.memory.bytes_behind(params);
   asked.ready_ns = monotonic_ns();
   auto work = std::make_shared<LaunchWork>(std::move(asked));

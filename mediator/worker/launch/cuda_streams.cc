@@ -33,6 +33,12 @@ CudaStreams::CudaStreams(const gpu::DriverApi& api, bool proxy, LoopSettings set
 
 void CudaStreams::add(StreamId id, std::shared_ptr<StreamObject> stream) {
   streams_[id] = std::move(stream);
+  last_ = {};
+}
+
+StreamObject& CudaStreams::at(StreamId id) const {
+  if (last_.stream == nullptr || last_.id != id) last_ = {id, streams_.at(id).get()};
+  return *last_.stream;
 }
 
 void CudaStreams::drained(StreamId id) {
@@ -46,6 +52,7 @@ void CudaStreams::drained(StreamId id) {
     s.left = 0;
   }
   streams_.erase(it);
+  last_ = {};
 }
 
 // ---- launches ----------------------------------------------------------------------------------
@@ -53,16 +60,16 @@ void CudaStreams::drained(StreamId id) {
 Confinement CudaStreams::confine(StreamId stream, OpKind kind, Work& work, const Grant& grant,
                                  uint64_t now_ns) {
   if (kind == OpKind::kBulk) return Confinement::kNone;
-  return launcher_.confinement.choose(*streams_.at(stream), kind, launch_of(work), grant, now_ns);
+  return launcher_.confinement.choose(at(stream), kind, launch_of(work), grant, now_ns);
 }
 
 bool CudaStreams::wait_for_hardware(StreamId stream, const Grant& grant, uint64_t now_ns) {
-  return launcher_.confinement.worth_waiting(*streams_.at(stream), grant, now_ns);
+  return launcher_.confinement.worth_waiting(at(stream), grant, now_ns);
 }
 
 CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, const Work* pred,
                              bool again, uint64_t now_ns) {
-  StreamObject& s = *streams_.at(stream);
+  StreamObject& s = at(stream);
   LaunchWork& w = launch_of(work);
   return submitted(s, w, launcher_.launch(s, w, grant, pred, again, now_ns));
 }
@@ -86,21 +93,19 @@ CUresult CudaStreams::more(StreamId stream, Work& work, bool stop, uint64_t now_
   LaunchWork& w = launch_of(work);
   *whole = true;
   if (!w.windows.open()) return CUDA_SUCCESS;
-  if (CUresult r = make_current(services_.api, streams_.at(stream)->context->cu); r != CUDA_SUCCESS)
-    return r;
+  if (CUresult r = make_current(services_.api, at(stream).context->cu); r != CUDA_SUCCESS) return r;
   return launcher_.windows.advance(w, stop, now_ns, whole);
 }
 
 CUresult CudaStreams::narrow(std::span<const Running> running, const SmSet& lost, bool* left) {
   std::vector<BlockConfinement::Running> launches;
   launches.reserve(running.size());
-  for (const Running& l : running)
-    launches.push_back({streams_.at(l.stream).get(), &launch_of(*l.work)});
+  for (const Running& l : running) launches.push_back({&at(l.stream), &launch_of(*l.work)});
   return launcher_.blocks.narrow(launches, lost, left);
 }
 
 CUresult CudaStreams::grow(StreamId stream, Work& work, const Grant& grant, uint64_t now_ns) {
-  return launcher_.grow(*streams_.at(stream), launch_of(work), grant, now_ns);
+  return launcher_.grow(at(stream), launch_of(work), grant, now_ns);
 }
 
 LaunchEnd CudaStreams::launch_end(Work& work) { return launcher_.end(launch_of(work)); }
@@ -120,7 +125,7 @@ uint64_t CudaStreams::issued_ns(const Work& work) const {
 void CudaStreams::opaque_ended(StreamId stream, std::span<Work* const> works, bool contended,
                                uint64_t now_ns) {
   if (!launcher_.planner.learns_originals()) return;
-  StreamObject& s = *streams_.at(stream);
+  StreamObject& s = at(stream);
   const uint64_t before_ns = std::exchange(s.ended_ns, now_ns);
   uint64_t sum_ns = 0, known = 0;
   for (const Work* work : works)
@@ -143,7 +148,7 @@ void CudaStreams::opaque_ended(StreamId stream, std::span<Work* const> works, bo
 // ---- everything else ---------------------------------------------------------------------------
 
 CUresult CudaStreams::issue(StreamId stream, OpKind kind, Work& work, uint64_t now_ns) {
-  StreamObject& s = *streams_.at(stream);
+  StreamObject& s = at(stream);
   if (CUresult r = make_current(services_.api, s.context->cu); r != CUDA_SUCCESS) return r;
   switch (kind) {
     case OpKind::kOpaque:
@@ -179,12 +184,12 @@ Lane& CudaStreams::lane_for(StreamObject& s, const StreamCall& work) {
 }
 
 CUresult CudaStreams::mark(StreamId stream, uint64_t* marker) {
-  const StreamObject& s = *streams_.at(stream);
+  const StreamObject& s = at(stream);
   return markers_.mark(*s.context, s.tail->cu, marker);
 }
 
 bool CudaStreams::write_end_word(StreamId stream, uint64_t address, uint32_t value) {
-  const StreamObject& s = *streams_.at(stream);
+  const StreamObject& s = at(stream);
   if (!end_words_ || make_current(services_.api, s.context->cu) != CUDA_SUCCESS) return false;
   // Not every driver's streams write words under MPS. The program then waits for the answer.
   end_words_ = services_.api.cuStreamWriteValue32(s.tail->cu, address, value, 0) == CUDA_SUCCESS;
@@ -192,7 +197,7 @@ bool CudaStreams::write_end_word(StreamId stream, uint64_t address, uint32_t val
 }
 
 CUresult CudaStreams::idle(StreamId stream) {
-  StreamObject& s = *streams_.at(stream);
+  StreamObject& s = at(stream);
   if (CUresult r = make_current(services_.api, s.context->cu); r != CUDA_SUCCESS) return r;
   return lanes_.idle(s);
 }

@@ -7,6 +7,7 @@
 // lock" is WorkerSession::mutex.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -14,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -273,15 +275,32 @@ struct ArrayObject : HandleObject {
 
 // --- what streams queue ---
 
+// A launch's parameters. Those of nearly all kernels lie within, so that they cost no allocation.
+class ParamBytes {
+ public:
+  void assign(std::span<const std::byte> from) {
+    bytes_ = from.size();
+    if (bytes_ > within_.size()) more_ = std::make_unique<std::byte[]>(bytes_);
+    std::copy(from.begin(), from.end(), more_ ? more_.get() : within_.data());
+  }
+  const std::byte* data() const { return more_ ? more_.get() : within_.data(); }
+  size_t size() const { return bytes_; }
+
+ private:
+  size_t bytes_ = 0;
+  std::unique_ptr<std::byte[]> more_;
+  alignas(16) std::array<std::byte, 96> within_;
+};
+
 // What the program asked for, checked. Never changes.
 struct LaunchRequest {
   std::shared_ptr<FunctionObject> function;
   uint32_t grid[3] = {}, block[3] = {};
   uint32_t dynamic_shared = 0;
-  uint64_t flags = 0;             // of sluice_launch; not 0: the original is launched
-  std::vector<std::byte> params;  // the original's
-  uint64_t input_bytes = 0;       // MemoryTable::bytes_behind() of these
-  uint64_t ready_ns = 0;          // when it was asked for
+  uint64_t flags = 0;        // of sluice_launch; not 0: the original is launched
+  ParamBytes params;         // the original's
+  uint64_t input_bytes = 0;  // MemoryTable::bytes_behind() of these
+  uint64_t ready_ns = 0;     // when it was asked for
 };
 
 // How the launch will run. Chosen when it is submitted to its stream (LaunchPlanner::plan), and

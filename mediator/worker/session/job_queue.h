@@ -51,6 +51,8 @@ class JobQueue {
   // `most` jobs or more are waiting. Then `then` is called before any can be taken.
   template <class Then>
   bool full(size_t most, Then then) {
+    // Before each record, nearly always in vain.
+    if (waiting_.load(std::memory_order_acquire) < most) return false;
     std::lock_guard lock(mutex_);
     if (jobs_.size() < most) return false;
     then();
