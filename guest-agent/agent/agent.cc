@@ -17,6 +17,7 @@
 
 #include "guest-agent/agent/limits.h"
 #include "mediator/base/clock.h"
+#include "mediator/base/peer_socket.h"
 #include "mediator/base/unix_socket.h"
 #include "mediator/ring/wait.h"
 
@@ -64,11 +65,13 @@ int open_pidfd(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pi
 
 Agent::Agent(VgpuDevice& device, Fd listener) : device_(device) {
   state_.listener = std::move(listener);
+  refuse_descriptors(state_.listener.get());
   announce();
 }
 
 Agent::Agent(VgpuDevice& device, AgentState inherited)
     : device_(device), state_(std::move(inherited)) {
+  refuse_descriptors(state_.listener.get());
   go_on();
 }
 
@@ -103,9 +106,10 @@ AgentState Agent::hand_over() {
 // A new life of this agent: everything before it is over, on both sides. Programs that have asked
 // and have nothing yet ask anew.
 void Agent::announce() {
-  state_.programs.remove_if([](const Program& p) {
-    return p.state != ProgramState::kJoining && p.state != ProgramState::kAsked;
-  });
+  for (Program& program : state_.programs)
+    if (program.state != ProgramState::kJoining && program.state != ProgramState::kAsked)
+      program.state = ProgramState::kOver;
+  forget_those_over();
   backlog_.clear();
   open_rings();
   state_.host_epoch = load_shared(device_.header().host_epoch, std::memory_order_acquire);
@@ -171,7 +175,7 @@ Result<void> Agent::step(int timeout_ms, int extra_fd) {
   for (Program& program : state_.programs)
     if (program.state == ProgramState::kJoining && now > program.deadline_ns)
       program.state = ProgramState::kOver;
-  state_.programs.remove_if([](const Program& p) { return p.state == ProgramState::kOver; });
+  forget_those_over();
   flush();
   if (now >= next_beat_ns_) beat(now);
   watch_host(now);
@@ -181,7 +185,8 @@ Result<void> Agent::step(int timeout_ms, int extra_fd) {
 void Agent::gather(Polled& to, int extra_fd) {
   to.fds.push_back({device_.vectors[0].get(), POLLIN, 0});
   to.fds.push_back(
-      {state_.programs.size() < kMostPrograms ? state_.listener.get() : -1, POLLIN, 0});
+      {state_.programs.size() + closer_.open() < kMostPrograms ? state_.listener.get() : -1, POLLIN,
+       0});
   to.fds.push_back({extra_fd, POLLIN, 0});
   for (Program& program : state_.programs) {
     if (program.state == ProgramState::kDeserted)
@@ -237,10 +242,12 @@ void Agent::watch_host(uint64_t now_ns) {
 // ---- programs ----
 
 void Agent::accept_programs(uint64_t now_ns) {
-  while (state_.programs.size() < kMostPrograms) {
+  while (state_.programs.size() + closer_.open() < kMostPrograms) {
     Fd socket(::accept4(state_.listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) return;
+    refuse_descriptors(socket.get());
     Program& program = state_.programs.emplace_back();
+    program.brings_none = kernel_refuses_descriptors(socket.get());
     program.socket = std::move(socket);
     program.deadline_ns = now_ns + kJoinNs;
     if (auto peer = peer_credentials(program.socket.get())) {
@@ -254,7 +261,7 @@ void Agent::accept_programs(uint64_t now_ns) {
 
 void Agent::read_join(Program& program) {
   sluice_join join{};
-  auto received = receive_with_fds(program.socket.get(), &join, sizeof join, MSG_DONTWAIT);
+  auto received = receive_plain(program.socket.get(), &join, sizeof join);
   if (!received) {
     if (received.error().code != EAGAIN) program.state = ProgramState::kOver;
     return;
@@ -270,6 +277,19 @@ void Agent::read_join(Program& program) {
   if (host_silent_) return refuse(program, EHOSTDOWN, kHostSilent);
   program.state = ProgramState::kAsked;
   ask(program);
+}
+
+void Agent::let_go(Program& program) {
+  if (program.brings_none)
+    program.socket.reset();
+  else
+    closer_.close(std::move(program.socket));
+}
+
+void Agent::forget_those_over() {
+  for (Program& program : state_.programs)
+    if (program.state == ProgramState::kOver) let_go(program);
+  state_.programs.remove_if([](const Program& p) { return p.state == ProgramState::kOver; });
 }
 
 void Agent::ask(Program& program) {
@@ -294,7 +314,7 @@ void Agent::program_ended(Program& program) {
   if (program.state ==
       ProgramState::kAsked) {  // the slot is on its way: it is closed when it comes
     program.state = ProgramState::kDeserted;
-    program.socket.reset();
+    let_go(program);
     program.process.reset();
     return;
   }

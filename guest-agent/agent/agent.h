@@ -4,8 +4,8 @@
 // For each program: it joins over a Unix socket, the agent asks sluiced for a slot (control ring),
 // and passes on the descriptors by which the program reaches its worker by itself. From then on the
 // agent only watches: the program's connection and its pidfd (a forked child may keep the
-// connection open), and the host's news. One thread, one poll loop; costs one wake-up a second when
-// idle.
+// connection open), and the host's news. One thread, one poll loop, and others for closes that may
+// hang (closer.h); costs one wake-up a second when idle.
 //
 // What it does not do: it sees none of the programs' calls or data.
 #pragma once
@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "guest-agent/agent/agent_state.h"
+#include "guest-agent/agent/closer.h"
 #include "guest-agent/agent/vgpu_device.h"
 #include "mediator/ring/ring.h"
 
@@ -62,6 +63,8 @@ class Agent {
   void accept_programs(uint64_t now_ns);
   void read_join(Program& program);
   void program_ended(Program& program);
+  void let_go(Program& program);
+  void forget_those_over();
   void ask(Program& program);
   void refuse(Program& program, int error, const std::string& reason);
   void read_control();
@@ -72,6 +75,7 @@ class Agent {
 
   VgpuDevice& device_;
   AgentState state_;
+  Closer closer_;
   uint64_t next_beat_ns_ = 0;
   uint64_t host_beat_ = 0, host_beat_ns_ = 0;
   bool host_silent_ = false;

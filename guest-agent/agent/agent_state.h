@@ -37,6 +37,7 @@ struct Program {
   uint32_t slot = 0;
   uint64_t slot_epoch = 0;
   uint64_t deadline_ns = 0;  // for joining
+  bool brings_none = false;  // no descriptor can be in its socket
 };
 
 struct AgentState {

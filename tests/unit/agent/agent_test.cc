@@ -7,6 +7,8 @@
 
 #include <fstream>
 
+#include "mediator/base/peer_socket.h"
+#include "tests/support/lingering.h"
 #include "tests/unit/agent/fixture.h"
 
 namespace sluice::guest {
@@ -46,6 +48,42 @@ TEST_F(AgentTest, HandsOutASlotAndReportsTheEnd) {
   EXPECT_EQ(close.epoch, 99u);
   EXPECT_TRUE(eventually([&] { return agent_->programs() == 0; }));
 }
+
+// Programs leave sockets in their connections whose last close takes an hour. The agent hands out
+// slots all the same.
+class AgentOfOldKernels : public AgentTest, public ::testing::WithParamInterface<bool> {
+ protected:
+  void SetUp() override {
+    forget_passrights_for_test(GetParam());
+    AgentTest::SetUp();
+  }
+  void TearDown() override {
+    AgentTest::TearDown();
+    forget_passrights_for_test(false);
+  }
+};
+TEST_P(AgentOfOldKernels, ClosesNothingOfAProgramsInItsLoop) {
+  pause_agent();  // or the last reference may be ours
+  test::Lingering lingering[4];
+  for (test::Lingering& one : lingering) {
+    auto socket = connect_unix(path(), SOCK_SEQPACKET);
+    ASSERT_TRUE(socket.ok());
+    const int fd = one.fd();
+    const sluice_join noise{};
+    // Where the kernel refuses it, closing it here would wait for its peer.
+    if (send_with_fds(socket->get(), &noise, sizeof noise, std::span(&fd, 1))) one.let_go();
+  }
+  run_agent();
+  auto program = join("honest");
+  const auto open = receive(SLUICE_CONTROL_OPEN);
+  opened(open.request, 1, 5);
+  program->thread.join();
+  ASSERT_NE(program->channel, nullptr) << program->error;
+  program->channel.reset();
+  EXPECT_EQ(receive(SLUICE_CONTROL_CLOSE).slot, 1u);
+  EXPECT_TRUE(eventually([&] { return agent_->programs() == 0; }));
+}
+INSTANTIATE_TEST_SUITE_P(Kernels, AgentOfOldKernels, ::testing::Bool());
 
 TEST_F(AgentTest, AProgramThatWaitsAsksAgainInANewLife) {
   auto program = join("patient");

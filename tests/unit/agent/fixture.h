@@ -53,6 +53,10 @@ class AgentTest : public ::testing::Test {
     ASSERT_TRUE(listener.ok());
     agent_ = std::make_unique<Agent>(device_, std::move(*listener));
     stop_ = std::move(*make_eventfd());
+    run_agent();
+  }
+  void run_agent() {
+    stopping_ = false;
     thread_ = std::thread([this] {
       while (!stopping_) {
         auto ok = agent_->step(20, stop_.get());
@@ -62,6 +66,13 @@ class AgentTest : public ::testing::Test {
         }
       }
     });
+  }
+  // Until run_agent() it does nothing.
+  void pause_agent() {
+    stopping_ = true;
+    Bell::for_eventfd(stop_.get()).ring();
+    thread_.join();
+    drain_eventfd(stop_.get());
   }
   // As the agent has it by VFIO; and the host's mapping of its region.
   virtual void open_device() {
