@@ -22,7 +22,7 @@ namespace sluice::worker_protocol {
 inline constexpr int kControlFd = 3;
 // Grows with every change below: while a package is upgraded, an earlier sluiced may start a worker
 // of the later release.
-inline constexpr uint32_t kVersion = 8;
+inline constexpr uint32_t kVersion = 9;
 
 enum class Type : uint32_t {
   kStart = 1,
@@ -49,6 +49,7 @@ enum class Type : uint32_t {
   kOpenRequest = 19,   // worker: what has this token?
   kOpenReply = 20,     // sluiced: code 0, `bytes` and the driver's handle; or ENOENT
   kOpenEnd = 21,       // worker: it has unmapped that; no answer
+  kSpin = 22,          // sluiced: Start::spin_us is `bytes` from now on; no answer
 };
 
 // What is leased: memory of the device, or of the host for what the worker keeps for its guest; and

@@ -91,6 +91,7 @@ SessionSettings session_settings(const Config& config, bool nvidia, uint32_t sms
   s.context_bytes = config.context_bytes_for(nvidia);
   s.host_memory_bytes = config.host_memory_bytes;
   s.spin_us = config.spin_us;
+  s.spin_low_us = config.spin_low_us;
   s.spin_processors = config.spin_processors_for(std::thread::hardware_concurrency());
   s.turns_by_priority = config.turns_by_priority;
   s.time_slices = config.slices && nvidia;

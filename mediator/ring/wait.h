@@ -39,6 +39,10 @@ class Spinner {
   // there are processors to spare. Longer: idle waiters cost more; shorter: the end of a launch of
   // 100 us is found by a sleeper, 30 to 90 us late (a virtual machine's timer and wake-up).
   static uint32_t longest_us() { return may_spin_for_long() ? 200 : 50; }
+  // For a program's wait for its work: natively it spins until that ends. Where a processor more
+  // does not matter; else as above. A wait that takes longer is polled for at its end only
+  // (wait_forecast.h), and the next spin is half as long.
+  static uint32_t wait_us() { return processors() >= kManyProcessors ? 5000 : longest_us(); }
   static bool may_spin_for_long() {
     static const bool may = processors() > 2;
     return may;
@@ -102,12 +106,19 @@ class Spinner {
     }
   }
 
+  // From the next spin on.
+  void set_budget(uint32_t budget_us) {
+    budget_ns_ = uint64_t{budget_us} * 1000;
+    next_ns_ = budget_ns_;
+  }
+
   // The same where somebody else found it, so that nothing is known about whose processor it was.
   void found_after(uint64_t ns) {
     if (ns < budget_ns_) next_ns_ = budget_ns_;
   }
 
  private:
+  static constexpr int kManyProcessors = 8;
   static constexpr int kLooksPerClock = 64;
   // Below this the wake-up saved is cheaper than the clock; it keeps the budget able to grow again.
   static constexpr uint64_t kLeastNs = 1000;

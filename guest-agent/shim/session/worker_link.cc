@@ -27,7 +27,7 @@ constexpr uint64_t kLookNs = 1'000'000'000;
 uint32_t spin_us() {
   const char* env = ::getenv("SLUICE_SPIN_US");
   return env != nullptr ? static_cast<uint32_t>(std::strtoul(env, nullptr, 10))
-                        : Spinner::longest_us();
+                        : Spinner::wait_us();
 }
 
 std::string program_name() {

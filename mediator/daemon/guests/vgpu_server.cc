@@ -117,6 +117,7 @@ std::vector<int> VgpuServer::connection() const {
 void VgpuServer::set_share(const policy::VgpuShare& share) {
   spec_.share = share;
   executor().set_share(*id_, share);
+  for (const auto& session : sessions_) session->follow_latency_class();
 }
 
 void VgpuServer::set_memory_limit(uint64_t bytes) {

@@ -296,6 +296,7 @@ constexpr Row kRows[] = {
     {"workers", "uids", Word{take_worker_uids, "a range of user ids, \"FIRST-LAST\", without 0"}},
     {"workers", "require", Boolean{&Config::require_walls}},
     {"workers", "spin_us", Number{&Config::spin_us, 0, 100'000}},
+    {"workers", "spin_low_us", Number{&Config::spin_low_us, 0, 100'000}},
     {"workers", "spin_processors", Number{&Config::spin_processors, 0, 4096}},
     {"workers", "paths", Words{take_worker_path, "absolute paths"}},
     {"workers", "code_cache", Size{&Config::code_cache_bytes, 0, 16 * kGiB}},

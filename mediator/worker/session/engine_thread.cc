@@ -132,6 +132,9 @@ ControlLink::Ready EngineThread::on_message(const wp::Message& m, Fd file) {
     case wp::Type::kTimeSlice:
       slices_.want(m.bytes);
       return {};
+    case wp::Type::kSpin:
+      s_.decoder.spin_for(static_cast<uint32_t>(m.bytes));
+      return {};
     case wp::Type::kEnd:
       drain_at_end();
       s_.end(static_cast<CUresult>(m.code), m.text, true);

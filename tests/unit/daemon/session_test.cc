@@ -397,6 +397,25 @@ TEST_F(SessionTest, WorkersThatDoNotStartAreReportedToTheProgram) {
   expect_all_free();
 }
 
+// As long as its vGPU's latency class says, if it has a seat; from the next poll on.
+TEST_F(SessionTest, AWorkerPollsAsItsLatencyClassSays) {
+  config_.spin_processors = 2;
+  start();
+  create("a");
+  VgpuServer& v = *daemon_->find("a");
+  const auto polls_us = [&](LocalProgram& p) { return ask(p, fake::kPolls).a; };
+  auto first = joined();
+  EXPECT_EQ(polls_us(*first), config_.spin_us);
+  v.set_share({.weight = 100, .latency = policy::LatencyClass::kLow});
+  EXPECT_TRUE(run_until([&] { return polls_us(*first) == config_.spin_low_us; }));
+  auto second = joined(), third = joined();
+  EXPECT_EQ(polls_us(*second), config_.spin_low_us);
+  EXPECT_EQ(polls_us(*third), worker_protocol::Start{}.spin_us) << "it has no seat";
+  v.set_share({.weight = 100});
+  EXPECT_TRUE(run_until([&] { return polls_us(*first) == config_.spin_us; }));
+  EXPECT_EQ(polls_us(*third), worker_protocol::Start{}.spin_us);
+}
+
 TEST_F(SessionTest, AWorkerThatIsReadyTwiceIsKilled) {
   start("twice");
   create("a");

@@ -357,6 +357,10 @@ TEST(Spinner, DoesNotStandAsideForWhatWasLongInComing) {
 TEST(Spinner, WithoutABudgetLooksOnce) {
   Spinner spinner(0);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(looks_in_vain(spinner, 3000), 1);
+  spinner.set_budget(50);
+  EXPECT_GT(looks_in_vain(spinner, 3000), 1);
+  spinner.set_budget(0);
+  EXPECT_EQ(looks_in_vain(spinner, 3000), 1);
 }
 
 }  // namespace sluice
