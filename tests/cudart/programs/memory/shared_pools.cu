@@ -109,6 +109,10 @@ void parent(int socket) {
   int* data[kBuffers];
   Message message = {};
   message.number = 5;
+  // First: NVIDIA's driver exports pointers of a pool that is shared already only.
+  int descriptor = -1;
+  OK(cudaMemPoolExportToShareableHandle(&descriptor, pool, kDescriptor, 0));
+  CHECK(descriptor >= 0);
   for (int i = 0; i < kBuffers; ++i) {
     OK(cudaMallocFromPoolAsync(reinterpret_cast<void**>(&data[i]), kCount * sizeof(int), pool,
                                stream));
@@ -117,9 +121,6 @@ void parent(int socket) {
     OK(cudaMemPoolExportPointer(&message.buffers[i], data[i]));
   }
   OK(cudaStreamSynchronize(stream));
-  int descriptor = -1;
-  OK(cudaMemPoolExportToShareableHandle(&descriptor, pool, kDescriptor, 0));
-  CHECK(descriptor >= 0);
   send_message(socket, message, descriptor);
   await(socket);
   std::vector<int> here(kCount);
