@@ -175,6 +175,12 @@ TEST(WfqAmends, WhoCannotLeaveKeepsHalfOfItsEntitlement) {
     }
 }
 
+// As evictable kernels do on a busy host: nothing stays free for that. (With amends a twelfth did.)
+TEST(WfqAmends, WhoLeavesALittleLateMakesNone) {
+  const Had had = run_paced({5, 1, 2.5}, {.rival_ns = 9 * kAmendsMs, .opaque = true});
+  EXPECT_LE(had.idle_ns, 0.01 * had.end_ns);
+}
+
 // Who does not come back is waited for once.
 TEST(WfqAmends, WhoIsGoneKeepsNobodyWaiting) {
   for (const Paced& v : kLight) {
