@@ -56,7 +56,7 @@ class TurnsUnasked(WithVictim):
         light = []
 
         def came():
-            light.append(self.program("b", "triad", "--size", 65536, "--launches", 20, "--chain", 1,
+            light.append(self.program("b", "triad", "--size", 4096, "--launches", 20, "--chain", 1,
                                       "--depth", 1, "--verify", "every", "--json"))
             self.assert_right(light[-1].finish(), "triad")
             return self.vgpu("b")["unasked"] > 0
