@@ -87,10 +87,11 @@ class FakeMachine:
                 self.start_agent()
 
     def forget_programs(self):
-        for s in [*self.programs, *self.waiting.values()]:
-            s.close()
-        self.programs.clear()
-        self.waiting.clear()
+        with self.lock:
+            for s in [*self.programs, *self.waiting.values()]:
+                s.close()
+            self.programs.clear()
+            self.waiting.clear()
 
     def state(self):
         """Of the agent, for people: what it waits for, and the ends of both rings."""
