@@ -12,6 +12,15 @@
 
 namespace sluice::policy {
 
+// An order by times, of which each id has one; of equal ones the lower id goes first.
+struct SoonerAt {
+  const std::vector<uint64_t>* at_ns;
+  bool operator()(uint32_t a, uint32_t b) const {
+    const uint64_t x = (*at_ns)[a], y = (*at_ns)[b];
+    return x != y ? x < y : a < b;
+  }
+};
+
 template <class Less>
 class IndexedHeap {
  public:

@@ -121,14 +121,6 @@ class ShareNodes {
   uint64_t check_reserves(uint64_t now_ns, Relevel&& relevel);
 
  private:
-  struct Sooner {
-    const std::vector<uint64_t>* at_ns;
-    bool operator()(uint32_t a, uint32_t b) const {
-      const uint64_t x = (*at_ns)[a], y = (*at_ns)[b];
-      return x != y ? x < y : a < b;
-    }
-  };
-
   ShareNode& node(NodeRef ref) {
     return ref.is_group ? static_cast<ShareNode&>(groups_[ref.id]) : vgpus_[ref.id];
   }
@@ -163,14 +155,14 @@ class ShareNodes {
   uint64_t division_ = 1;  // a number for each set of active nodes
   std::vector<GroupId> stale_;
   bool all_stale_ = false;
-  std::vector<uint32_t> reserves_;                     // nodes with a minimum, as NodeRef::dense()
-  std::vector<NodeRef> to_check_;                      // of these, those that became active or idle
-  bool check_all_ = false;                             // higher priorities came or went
-  std::vector<uint64_t> check_at_ns_;                  // by NodeRef::dense()
-  IndexedHeap<Sooner> checks_{Sooner{&check_at_ns_}};  // minima that time changes
-  uint32_t scale_ = 1;                                 // of the weights of the root's nodes
-  uint32_t top_ = 0;                                   // the highest level of active vGPUs
-  std::array<uint32_t, kPriorityLevels> active_at_{};  // active vGPUs of each level
+  std::vector<uint32_t> reserves_;     // nodes with a minimum, as NodeRef::dense()
+  std::vector<NodeRef> to_check_;      // of these, those that became active or idle
+  bool check_all_ = false;             // higher priorities came or went
+  std::vector<uint64_t> check_at_ns_;  // by NodeRef::dense()
+  IndexedHeap<SoonerAt> checks_{SoonerAt{&check_at_ns_}};  // minima that time changes
+  uint32_t scale_ = 1;                                     // of the weights of the root's nodes
+  uint32_t top_ = 0;                                       // the highest level of active vGPUs
+  std::array<uint32_t, kPriorityLevels> active_at_{};      // active vGPUs of each level
   bool plain_ = true, minima_ = false;
 };
 

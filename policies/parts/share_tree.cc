@@ -387,22 +387,14 @@ class ShareTree final : public Forwarding {
     out.push_back(Action::wake(wake_ns));
   }
 
-  struct Sooner {
-    const std::vector<uint64_t>* at_ns;
-    bool operator()(uint32_t a, uint32_t b) const {
-      const uint64_t x = (*at_ns)[a], y = (*at_ns)[b];
-      return x != y ? x < y : a < b;
-    }
-  };
-
   const bool proportional_;
   std::vector<Cell> cells_;
   std::vector<Vgpu> vgpus_;
   ShareNodes nodes_;
   std::vector<VgpuId> scratch_;
-  std::vector<uint64_t> cap_at_ns_;                // of the next, when its bucket is checked
-  IndexedHeap<Sooner> caps_{Sooner{&cap_at_ns_}};  // capped ones that hold, or are throttled
-  size_t noted_ = 0;                               // actions of this event that note() has seen
+  std::vector<uint64_t> cap_at_ns_;                    // of the next, when its bucket is checked
+  IndexedHeap<SoonerAt> caps_{SoonerAt{&cap_at_ns_}};  // capped ones that hold, or are throttled
+  size_t noted_ = 0;                                   // actions of this event that note() has seen
   uint64_t inner_wake_ns_ = kNeverWake, asked_ns_ = kNeverWake;
 };
 

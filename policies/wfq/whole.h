@@ -227,13 +227,6 @@ class WholeGpu : public Policy {
       return s != t ? s < t : a < b;
     }
   };
-  struct Sooner {
-    const std::vector<uint64_t>* at_ns;
-    bool operator()(uint32_t a, uint32_t b) const {
-      const uint64_t x = (*at_ns)[a], y = (*at_ns)[b];
-      return x != y ? x < y : a < b;
-    }
-  };
   struct Pause {
     uint64_t since_ns = 0;       // when it became idle last
     uint64_t gap_ns = 0;         // mean think time; 0: not known
@@ -316,8 +309,8 @@ class WholeGpu : public Policy {
   std::vector<IndexedHeap<Earlier>> waiting_;  // by priority: backlogged and not the holder
   std::vector<IndexedHeap<Shorter>> bursts_;   // of these, bursts
   std::vector<IndexedHeap<Shorter>> short_;    // and others that may go before their turns
-  IndexedHeap<Sooner> uncovered_{
-      Sooner{&covered_at_ns_}};          // of the others, those that may be later
+  IndexedHeap<SoonerAt> uncovered_{
+      SoonerAt{&covered_at_ns_}};        // of the others, those that may be later
   std::vector<uint64_t> covered_at_ns_;  // ... when that is
   Gpu gpu_ = Gpu::kFree;
   bool interrupted_ = false;  // kDrains, kFree: a turn that was not over
