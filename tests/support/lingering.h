@@ -20,33 +20,42 @@ namespace sluice::test {
 
 inline constexpr std::chrono::seconds kLingers{20};
 
-// A socket whose last close waits: SO_LINGER, and bytes that its peer does not read. If it is still
-// open after kLingers, the peer resets it, so that a loop that waits comes back and the test
-// fails.
+// A socket whose last close waits: SO_LINGER, and bytes that its peer does not read. The peer's
+// end is `silent`: closed, it resets the connection, and the close returns.
+struct LingeringPair {
+  Fd lingering, silent;
+};
+inline LingeringPair make_lingering_pair() {
+  LingeringPair pair;
+  Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* any = reinterpret_cast<sockaddr*>(&address);
+  EXPECT_EQ(::bind(listener.get(), any, length), 0);
+  EXPECT_EQ(::listen(listener.get(), 1), 0);
+  EXPECT_EQ(::getsockname(listener.get(), any, &length), 0);
+  pair.lingering.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(::connect(pair.lingering.get(), any, length), 0);
+  pair.silent.reset(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const linger forever{1, 3600};
+  EXPECT_EQ(::setsockopt(pair.lingering.get(), SOL_SOCKET, SO_LINGER, &forever, sizeof forever), 0);
+  std::vector<char> bytes(1 << 20);
+  while (::send(pair.lingering.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) {
+  }
+  return pair;
+}
+
+// One to pass to a loop. If it is still open after kLingers, the peer resets it, so that a loop
+// that waits comes back and the test fails.
 class Lingering {
  public:
   Lingering() {
-    Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    auto* any = reinterpret_cast<sockaddr*>(&address);
-    EXPECT_EQ(::bind(listener.get(), any, length), 0);
-    EXPECT_EQ(::listen(listener.get(), 1), 0);
-    EXPECT_EQ(::getsockname(listener.get(), any, &length), 0);
-    socket_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    EXPECT_EQ(::connect(socket_.get(), any, length), 0);
-    silent_.reset(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    const linger forever{1, 3600};
-    EXPECT_EQ(::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &forever, sizeof forever), 0);
-    std::vector<char> bytes(1 << 20);
-    while (::send(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) {
-    }
     watchdog_ = std::thread([this] {
       std::unique_lock lock(mutex_);
       if (!over_.wait_for(lock, kLingers, [&] { return done_; })) waited_ = true;
-      silent_.reset();
+      pair_.silent.reset();
     });
   }
   ~Lingering() {
@@ -58,12 +67,12 @@ class Lingering {
     watchdog_.join();  // has closed the other end: nothing lingers any more
     EXPECT_FALSE(waited_) << "the loop has waited for the close";
   }
-  int fd() const { return socket_.get(); }
+  int fd() const { return pair_.lingering.get(); }
   // From here on the receiver has the last reference. Nobody may close it here: it lingers.
-  void let_go() { socket_.reset(); }
+  void let_go() { pair_.lingering.reset(); }
 
  private:
-  Fd socket_, silent_;
+  LingeringPair pair_ = make_lingering_pair();
   std::thread watchdog_;
   std::mutex mutex_;
   std::condition_variable over_;

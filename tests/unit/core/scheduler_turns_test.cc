@@ -322,6 +322,14 @@ struct VisitsTest : TurnsTest {
     work(t, 1, 0, 100);
     to(b);
   }
+  // b's visit ends, and it comes back with a launch that is longer than one of a visit's level.
+  void visit_with_a_longer_one() {
+    h.report(t, 0, 0);
+    ASSERT_TRUE(holds(a));
+    h.now += 4 * kMs;
+    work(t, 1, 0, 900);
+    to(b);
+  }
 };
 
 TEST_F(VisitsTest, AreAboveWhileTheOneBeforeGoesOn) {
@@ -397,11 +405,7 @@ TEST_F(VisitsTest, LastAsLongAsWhatIsKnownOfThem) {
 }
 
 TEST_F(VisitsTest, OfLongerLaunchesAreBelowThoseOfShortOnes) {
-  h.report(t, 0, 0);
-  ASSERT_TRUE(holds(a));
-  h.now += 4 * kMs;
-  work(t, 1, 0, 900);
-  to(b);
+  visit_with_a_longer_one();
   EXPECT_EQ(level(h, t), 1u);
   EXPECT_TRUE(open_gate(h, s));
 }
@@ -409,11 +413,7 @@ TEST_F(VisitsTest, OfLongerLaunchesAreBelowThoseOfShortOnes) {
 // ... and who is interrupted on a visit does not go on above the holder, who would pay for it.
 TEST_F(VisitsTest, ThatAreInterruptedByWhoWasBelowEnd) {
   h.scheduler->set_share(h.now, a, {.weight = 1000}, h.queue);
-  h.report(t, 0, 0);
-  ASSERT_TRUE(holds(a));
-  h.now += 4 * kMs;
-  work(t, 1, 0, 900);
-  to(b);
+  visit_with_a_longer_one();
   ASSERT_EQ(level(h, t), 1u);
   ASSERT_TRUE(open_gate(h, s));
   quietly(t, 1, 1, 900);

@@ -2,10 +2,8 @@
 // PeerThread: calls that a peer can make block leave the loop alone.
 #include "mediator/io/peers/peer_thread.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -21,6 +19,7 @@
 #include "mediator/base/limits.h"
 #include "mediator/base/processor_time.h"
 #include "mediator/base/unix_socket.h"
+#include "tests/support/lingering.h"
 
 namespace sluice::io {
 namespace {
@@ -122,24 +121,7 @@ TEST_F(PeerThreadTest, ItGoesWithoutWaitingForABlockedCall) {
 }
 
 TEST_F(PeerThreadTest, ALingeringSocketIsClosedElsewhere) {
-  // A socket whose close waits for a peer that reads nothing.
-  Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  auto* any = reinterpret_cast<sockaddr*>(&address);
-  ASSERT_EQ(::bind(listener.get(), any, length), 0);
-  ASSERT_EQ(::listen(listener.get(), 1), 0);
-  ASSERT_EQ(::getsockname(listener.get(), any, &length), 0);
-  Fd lingering(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ASSERT_EQ(::connect(lingering.get(), any, length), 0);
-  Fd silent(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  const linger forever{1, 3600};
-  ASSERT_EQ(::setsockopt(lingering.get(), SOL_SOCKET, SO_LINGER, &forever, sizeof forever), 0);
-  std::vector<char> bytes(1 << 20);
-  while (::send(lingering.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) {
-  }
+  auto [lingering, silent] = test::make_lingering_pair();
   thread_->close(std::move(lingering));
   EXPECT_TRUE(eventually([&] { return thread_->blocked_for_ms() > 0; }));
   silent.reset();  // resets the connection, and the close returns
