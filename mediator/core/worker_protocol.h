@@ -49,7 +49,7 @@ enum class Type : uint32_t {
   kOpenRequest = 19,   // worker: what has this token?
   kOpenReply = 20,     // sluiced: code 0, `bytes` and the driver's handle; or ENOENT
   kOpenEnd = 21,       // worker: it has unmapped that; no answer
-  kSpin = 22,          // sluiced: Start::spin_us is `bytes` from now on; no answer
+  kSpin = 22,          // sluiced: Start::call_spin_us is `bytes` from now on; no answer
 };
 
 // What is leased: memory of the device, or of the host for what the worker keeps for its guest; and
@@ -123,8 +123,10 @@ struct Start {
   uint64_t context_bytes = 0;               // of device memory, which each context is charged
   uint32_t nvidia = 0;                      // 1: library is NVIDIA's; 0: the software GPU
   uint32_t chunk_target_us = 200;           // how long a chunk of tasks should take at most
-  uint32_t spatial_sms = 0;  // SMs of the GPU, where parts of it may be granted; 0: never
-  uint32_t spin_us = 50;  // how long the worker polls for its program's next call before it sleeps
+  uint32_t spatial_sms = 0;    // SMs of the GPU, where parts of it may be granted; 0: never
+  uint32_t call_spin_us = 50;  // how long the worker polls for its program's next call before it
+                               // sleeps
+  uint32_t spin_us = 50;       // ... and for an end that is waited for, and each other thread
   uint32_t turns_by_priority = 0;  // 1: grants have levels (SLUICE_GRANT_LEVEL)
   uint32_t turn_whole_us = 0;      // then: what is expected to take no longer runs whole
   uint32_t time_slices = 0;        // 1: the hardware goes round among vGPUs: nobody waits for this

@@ -107,7 +107,7 @@ class Worker {
         auto received = receive_with_fds(kControlFd, &m, sizeof m);
         if (!received || received->bytes == 0) return 92;
         if (m.type == Type::kEnd && !deaf_) return 0;
-        if (m.type == Type::kSpin) start_.spin_us = static_cast<uint32_t>(m.bytes);
+        if (m.type == Type::kSpin) start_.call_spin_us = static_cast<uint32_t>(m.bytes);
         if (m.type == Type::kLeaseReply || m.type == Type::kExtentReply)
           reply({static_cast<uint64_t>(static_cast<int64_t>(m.code)), m.offset, m.bytes});
       }
@@ -147,7 +147,7 @@ class Worker {
         break;
       }
       case fake::kPolls:
-        reply({start_.spin_us, 0, 0});
+        reply({start_.call_spin_us, 0, 0});
         break;
       case fake::kDeaf:
         deaf_ = true;

@@ -24,7 +24,7 @@ enum What : uint64_t {
   kError,   // a: sticky CUresult, b: launches in flight; writes them into the report and rings;
             // replies
   kGrant,   // replies {grant word}
-  kPolls,   // replies {for how long it is to poll, us}
+  kPolls,   // replies {for how long it is to poll for calls, us}
   kRecord,  // a: which; a launch record that is new, done, and of a kernel of its own; replies
   kToken,   // a, b: a token, which the next commands are about
   kShare,   // a: bytes; replies {the token, which is this worker's from now on, descriptors}

@@ -85,19 +85,18 @@ void GuestSession::take_spin_seat() {
   spins_ = services_.spinners < settings().spin_processors;
   if (!spins_) return;
   ++services_.spinners;
-  spin_us_ = spin_us();
+  call_spin_us_ = call_spin_us(request_.latency);
 }
 
-uint32_t GuestSession::spin_us() const {
-  const bool low = executor().stats(request_.vgpu_id).share.latency == policy::LatencyClass::kLow;
-  return low ? settings().spin_low_us : settings().spin_us;
+uint32_t GuestSession::call_spin_us(policy::LatencyClass latency) const {
+  return latency == policy::LatencyClass::kLow ? settings().spin_low_us : settings().spin_us;
 }
 
-void GuestSession::follow_latency_class() {
-  if (!spins_ || spin_us() == spin_us_) return;
+void GuestSession::set_latency(policy::LatencyClass latency) {
+  if (!spins_ || call_spin_us(latency) == call_spin_us_) return;
   Message spin{};
   spin.type = Type::kSpin;
-  spin.bytes = spin_us_ = spin_us();
+  spin.bytes = call_spin_us_ = call_spin_us(latency);
   (void)worker_->send(spin);  // one that does not read is ended for that
 }
 
@@ -120,7 +119,7 @@ worker_protocol::Start GuestSession::start_message(const ExtentRange& staging) c
   start.paced = (settings().context_stall_ns ? worker_protocol::kPacedContexts : 0) |
                 (settings().module_stall_ns ? worker_protocol::kPacedModules : 0);
   start.spatial_sms = settings().spatial_sms;
-  if (spins_) start.spin_us = spin_us_;
+  if (spins_) start.spin_us = settings().spin_us, start.call_spin_us = call_spin_us_;
   start.turns_by_priority = settings().turns_by_priority;
   start.time_slices = settings().time_slices;
   start.turn_whole_us = settings().turn_whole_us;

@@ -65,6 +65,7 @@ class GuestSession final : private io::WorkerProcess::Owner {
     Origin origin;
     std::string program;
     uint32_t guest_pid = 0;
+    policy::LatencyClass latency = policy::LatencyClass::kNormal;  // the vGPU's
   };
 
   // Starts a worker in a fresh slot. Errors carry an errno for the program: EBUSY (no slot), ENOMEM
@@ -91,8 +92,8 @@ class GuestSession final : private io::WorkerProcess::Owner {
   std::array<uint64_t, kChargeKinds> leased_by_kind() const;
   const Channel& channel() const { return slot_.channel(); }
   uint64_t started_ns() const { return started_ns_; }
-  // Its vGPU's latency class may have changed.
-  void follow_latency_class();
+  // Its vGPU's is this from now on.
+  void set_latency(policy::LatencyClass latency);
   // Some of the vGPU's shared memory became free: requests that wait for it are tried again.
   void look_for_extents();
   const WorkerPages& pages() const { return pages_; }
@@ -106,7 +107,7 @@ class GuestSession final : private io::WorkerProcess::Owner {
   // prepare() and its steps, in this order: all that a worker needs, then the worker.
   Result<void> prepare();
   void take_spin_seat();
-  uint32_t spin_us() const;
+  uint32_t call_spin_us(policy::LatencyClass latency) const;
   worker_protocol::Start start_message(const ExtentRange& staging) const;
   void release();
   core::QuotaLedger* ledger_of(int32_t resource);  // null: there is no such resource
@@ -136,8 +137,8 @@ class GuestSession final : private io::WorkerProcess::Owner {
   Owner& owner_;
   State state_ = State::kStarting;
   bool was_open_ = false;
-  bool spins_ = false;    // it has one of the seats of SessionSettings::spin_processors
-  uint32_t spin_us_ = 0;  // ... and polls for so long, as its worker was told last
+  bool spins_ = false;         // it has one of the seats of SessionSettings::spin_processors
+  uint32_t call_spin_us_ = 0;  // ... and polls for calls for so long, by the last message to it
   const uint64_t started_ns_;
   TakenSlot slot_;
   LedgerEntry ledger_;

@@ -59,7 +59,7 @@ struct SessionSettings {
   uint64_t host_memory_bytes = UINT64_MAX;
   uint32_t spatial_sms = 0;       // SMs of a GPU that is shared in space; 0: it is given whole
   uint32_t spin_us = 3000;        // of a worker that has a seat
-  uint32_t spin_low_us = 20'000;  // ... and a vGPU of latency class low
+  uint32_t spin_low_us = 20'000;  // ... for calls, where its vGPU is of class low
   uint32_t spin_processors = 0;   // seats
   bool turns_by_priority = false;
   bool time_slices = false;  // of an NVIDIA GPU, each worker's set by itself

@@ -117,7 +117,7 @@ std::vector<int> VgpuServer::connection() const {
 void VgpuServer::set_share(const policy::VgpuShare& share) {
   spec_.share = share;
   executor().set_share(*id_, share);
-  for (const auto& session : sessions_) session->follow_latency_class();
+  for (const auto& session : sessions_) session->set_latency(share.latency);
 }
 
 void VgpuServer::set_memory_limit(uint64_t bytes) {
@@ -234,11 +234,11 @@ bool VgpuServer::start_session(const StartQueue::Request& request) {
   auto start = [&]() -> Result<std::unique_ptr<GuestSession>> {
     auto channel = channel_for(origin);
     if (!channel) return channel.error();
-    auto started =
-        GuestSession::start(services_,
-                            {spec_.name, *id_, *channel, peers_, executor().loop_time(*id_),
-                             shares_, machine_code_.number(), origin, program, request.guest_pid},
-                            *this);
+    auto started = GuestSession::start(
+        services_,
+        {spec_.name, *id_, *channel, peers_, executor().loop_time(*id_), shares_,
+         machine_code_.number(), origin, program, request.guest_pid, spec_.share.latency},
+        *this);
     if (started && origin.local) local_channels_[origin.id] = *channel;
     return started;
   };

@@ -32,11 +32,11 @@ Decoder::Decoder(WorkerSession& session, const SessionSetup& setup, Decode decod
       submit_(submit_ring(setup.region, setup.start.slot),
               Bell::for_eventfd(setup.fds[wp::kWakeFd].get()), true, GiveBack::kLate),
       end_word_(setup.region, setup.start.staging_offset, setup.start.staging_bytes),
-      for_records_(setup.start.spin_us),
+      for_records_(setup.start.call_spin_us),
       for_ends_(std::max(Spinner::longest_us(), setup.start.spin_us)),
       for_gates_(Spinner::longest_us()),
-      spin_us_(setup.start.spin_us),
-      budget_us_(setup.start.spin_us) {}
+      call_spin_us_(setup.start.call_spin_us),
+      budget_us_(setup.start.call_spin_us) {}
 
 void Decoder::loop() {
   // A sleep's length is given to the microsecond; the default slack would add 50.
@@ -98,7 +98,7 @@ bool Decoder::spin() {
         s_.work.gate.word() != closed)
       poll_engine();
   }
-  if (const uint32_t us = spin_us_.load(std::memory_order_relaxed); us != budget_us_)
+  if (const uint32_t us = call_spin_us_.load(std::memory_order_relaxed); us != budget_us_)
     for_records_.set_budget(budget_us_ = us);
   if (for_records_.spin(poll_ring)) return true;
   // The end that somebody waits for is found here sooner than by the engine thread.

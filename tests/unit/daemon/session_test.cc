@@ -410,10 +410,10 @@ TEST_F(SessionTest, AWorkerPollsAsItsLatencyClassSays) {
   EXPECT_TRUE(run_until([&] { return polls_us(*first) == config_.spin_low_us; }));
   auto second = joined(), third = joined();
   EXPECT_EQ(polls_us(*second), config_.spin_low_us);
-  EXPECT_EQ(polls_us(*third), worker_protocol::Start{}.spin_us) << "it has no seat";
+  EXPECT_EQ(polls_us(*third), worker_protocol::Start{}.call_spin_us) << "it has no seat";
   v.set_share({.weight = 100});
   EXPECT_TRUE(run_until([&] { return polls_us(*first) == config_.spin_us; }));
-  EXPECT_EQ(polls_us(*third), worker_protocol::Start{}.spin_us);
+  EXPECT_EQ(polls_us(*third), worker_protocol::Start{}.call_spin_us);
 }
 
 TEST_F(SessionTest, AWorkerThatIsReadyTwiceIsKilled) {
