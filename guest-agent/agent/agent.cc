@@ -109,7 +109,7 @@ void Agent::announce() {
   for (Program& program : state_.programs)
     if (program.state != ProgramState::kJoining && program.state != ProgramState::kAsked)
       program.state = ProgramState::kOver;
-  forget_those_over();
+  remove_finished_programs();
   backlog_.clear();
   open_rings();
   state_.host_epoch = load_shared(device_.header().host_epoch, std::memory_order_acquire);
@@ -175,7 +175,7 @@ Result<void> Agent::step(int timeout_ms, int extra_fd) {
   for (Program& program : state_.programs)
     if (program.state == ProgramState::kJoining && now > program.deadline_ns)
       program.state = ProgramState::kOver;
-  forget_those_over();
+  remove_finished_programs();
   flush();
   if (now >= next_beat_ns_) beat(now);
   watch_host(now);
@@ -247,7 +247,7 @@ void Agent::accept_programs(uint64_t now_ns) {
     if (!socket) return;
     refuse_descriptors(socket.get());
     Program& program = state_.programs.emplace_back();
-    program.brings_none = kernel_refuses_descriptors(socket.get());
+    program.sends_no_fds = kernel_refuses_descriptors(socket.get());
     program.socket = std::move(socket);
     program.deadline_ns = now_ns + kJoinNs;
     if (auto peer = peer_credentials(program.socket.get())) {
@@ -279,16 +279,16 @@ void Agent::read_join(Program& program) {
   ask(program);
 }
 
-void Agent::let_go(Program& program) {
-  if (program.brings_none)
+void Agent::close_socket(Program& program) {
+  if (program.sends_no_fds)
     program.socket.reset();
   else
     closer_.close(std::move(program.socket));
 }
 
-void Agent::forget_those_over() {
+void Agent::remove_finished_programs() {
   for (Program& program : state_.programs)
-    if (program.state == ProgramState::kOver) let_go(program);
+    if (program.state == ProgramState::kOver) close_socket(program);
   state_.programs.remove_if([](const Program& p) { return p.state == ProgramState::kOver; });
 }
 
@@ -314,7 +314,7 @@ void Agent::program_ended(Program& program) {
   if (program.state ==
       ProgramState::kAsked) {  // the slot is on its way: it is closed when it comes
     program.state = ProgramState::kDeserted;
-    let_go(program);
+    close_socket(program);
     program.process.reset();
     return;
   }

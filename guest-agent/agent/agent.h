@@ -63,8 +63,8 @@ class Agent {
   void accept_programs(uint64_t now_ns);
   void read_join(Program& program);
   void program_ended(Program& program);
-  void let_go(Program& program);
-  void forget_those_over();
+  void close_socket(Program& program);
+  void remove_finished_programs();
   void ask(Program& program);
   void refuse(Program& program, int error, const std::string& reason);
   void read_control();

@@ -36,8 +36,8 @@ struct Program {
   uint64_t request = 0;
   uint32_t slot = 0;
   uint64_t slot_epoch = 0;
-  uint64_t deadline_ns = 0;  // for joining
-  bool brings_none = false;  // no descriptor can be in its socket
+  uint64_t deadline_ns = 0;   // for joining
+  bool sends_no_fds = false;  // the kernel lets no descriptor into its socket
 };
 
 struct AgentState {

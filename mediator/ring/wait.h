@@ -27,6 +27,9 @@ namespace sluice {
 // takes a little more than the budget each time looks the same at first.
 class Spinner {
  public:
+  // From so many processors on, one that only waits takes nothing from others.
+  static constexpr int kManyProcessors = 8;
+
   // `budget_us` 0: never spin. On machines of one or two processors the peer probably needs this
   // very processor: there, every round offers it (sched_yield), and the budget is counted all the
   // same.
@@ -118,7 +121,6 @@ class Spinner {
   }
 
  private:
-  static constexpr int kManyProcessors = 8;
   static constexpr int kLooksPerClock = 64;
   // Below this the wake-up saved is cheaper than the clock; it keeps the budget able to grow again.
   static constexpr uint64_t kLeastNs = 1000;

@@ -157,27 +157,34 @@ enum class Builtin : uint8_t {
   kAssertFail,
   kMalloc,
   kFree,
-  // CUDA's device runtime (device_runtime.cc).
+  // CUDA's device runtime (device_runtime.cc). By the grid's DeviceLaunches:
   kLaunchParameters,
   kLaunch,
   kCopy,
   kFill,
+  kCopyRows,
+  kFillRows,
+  kDeviceAttribute,
+  kKernelAttributes,
+  kOccupancy,
+  // Without them:
   kLastError,
   kPeekAtLastError,
   kMakeHandle,  // of a stream or an event
   kNothingToDo,
   kDeviceMalloc,
   kDeviceFree,
-  kCopyRows,
-  kFillRows,
   kGetDevice,
   kDeviceCount,
   kRuntimeVersion,
   kCacheConfig,
-  kDeviceAttribute,
-  kKernelAttributes,
-  kOccupancy,
 };
+constexpr bool of_device_runtime(Builtin function) {
+  return function >= Builtin::kLaunchParameters;
+}
+constexpr bool needs_launches(Builtin function) {
+  return of_device_runtime(function) && function <= Builtin::kOccupancy;
+}
 
 // A piece of a frame: a parameter or a result.
 struct Piece {

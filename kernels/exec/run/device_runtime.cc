@@ -86,12 +86,12 @@ std::optional<uint64_t> kernel_attributes(const DeviceLaunches& launches, const 
     all[k] = *value;
   }
   const auto bytes = [&all](int which) { return static_cast<uint64_t>(all[which]); };
-  const KernelAttributes told{
+  const KernelAttributes attributes{
       bytes(kShared), bytes(kConstant), bytes(kLocal), all[kThreads], all[4],
       all[5],         all[6],           all[7],        all[8],        all[9]};
-  constexpr size_t kBytes = offsetof(KernelAttributes, carveout) + sizeof told.carveout;
+  constexpr size_t kBytes = offsetof(KernelAttributes, carveout) + sizeof attributes.carveout;
   std::array<uint8_t, kBytes> image;
-  std::memcpy(image.data(), &told, kBytes);
+  std::memcpy(image.data(), &attributes, kBytes);
   return store(memory, to, image);
 }
 
@@ -135,6 +135,12 @@ std::optional<uint64_t> queue(Builtin function, DeviceLaunches& launches, const 
 std::optional<uint64_t> call_device_runtime(Builtin function, const LaneMemory& memory,
                                             const Parameters& parameters, std::string& detail) {
   DeviceLaunches* launches = memory.block.shape.launches;
+  if (needs_launches(function)) {
+    if (launches != nullptr) return queue(function, *launches, memory, parameters);
+    memory.warp.fault(FaultKind::kTrap, memory.lane, 0, 0);
+    detail = "kernels cannot launch kernels here";
+    return std::nullopt;
+  }
   switch (function) {
     case Builtin::kMakeHandle:
       return store(memory, parameters[0], kHandle);
@@ -149,21 +155,6 @@ std::optional<uint64_t> call_device_runtime(Builtin function, const LaneMemory& 
       return store(memory, parameters[0], 1);
     case Builtin::kRuntimeVersion:
       return store(memory, parameters[0], kRuntimeVersion);
-    case Builtin::kLaunchParameters:
-    case Builtin::kLaunch:
-    case Builtin::kCopy:
-    case Builtin::kFill:
-    case Builtin::kCopyRows:
-    case Builtin::kFillRows:
-    case Builtin::kDeviceAttribute:
-    case Builtin::kKernelAttributes:
-    case Builtin::kOccupancy:
-      if (launches == nullptr) {
-        memory.warp.fault(FaultKind::kTrap, memory.lane, 0, 0);
-        detail = "kernels cannot launch kernels here";
-        return std::nullopt;
-      }
-      return queue(function, *launches, memory, parameters);
     case Builtin::kLastError:
     case Builtin::kPeekAtLastError:
       return launches == nullptr ? kSuccess : launches->error(function == Builtin::kLastError);

@@ -7,6 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "mediator/ring/wait.h"
+
 namespace sluice {
 
 worker_protocol::Signal Config::signal_for(bool nvidia) const {
@@ -44,7 +46,7 @@ bool Config::slices_for(bool nvidia, bool measured) const {
 
 // On a small machine others need the processors more.
 uint32_t Config::spin_processors_for(uint32_t processors) const {
-  return spin_processors.value_or(processors < 8 ? 0 : processors / 4);
+  return spin_processors.value_or(processors < Spinner::kManyProcessors ? 0 : processors / 4);
 }
 
 uint32_t Config::chunk_target_for(bool nvidia) const {

@@ -33,12 +33,6 @@ CudaStreams::CudaStreams(const gpu::DriverApi& api, bool proxy, LoopSettings set
 
 void CudaStreams::add(StreamId id, std::shared_ptr<StreamObject> stream) {
   streams_[id] = std::move(stream);
-  last_ = {};
-}
-
-StreamObject& CudaStreams::at(StreamId id) const {
-  if (last_.stream == nullptr || last_.id != id) last_ = {id, streams_.at(id).get()};
-  return *last_.stream;
 }
 
 void CudaStreams::drained(StreamId id) {
@@ -52,7 +46,6 @@ void CudaStreams::drained(StreamId id) {
     s.left = 0;
   }
   streams_.erase(it);
-  last_ = {};
 }
 
 // ---- launches ----------------------------------------------------------------------------------

@@ -77,16 +77,11 @@ class CudaStreams : public EngineDriver {
  private:
   static Lane& lane_for(StreamObject& s, const StreamCall& work);
   CUresult submitted(StreamObject& s, const LaunchWork& w, CUresult status);
-  StreamObject& at(StreamId id) const;
+  StreamObject& at(StreamId id) const { return *streams_.at(id); }
 
   LaunchServices services_;
   Callbacks callbacks_;
   std::unordered_map<StreamId, std::shared_ptr<StreamObject>> streams_;
-  struct Found {
-    StreamId id = 0;
-    StreamObject* stream = nullptr;
-  };
-  mutable Found last_;  // by at(), which a launch calls five times
   Lanes lanes_;
   Launcher launcher_;
   bool end_words_ = true;  // the driver has not refused one

@@ -241,25 +241,8 @@ bool is_device_runtime(std::string_view name) {
                      [name](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-// What goes to DeviceLaunches.
-bool needs_launches(Builtin function) {
-  switch (function) {
-    case Builtin::kLaunch:
-    case Builtin::kCopy:
-    case Builtin::kFill:
-    case Builtin::kCopyRows:
-    case Builtin::kFillRows:
-    case Builtin::kDeviceAttribute:
-    case Builtin::kKernelAttributes:
-    case Builtin::kOccupancy:
-      return true;
-    default:
-      return false;
-  }
-}
-
 bool is(const Known& known, std::string_view name) {
-  if (known.builtin < Builtin::kLaunchParameters) return known.name == name;
+  if (!of_device_runtime(known.builtin)) return known.name == name;
   for (const std::string_view prefix : kDeviceRuntime) {
     if (!name.starts_with(prefix)) continue;
     name.remove_prefix(prefix.size());
