@@ -61,6 +61,22 @@ class OnTheSoftwareGpu(unittest.TestCase):
         self.assertIn("a", {e["vgpu"] for e in line["decisions"]})
 
 
+class OwedToThoseThatComeAndGo(unittest.TestCase):
+    def test_all_of_it_runs(self):
+        with tempfile.TemporaryDirectory() as out:
+            done = subprocess.run(
+                [ROOT / "scripts/gpu-bench", "--build", BUILD, "--device", "soft", "--seconds",
+                 "0.05", "--only", "lag", "--ways", "sluice-shared", "--out", out],
+                capture_output=True, text=True, timeout=500)
+            self.assertEqual(done.returncode, 0, done.stderr[-3000:])
+            data = json.loads((pathlib.Path(out) / "gpu-bench.json").read_text())
+        self.assertEqual(data["wrong"], [])
+        measured = data["measured"]["lag"]["sluice-shared"]
+        self.assertEqual(len(measured["light"]["16"]), 17)
+        for kind in ("crowd", "naps"):
+            self.assertGreater(sum(a["charged_us"] for a in measured[kind]["beside"]), 0)
+
+
 class Tenants(unittest.TestCase):
     def setUp(self):
         env = {"LD_LIBRARY_PATH": str(BUILD / "kernels/suite/soft")}
@@ -124,6 +140,18 @@ class Goals(unittest.TestCase):
         metric = "times sooner than behind the long one"
         self.assertEqual(self.met(sections.pairs, measured),
                          {("sluice-shared", metric): True, ("sluice", metric): False})
+
+    def test_what_is_owed_to_those_that_saturate(self):
+        lag = sections.lag
+        # The one that sleeps wants no more; then it wants more than an equal part.
+        self.assertAlmostEqual(lag.level([0.5, 0.3, 0.2], 2), 0.4)
+        self.assertAlmostEqual(lag.level([0.2, 0.2, 0.6], 2), 1 / 3)
+        answers = [{"got_us": [10, 20, 30, 40]}, {"got_us": [20, 20, 20, 0]}]
+        self.assertEqual(lag.windows(answers, 3), [[60, 90], [60, 40]])
+        self.assertAlmostEqual(lag.least_of_owed(answers, 2, 3, 1), 41 / 65)
+        # 10 that work for 1 and sleep for 9 beside one that saturates.
+        each = lag.in_a_fluid(1, 9, 10, 1)
+        self.assertAlmostEqual(10 * each + 1 / (1 / each - 9), 1)
 
     def test_percentiles(self):
         self.assertEqual(results.percentile(range(1, 101), 99), 99)

@@ -82,13 +82,14 @@ def load(programs):
     return [tenant.answer()["load_us"] / 1e6 for tenant, _, _ in programs]
 
 
-def together(runs, seconds):
-    """`runs`: a list of (tenant, key, pattern). They begin at one moment; their answers."""
+def together(runs, seconds, bin_ms=None):
+    """`runs`: a list of (tenant, key, pattern). They begin at one moment; their answers. With
+    `bin_ms` these have "ends", how many units ended in each so many ms."""
     for tenant, _, _ in runs:
         tenant.ready()
     at = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + int(LEAD_S * 1e9)
     for tenant, key, pattern in runs:
-        tenant.send("run", key, pattern, seconds, at)
+        tenant.send("run", key, pattern, seconds, at, *([bin_ms] if bin_ms else []))
     return [tenant.answer(ANSWER_LIMIT_S + seconds) for tenant, _, _ in runs]
 
 

@@ -5,8 +5,10 @@
 //
 //   load KEY KIND WHAT VALUE      makes a program (program.h)
 //   drop KEY
-//   run KEY PATTERN SECONDS AT    from AT (ns; 0: at once) for SECONDS: units, and how long they
-//                                 took from their call to the end of the stream, in us
+//   run KEY PATTERN SECONDS AT [BIN_MS]
+//                                 from AT (ns; 0: at once) for SECONDS: units, and how long they
+//                                 took from their call to the end of the stream, in us; with BIN_MS
+//                                 how many ended in each so many ms since it began
 //   check KEY hash|whole          runs one unit more where that is needed, and says what it left
 // and of `stamped`, whose blocks write down when they ran (GPU time, ns):
 //   visits KEY COUNT GAP_US AT    units that it waits for; of each its call, its first block's
@@ -51,6 +53,14 @@ void sleep_until(std::int64_t ns) {
   }
 }
 
+// A sleep takes some 60 us at least: shorter ones are spun.
+void pause(std::int64_t gap_us) {
+  const std::int64_t end = now_ns() + gap_us * 1000;
+  if (gap_us >= 100) sleep_until(end);
+  while (now_ns() < end) {
+  }
+}
+
 std::vector<std::string> split(const std::string& text, char by) {
   std::vector<std::string> parts;
   std::stringstream stream(text);
@@ -71,6 +81,7 @@ std::string quoted(const std::string& text) {
 // How long units took, and when the last began.
 struct Times {
   std::vector<double> us;
+  std::vector<std::int64_t> ends_ns;
   std::int64_t first_ns = 0, last_begin_ns = 0, last_end_ns = 0;
   // Units that were queued when time was over, and how long they took from then.
   std::size_t left = 0;
@@ -79,6 +90,7 @@ struct Times {
   void add(std::int64_t begin, std::int64_t end) {
     if (us.empty()) first_ns = begin;
     us.push_back(static_cast<double>(end - begin) / 1e3);
+    ends_ns.push_back(end);
     last_begin_ns = begin;
     last_end_ns = end;
   }
@@ -104,6 +116,20 @@ struct Times {
   }
 };
 
+// How many ended in each bin since `from`: an object's last member.
+std::string bins(const std::vector<std::int64_t>& ends_ns, std::int64_t from, std::int64_t bin_ns) {
+  std::vector<std::uint32_t> count;
+  for (std::int64_t end : ends_ns) {
+    const auto bin = static_cast<std::size_t>(std::max<std::int64_t>(0, end - from) / bin_ns);
+    if (bin >= count.size()) count.resize(bin + 1);
+    ++count[bin];
+  }
+  std::string text = ",\"ends\":[";
+  for (std::size_t i = 0; i < count.size(); ++i)
+    text += (i == 0 ? "" : ",") + std::to_string(count[i]);
+  return text + "]}";
+}
+
 class Tenant {
  public:
   Tenant() : stream_(suite::make_stream()) {}
@@ -121,10 +147,15 @@ class Tenant {
       programs_.erase(words[1]);
       return "{}";
     }
-    if (command == "run" && words.size() == 5)
-      return run(program(words[1]), words[2], std::atof(words[3].c_str()),
-                 std::atoll(words[4].c_str()))
-          .json();
+    if (command == "run" && (words.size() == 5 || words.size() == 6)) {
+      const std::int64_t at = std::atoll(words[4].c_str()), from = at != 0 ? at : now_ns();
+      const Times times = run(program(words[1]), words[2], std::atof(words[3].c_str()), at);
+      const std::int64_t bin_ns = words.size() == 6 ? std::atoll(words[5].c_str()) * 1'000'000 : 0;
+      if (bin_ns <= 0) return times.json();
+      std::string text = times.json();
+      text.pop_back();
+      return text + bins(times.ends_ns, from, bin_ns);
+    }
     if (command == "check" && words.size() == 3) {
       const Verdict v = program(words[1]).verdict(stream_.get(), words[2] == "whole");
       return "{\"wrong\":" + quoted(v.wrong) + ",\"hash\":\"" + std::to_string(v.hash) +
@@ -182,7 +213,7 @@ class Tenant {
       const std::int64_t begin = now_ns();
       unit(p);
       times.add(begin, now_ns());
-      if (gap_us > 0) sleep_until(now_ns() + gap_us * 1000);
+      pause(gap_us);
     }
     return times;
   }

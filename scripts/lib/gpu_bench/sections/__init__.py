@@ -6,7 +6,7 @@
   run(host, bench)        measures in one way: a list of (way or way/variant, what was measured)
   rows(measured, results) adds rows; `measured`: way -> what was measured
 """
-from gpu_bench.sections import (alone, chains, guests, handover, light, pairs, papers, shares,
+from gpu_bench.sections import (alone, chains, guests, handover, lag, light, pairs, papers, shares,
                                 spatial, tenants)
 
-SECTIONS = [light, chains, handover, shares, tenants, pairs, papers, spatial, guests, alone]
+SECTIONS = [light, chains, handover, shares, lag, tenants, pairs, papers, spatial, guests, alone]
