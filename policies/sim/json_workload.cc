@@ -245,7 +245,12 @@ Program program(const json::value& v, const std::string& where, const Names& vgp
   r.each("steps", 100'000, [&](const json::value& x, const std::string& place) {
     Reader s(x, place);
     Step step;
-    step.kernel = by_name(s, "kernel", kernels, "kernel");
+    step.copy_ns = s.time("copy_us", 0, kUs);
+    if (step.copy_ns && s.find("kernel")) wrong(place, "has both 'kernel' and 'copy_us'");
+    if (step.copy_ns == 0) step.kernel = by_name(s, "kernel", kernels, "kernel");
+    step.way =
+        s.choice<CopyWay>("way", CopyWay::kToDevice,
+                          {{"to-device", CopyWay::kToDevice}, {"to-host", CopyWay::kToHost}});
     step.launches = s.whole("launches", 1u, 1, 1e9);
     step.host_ns = s.time("host_us", 0, kUs);
     step.sync = s.flag("sync", false);
@@ -288,6 +293,7 @@ GpuModel gpu(const json::value& v, Config& config) {
   g.signal_ns = r.time("signal_us", 0, kUs);
   g.start_ns = r.time("start_us", 0, kUs);
   g.switch_ns = r.time("switch_us", 0, kUs);
+  g.copy_part_ns = r.time("copy_part_us", 0, kUs);
   config.machine.handover_ns = r.time("handover_guess_us", config.machine.handover_ns, kUs);
   config.machine.slice_floor_ns = r.time("slice_floor_us", config.machine.slice_floor_ns, kUs);
   config.machine.slice_ceiling_ns =
@@ -352,6 +358,8 @@ FileWorkload read(const json::value& v) {
   w.warm_up_ns = r.time("warm_up_ms", 0, kMs);
   w.replay_runs = r.whole("replay_runs", 0u, 0, 1e9);
   w.max_events = r.whole("max_events", kFileEvents, 1, 1e15);
+  w.account = r.choice<Accounting>(
+      "account", w.account, {{"time", Accounting::kTime}, {"slowdown", Accounting::kSlowdown}});
   w.predictor = r.choice<Predictor>(
       "predictor", w.predictor,
       {{"oracle", Predictor::kOracle}, {"model", Predictor::kModel}, {"none", Predictor::kNone}});

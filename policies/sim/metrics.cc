@@ -172,6 +172,13 @@ void measure_vgpus(const Workload& w, const Outcome& r, Metrics& m) {
          .lacked_window_ms = worst.lacked_sm_ns / w.gpu.sm_count / 1e6,
          .behind_ms = most_behind(v) / w.gpu.sm_count / 1e6,
          .slowdown = v.worked_sm_ns > 0 ? 1 + v.slowed_sm_ns / v.worked_sm_ns : 1,
+         .slows_others = v.sm_ns > 0 ? v.slows_sm_ns / static_cast<double>(v.sm_ns) : 0,
+         .worked_part = v.worked_sm_ns / whole_ns,
+         .to_device_ms = static_cast<double>(v.copied_ns[0]) / 1e6,
+         .to_host_ms = static_cast<double>(v.copied_ns[1]) / 1e6,
+         .copy_slowdown = v.copies_alone_ns > 0 ? static_cast<double>(v.copies_took_ns) /
+                                                      static_cast<double>(v.copies_alone_ns)
+                                                : 1,
          .figures = v.figures});
     VgpuMetrics& made = m.vgpus.back();
     if (!r.has_reference)

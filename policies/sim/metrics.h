@@ -43,6 +43,12 @@ struct VgpuMetrics {
   // Of its launches that use memory bandwidth: their time over that with the same SMs and nobody
   // else using memory; 1 if it has none.
   double slowdown = 1;
+  // What its use of memory kept launches from, over what it held.
+  double slows_others = 0;
+  // Work done by those of its launches that use memory bandwidth, as a part of the GPU.
+  double worked_part = 0;
+  double to_device_ms = 0, to_host_ms = 0;  // copied, ms of the engine alone
+  double copy_slowdown = 1;                 // copies' time over that alone
   ShareFigures figures;
 };
 

@@ -75,6 +75,7 @@ Outcome Simulation::run() {
   charge();
   account_.finish(now_ns_);
   for (VgpuId v = 0; v < vgpus_.size(); ++v) out_.vgpus[v].figures = policy_.figures(v);
+  count_interference();
   for (uint32_t p = 0; p < programs_.size(); ++p) {
     settle(programs_[p].head);
     out_.programs[p].unfinished_runs = programs_[p].pending.size() + programs_[p].open.size();
@@ -134,6 +135,9 @@ void Simulation::mark() {
 }
 
 void Simulation::compare_with_fluid() {
+  for (const Program& p : w_.programs)
+    for (const Step& s : p.steps)
+      if (s.copy_ns) return;  // the fluid GPU knows no copies
   const auto work = [this](uint32_t p, uint32_t kernel, uint64_t run) {
     const Kernel& k = w_.kernels[kernel];
     const uint32_t width = k.width_sms ? std::min(k.width_sms, w_.gpu.sm_count) : w_.gpu.sm_count;
@@ -191,13 +195,14 @@ void Simulation::report_usage() {
                      {.sm_ns = l.used_sm_ns, .launch = l.info.id, .tasks_done = tasks_done(l)});
     l.used_sm_ns = 0;
   }
+  if (w_.account == Accounting::kSlowdown) count_interference();
   reports_.resize(holders_.size());
   size_t n = 0;
   for (Holder& h : holders_) {
     count_use(h);
     if (!h.used_sm_ns) continue;
-    reports_[n++] = {.vgpu = h.vgpu, .usage = {.sm_ns = h.used_sm_ns}};
-    h.used_sm_ns = 0;
+    const uint64_t charged = charged_sm_ns(h.vgpu, std::exchange(h.used_sm_ns, 0));
+    if (charged) reports_[n++] = {.vgpu = h.vgpu, .usage = {.sm_ns = charged}};
   }
   if (policy_reads_tasks_)
     for (size_t i = 0; i < n; ++i) tell_tasks(reports_[i]);
@@ -233,6 +238,8 @@ void Simulation::handle(const Event& e) {
       h.was_starting = false;
       return reassign(h.vgpu);
     }
+    case EventKind::kCopied:
+      return copied(e.id);
     case EventKind::kGoOn:
       return reassign(e.id);
     case EventKind::kSeen:

@@ -8,8 +8,8 @@
 // fluid model: the shortage of tasks at a kernel's end is not modelled but for width_sms). What is
 // modelled of preemption: signal delay, the rest of running tasks (drain) or save and restore
 // (context switch), start and relaunch costs, the evictable form's overhead; of a proportional
-// preemptor: round robin of slices with a cost per switch. docs/operating/simulator.md says what is
-// not.
+// preemptor: round robin of slices with a cost per switch; two copy engines. What is not:
+// docs/operating/simulator.md.
 //
 //     auto policy = find_policy("ppq")->make(engine_config(w));
 //     Outcome r = simulate(w, *policy, {.seed = 7, .preempts = true});
@@ -60,7 +60,7 @@ struct RunRecord {  // one run of a program, ended
 
 struct ProgramResult {
   std::vector<RunRecord> runs;  // ended ones, in order
-  uint64_t launches_done = 0;
+  uint64_t launches_done = 0, copies_done = 0;
   uint64_t evictions = 0;           // times one of its launches left with work remaining
   uint64_t work_arrived_sm_ns = 0;  // of launches queued, in the form that ran
   uint64_t work_done_sm_ns = 0;
@@ -77,6 +77,11 @@ struct VgpuResult {
   uint64_t kept_sm_ns = 0;       // held while it paused, others waited and nobody worked
   // Of its launches that use memory bandwidth: work done, and what others kept it from.
   double worked_sm_ns = 0, slowed_sm_ns = 0;
+  double slows_sm_ns = 0;  // SM-time that its use of memory beyond its part kept others from using
+  // Copies: what the engines did for it, by CopyWay; of those that ended, from when they could
+  // begin until their end, and what they take alone.
+  uint64_t copied_ns[kCopyWays] = {};
+  uint64_t copies_took_ns = 0, copies_alone_ns = 0;
   ShareFigures figures;  // as the policy counted them
   // Over the intervals in which it and at least one other had work (whatever their priorities):
   uint64_t contended_ns = 0;

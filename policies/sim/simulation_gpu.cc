@@ -37,6 +37,7 @@ void Simulation::set_rate(uint32_t program, uint64_t rate) {
 // of it alone was measured so limited, and is as fast on a b-th of its SMs; of one that would use
 // b < 1, that part of the time is stretched.
 void Simulation::share_bandwidth() {
+  count_interference();
   const auto demand = [&](const Head& h) {
     return w_.kernels[h.kernel].bandwidth * static_cast<double>(h.speed) /
            static_cast<double>(h.width);
@@ -47,8 +48,11 @@ void Simulation::share_bandwidth() {
     return static_cast<uint64_t>(static_cast<double>(h.speed) * std::max(b, 1.0) / slow);
   };
   double all = 0;
-  for (const ProgramState& p : programs_)
-    if (p.head.present && p.head.speed) all += demand(p.head);
+  for (ProgramState& p : programs_) {
+    p.head.demand = p.head.present && p.head.speed ? demand(p.head) : 0;
+    all += p.head.demand;
+  }
+  memory_demand_ = all;
   for (uint32_t i = 0; i < programs_.size(); ++i) {
     Head& h = programs_[i].head;
     const double b = h.present ? w_.kernels[h.kernel].bandwidth : 0;
@@ -58,6 +62,47 @@ void Simulation::share_bandwidth() {
     const uint64_t now = std::min(std::max<uint64_t>(rate(h, b, all), h.speed > 0), h.own_rate);
     if (now != h.rate) set_rate(i, now);
   }
+}
+
+// Of the SM-time that each launch held since the last time, the part that it was kept from using is
+// put down to those, itself among them, that would use more of the memory than of the SMs: in the
+// proportion of how much more. Who stays within its part slows nobody, however long it suffers.
+void Simulation::count_interference() {
+  const auto dt = static_cast<double>(now_ns_ - interference_to_ns_) / kUnit;
+  interference_to_ns_ = now_ns_;
+  if (dt <= 0 || memory_demand_ <= 1) return;
+  const auto lost = [&](const Head& h) {
+    if (h.demand <= 0 || h.own_rate == 0) return 0.0;
+    return dt * static_cast<double>(h.speed) *
+           (1 - static_cast<double>(h.rate) / static_cast<double>(h.own_rate));
+  };
+  const double all_sms = static_cast<double>(w_.gpu.sm_count) * kUnit;
+  const auto excess = [&](const Head& h) {
+    return std::max(0.0, h.demand - static_cast<double>(h.speed) / all_sms);
+  };
+  double all_lost = 0, all_excess = 0;
+  for (const ProgramState& p : programs_) {
+    all_lost += lost(p.head);
+    if (p.head.demand > 0) all_excess += excess(p.head);
+  }
+  if (all_excess <= 0) return;
+  for (const ProgramState& p : programs_) {
+    const Head& h = p.head;
+    if (h.demand <= 0) continue;
+    const double mine = lost(h), part = excess(h) / all_excess;
+    out_.vgpus[h.info.vgpu].slows_sm_ns += part * (all_lost - mine);
+    vgpus_[h.info.vgpu].owes_sm_ns += part * all_lost - mine;
+  }
+}
+
+// What the policy hears that v has used, of what it held. Never less than nothing: the rest comes
+// with the next report.
+uint64_t Simulation::charged_sm_ns(VgpuId v, uint64_t held_sm_ns) {
+  if (w_.account == Accounting::kTime) return held_sm_ns;
+  double& owes = vgpus_[v].owes_sm_ns;
+  const double charged = std::max(0.0, std::floor(static_cast<double>(held_sm_ns) + owes));
+  owes += static_cast<double>(held_sm_ns) - charged;
+  return static_cast<uint64_t>(charged);
 }
 
 // Task time in the form that runs, on SMs as they are (a task is no faster on more of them).
@@ -130,6 +175,7 @@ void Simulation::finish(uint32_t program) {
   if (options_.observer) options_.observer->on_done(now_ns_, done.id);
   report_usage();
   const bool run_ends = ps.head_is_last;
+  count_interference();
   h.present = false;
   h.speed = h.rate = h.own_rate = 0;
   if (uses_bandwidth_) share_bandwidth();
@@ -137,7 +183,7 @@ void Simulation::finish(uint32_t program) {
   h.holds = 0;
   std::erase(vgpus_[v].heads, program);
   program_of_[done.id] = kNone;
-  const bool next = !ps.queue.empty();
+  const bool next = !ps.queue.empty() && ps.queue.front().copy_ns == 0;
   if (vgpus_[v].heads.empty() && !next) set_busy(v, false);
   ask([&](Actions& a) { policy_.on_launch_done(now_ns_, done, a); });
   if (next) make_head(program);
@@ -153,6 +199,7 @@ void Simulation::finish(uint32_t program) {
   release_evicted(v);
   if (current_ == v && (idle || !resident(v))) rotate();
   if (run_ends) run_ended(program);
+  next_in_stream(program);
   try_host(program);
 }
 

@@ -20,8 +20,8 @@ void Simulation::start_programs() {
     for (size_t j = p.steps.size(); j-- > 0;) {
       const Kernel& k = w_.kernels[p.steps[j].kernel];
       const uint32_t width = k.width_sms ? std::min(k.width_sms, w_.gpu.sm_count) : w_.gpu.sm_count;
-      s.after[j] = s.after[j + 1] + static_cast<double>(k.alone_ns) * width * p.steps[j].launches *
-                                        p.prediction_factor;
+      const double work = p.steps[j].copy_ns ? 0 : static_cast<double>(k.alone_ns) * width;
+      s.after[j] = s.after[j + 1] + work * p.steps[j].launches * p.prediction_factor;
     }
     const uint64_t runs = p.arrival == ArrivalKind::kOffsets ? p.offsets_ns.size() : p.runs;
     const bool finite = p.arrival == ArrivalKind::kOffsets || p.runs > 0;
@@ -64,7 +64,7 @@ void Simulation::try_host(uint32_t i) {
   const Program& p = w_.programs[i];
   ProgramState& s = programs_[i];
   if (s.host_pending) return;
-  const size_t outstanding = s.queue.size() + s.head.present;
+  const size_t outstanding = s.queue.size() + s.head.present;  // a copy stays in the queue
   if (!s.host_in_run) {
     if (s.pending.empty() || (outstanding && outstanding >= p.queue_depth)) return;
     s.host_in_run = true;
@@ -89,7 +89,11 @@ void Simulation::host(uint32_t i) {
   ProgramState& s = programs_[i];
   s.host_pending = false;
   const Step& step = p.steps[s.step];
-  ProgramState::Queued q{.kernel = step.kernel, .run = s.runs_issued, .queued_ns = now_ns_};
+  ProgramState::Queued q{.kernel = step.kernel,
+                         .run = s.runs_issued,
+                         .queued_ns = now_ns_,
+                         .copy_ns = step.copy_ns,
+                         .way = step.way};
   if (++s.in_step >= step.launches) {
     s.in_step = 0;
     ++s.step;
@@ -105,7 +109,7 @@ void Simulation::host(uint32_t i) {
     if (p.arrival == ArrivalKind::kBacklog) schedule_arrival(i, 0);
   }
   s.queue.push_back(q);
-  if (!s.head.present) make_head(i);
+  next_in_stream(i);
   try_host(i);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Simulation: the object behind simulate(). Parts, one file each: simulation.cc (events, policy,
-// actions, time), simulation_gpu.cc (SMs, launches, preemption), simulation_slices.cc (time slices)
-// and simulation_host.cc (programs). Owned by simulate(), one thread.
+// actions, time), simulation_gpu.cc (SMs, launches, preemption), simulation_slices.cc (time
+// slices), simulation_copies.cc and simulation_host.cc (programs). Owned by simulate(), one thread.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 
 #include "policies/model/duration_model.h"
 #include "policies/sim/account.h"
+#include "policies/sim/copy_engine.h"
 #include "policies/sim/fluid.h"
 #include "policies/sim/random.h"
 #include "policies/sim/simulation.h"
@@ -37,8 +38,9 @@ class Simulation {
     kSeen,     // a hold's kernels see the evict word
     kRelease,  // a hold has left
     kWake,
-    kShare,  // a vGPU's next change of share
-    kSlice   // proportional: the slice is over
+    kShare,   // a vGPU's next change of share
+    kCopied,  // a copy engine has carried a part of a copy
+    kSlice    // proportional: the slice is over
   };
   struct Event {
     uint64_t time_ns, order;
@@ -63,6 +65,7 @@ class Simulation {
     uint64_t speed = 0;     // of the SMs that it has
     uint64_t rate = 0;      // of its progress: less where memory is contended
     uint64_t own_rate = 0;  // the same if nobody else used memory
+    double demand = 0;      // of memory bandwidth, at the SMs that it has
     uint64_t settled_ns = 0, queued_ns = 0;
     uint64_t version = 0;
     bool started = false;
@@ -83,10 +86,14 @@ class Simulation {
       uint32_t kernel;
       uint64_t run, queued_ns;
       bool last = false;
-      double after = 0;  // predicted SM-ns of what follows in its run
+      double after = 0;      // predicted SM-ns of what follows in its run
+      uint64_t copy_ns = 0;  // not a launch, but a copy
+      CopyWay way = CopyWay::kToDevice;
     };
     std::deque<Queued> queue;   // behind the head
     bool head_is_last = false;  // of its run
+    bool copying = false;       // the first of the queue is a copy that its engine has
+    uint64_t copy_since_ns = 0;
     bool varies = false;        // its launches' work does
     std::vector<double> after;  // oracle: work of the steps behind step i, SM-ns
     Head head;
@@ -120,6 +127,7 @@ class Simulation {
     uint64_t changed_ns = ~0ull;
     uint64_t slice_ns = 0;  // proportional
     bool slice_set = false;
+    double owes_sm_ns = 0;  // Accounting::kSlowdown: to be reported beside what it held
   };
   // A vGPU with holds for it as a whole. All of them are updated before each event, so what that
   // takes stands together.
@@ -203,6 +211,8 @@ class Simulation {
   void set_speed(uint32_t program, uint64_t speed);
   void set_rate(uint32_t program, uint64_t rate);
   void share_bandwidth();
+  void count_interference();
+  uint64_t charged_sm_ns(VgpuId v, uint64_t held_sm_ns);
   void count_slowdown(const Head& h) {
     const auto dt = static_cast<double>(now_ns_ - h.settled_ns) / kUnit;
     VgpuResult& v = out_.vgpus[h.info.vgpu];
@@ -234,6 +244,11 @@ class Simulation {
   void rotate();
   void slice_over();
   uint64_t slice_of(VgpuId v) const;
+
+  // simulation_copies.cc
+  void next_in_stream(uint32_t p);
+  void begin_copy(uint32_t way);
+  void copied(uint32_t way);
 
   // simulation_host.cc
   void start_programs();
@@ -280,6 +295,10 @@ class Simulation {
   // proportional
   VgpuId current_ = kNoVgpu;
   uint64_t slice_version_ = 0;
+  std::array<CopyEngine, kCopyWays> engines_{
+      {{w_.gpu.copy_part_ns, w_.vgpus.size()}, {w_.gpu.copy_part_ns, w_.vgpus.size()}}};
+  double memory_demand_ = 0;         // of all launches, of the bandwidth that there is
+  uint64_t interference_to_ns_ = 0;  // who slowed whom is counted up to here
   uint32_t finite_left_ = 0, replay_left_ = 0;
   bool any_finite_ = false;
   const bool uses_bandwidth_ = std::any_of(w_.kernels.begin(), w_.kernels.end(),

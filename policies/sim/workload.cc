@@ -14,7 +14,7 @@ std::string check_gpu_and_counts(const Workload& w) {
   if (w.gpu.sm_unit == 0 || w.gpu.sm_unit > w.gpu.sm_count)
     return "a unit of SMs must have 1 to all of them";
   for (uint64_t t : {w.gpu.signal_ns, w.gpu.start_ns, w.gpu.switch_ns, w.gpu.change_ns,
-                     w.horizon_ns, w.share_window_ns})
+                     w.gpu.copy_part_ns, w.horizon_ns, w.share_window_ns})
     if (t > kMaxTimeNs) return "a time of the GPU, the horizon or the window is too long";
   if (w.share_window_ns == 0) return "the window of the share error must be longer than 0";
   if (w.vgpus.empty() || w.vgpus.size() > kMaxVgpus)
@@ -89,6 +89,7 @@ std::string check_program(const Workload& w, const Program& p) {
   if (p.steps.empty()) return "it has no kernel and no steps";
   for (const Step& s : p.steps) {
     if (s.kernel >= w.kernels.size()) return "no such kernel";
+    if (s.copy_ns > kMaxKernelNs) return "a copy is longer than 1000 s";
     if (s.launches == 0) return "a step without launches";
     if (s.host_ns > kMaxTimeNs) return "host time out of range";
   }

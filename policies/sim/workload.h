@@ -44,6 +44,9 @@ struct GpuModel {
   uint64_t change_ns = 0;  // spatial: a vGPU that gets or leaves SMs beside others of its own
                            // stands still as a whole for so long
   uint64_t switch_ns = 0;  // proportional: lost at each switch between vGPUs' contexts
+  // Copies between host and device are shared by weight in parts of so long (ns of the copy alone);
+  // 0: one whole copy after the other, as they come.
+  uint64_t copy_part_ns = 0;
 };
 
 // One kernel as it runs alone in its original form. Work is counted in SM-ns: alone_ns times the
@@ -73,13 +76,18 @@ struct Kernel {
   uint64_t input_bytes = 0;
 };
 
+enum class CopyWay : uint8_t { kToDevice, kToHost };
+inline constexpr size_t kCopyWays = 2;  // each has an engine of its own
+
 // `launches` launches of one kernel, in order, each queued `host_ns` (host's work) after it could
-// be.
+// be. Or as many copies: where `copy_ns`, how long one takes alone, is not 0.
 struct Step {
   uint32_t kernel = 0;  // index in Workload::kernels
   uint32_t launches = 1;
   uint64_t host_ns = 0;  // before each of them
   bool sync = false;     // the host first waits until all launches before it are done
+  uint64_t copy_ns = 0;
+  CopyWay way = CopyWay::kToDevice;
 };
 
 enum class ArrivalKind : uint8_t {
@@ -133,6 +141,10 @@ struct Group {
   GroupShare share;
 };
 
+// What a vGPU is charged for: the SM-time that it held, or that less what others' use of memory
+// kept it from, and as much more as it kept others from. Sums are the same.
+enum class Accounting : uint8_t { kTime, kSlowdown };
+
 // Where Launch::predicted_sm_ns comes from.
 enum class Predictor : uint8_t { kOracle, kModel, kNone };
 
@@ -148,6 +160,7 @@ struct Workload {
   uint64_t horizon_ns = 0;
   uint32_t replay_runs = 0;
   uint64_t warm_up_ns = 0;  // runs that arrived before are in no response time and no NTT
+  Accounting account = Accounting::kTime;
   Predictor predictor = Predictor::kOracle;
   double prediction_cv = 0;  // oracle: error of the prediction (log-normal)
   // What a policy is configured with (machine is filled in from gpu and need not be set).

@@ -52,6 +52,17 @@ TEST(JsonWorkload, ReadsWhatIsRight) {
   for (const Report& r : *reports) EXPECT_EQ(r.mean.violations, 0u);
 }
 
+TEST(JsonWorkload, ReadsCopies) {
+  std::string text = kGood;
+  const std::string from = "\"kernel\": \"short\"", to = "\"copy_us\": 3, \"way\": \"to-host\"";
+  text.replace(text.find(from), from.size(), to);
+  const auto file = parse_workload(text);
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  const Step& step = file->workload.programs[1].steps[0];
+  EXPECT_EQ(step.copy_ns, 3'000u);
+  EXPECT_EQ(step.way, CopyWay::kToHost);
+}
+
 // Each replaces one piece of the good file and must be answered with the place.
 TEST(JsonWorkload, NamesThePlaceOfWhatIsWrong) {
   const struct {
@@ -79,6 +90,10 @@ TEST(JsonWorkload, NamesThePlaceOfWhatIsWrong) {
       {"\"runs\": 0, \"queue_depth\": 4", "\"runs\": 0, \"queue_depth\": 0", "queue_depth"},
       {"\"horizon_ms\": 500,", "", "nothing ends it"},
       {"\"high_program\": \"serve\"", "\"high_program\": \"x\"", "high_program"},
+      {"\"kernel\": \"short\"", "\"kernel\": \"short\", \"copy_us\": 3",
+       "programs[1].steps[0]: has both"},
+      {"\"kernel\": \"short\"", "\"copy_us\": 3, \"way\": \"up\"", "'up' is none of"},
+      {"\"horizon_ms\": 500", "\"horizon_ms\": 500, \"account\": \"money\"", "'money' is none of"},
       {"\"min_quantum_ms\": 1", "\"min_quantum_ms\": 99", "above max_quantum_ms"},
       {"{\n", "[\n", "not JSON"},
       {"\"name\": \"example\",", "\"name\": \"example\"",

@@ -481,5 +481,112 @@ TEST(SimulationBandwidth, TurnsOnTheWholeGpuMeetNobody) {
   }
 }
 
+// What is charged beside a neighbour that would use all of the memory, over what was held.
+TEST(SimulationBandwidth, SlowdownIsChargedToWhoUsesMoreThanItsPart) {
+  for (const Accounting account : {Accounting::kTime, Accounting::kSlowdown}) {
+    Workload w = one_each({{.name = "a", .alone_ns = 8 * kMs, .bandwidth = 2},
+                           {.name = "b", .alone_ns = 8 * kMs, .bandwidth = 0.5}});
+    w.account = account;
+    Scripted p;
+    p.arrival = [](uint64_t, VgpuId v, Actions& out) {
+      out.push_back(Action::run(v, v == 0 ? SmRange{0, 2} : SmRange{2, 4}));
+    };
+    const Outcome r = simulate(w, p, {});
+    const double lost_b = 2 * 10e6 * (1 - 1 / 1.125), held_b = 2e6 * (10 + (16 - 10 / 1.125));
+    EXPECT_NEAR(r.vgpus[0].slows_sm_ns, lost_b, 1e4);
+    EXPECT_NEAR(r.vgpus[1].slows_sm_ns, 0, 1);
+    const double shift = account == Accounting::kSlowdown ? lost_b : 0;
+    EXPECT_NEAR(static_cast<double>(p.used[0]), 20e6 + shift, 2e4);
+    EXPECT_NEAR(static_cast<double>(p.used[1]), held_b - shift, 2e4);
+  }
+}
+
+// Who stays within its part of the memory does as much as if its neighbours did, too.
+TEST(SimulationBandwidth, ChargedSlowdownGivesWorkByWeight) {
+  const auto work = [](Accounting account) {
+    Workload w = one_each({{.alone_ns = 2 * kMs, .tasks = 20'000, .bandwidth = 1.5},
+                           {.alone_ns = 2 * kMs, .tasks = 20'000, .bandwidth = 0.8}},
+                          132);
+    w.account = account;
+    w.horizon_ns = 2'000 * kMs;
+    for (Program& p : w.programs) p.arrival = ArrivalKind::kBacklog, p.runs = 0, p.queue_depth = 4;
+    const auto policy = find_policy("wfq")->make(engine_config(w));
+    const Outcome r = simulate(w, *policy, {});
+    return r.vgpus[1].worked_sm_ns / (static_cast<double>(r.end_ns) * 132);
+  };
+  EXPECT_NEAR(work(Accounting::kTime), 0.5 / 1.12, 0.01);
+  EXPECT_NEAR(work(Accounting::kSlowdown), 0.5, 0.01);
+}
+
+// ---- copies -----------------------------------------------------------------------------------
+TEST(SimulationCopies, AreInOrderWithLaunchesAndNoPolicyHearsOfThem) {
+  Workload w = one_each({{.alone_ns = 4 * kMs}});
+  w.programs[0].steps = {{.copy_ns = 2 * kMs}, {.kernel = 0}, {.copy_ns = 3 * kMs}};
+  w.programs[0].steps[2].way = CopyWay::kToHost;
+  w.programs[0].queue_depth = 3;
+  Scripted p;
+  p.arrival = [](uint64_t now, VgpuId v, Actions& out) {
+    EXPECT_EQ(now, 2 * kMs);
+    out.push_back(Action::run(v));
+  };
+  std::vector<uint64_t> idle;
+  p.idle = [&](uint64_t now, VgpuId, Actions&) { idle.push_back(now); };
+  const Outcome r = simulate(w, p, {});
+  EXPECT_EQ(r.violations, 0u) << r.violation;
+  EXPECT_EQ(p.launches.size(), 1u);
+  EXPECT_EQ(idle, std::vector<uint64_t>{6 * kMs});
+  EXPECT_NEAR(ended_ms(r, 0), 9, 0.001);
+  EXPECT_EQ(r.vgpus[0].copied_ns[0], 2 * kMs);
+  EXPECT_EQ(r.vgpus[0].copied_ns[1], 3 * kMs);
+}
+
+// Copies of 10 ms at weight 100 beside copies of 1 ms at weight 300, always some of each.
+Outcome copying(uint64_t part_ns, CopyWay way_of_second = CopyWay::kToDevice) {
+  Workload w = one_each({{}, {}});
+  w.gpu.copy_part_ns = part_ns;
+  w.vgpus[1].share.weight = 300;
+  w.horizon_ns = 1'000 * kMs;
+  for (uint32_t i = 0; i < 2; ++i) {
+    Program& p = w.programs[i];
+    p.steps = {{.copy_ns = i == 0 ? 10 * kMs : kMs}};
+    p.arrival = ArrivalKind::kBacklog;
+    p.runs = 0;
+    p.queue_depth = 2;
+  }
+  w.programs[1].steps[0].way = way_of_second;
+  Scripted p;
+  return simulate(w, p, {});
+}
+TEST(SimulationCopies, InPartsGoByWeight) {
+  const Outcome r = copying(100 * kUs);
+  EXPECT_NEAR(static_cast<double>(r.vgpus[0].copied_ns[0]) / kMs, 250, 1);
+  EXPECT_NEAR(static_cast<double>(r.vgpus[1].copied_ns[0]) / kMs, 750, 1);
+}
+TEST(SimulationCopies, WholeOnesGoByTheirLength) {
+  const Outcome r = copying(0);
+  EXPECT_NEAR(static_cast<double>(r.vgpus[0].copied_ns[0]) / kMs, 1'000 * 10 / 11.0, 11);
+}
+TEST(SimulationCopies, EachWayHasAnEngine) {
+  const Outcome r = copying(100 * kUs, CopyWay::kToHost);
+  EXPECT_NEAR(static_cast<double>(r.vgpus[0].copied_ns[0]) / kMs, 1'000, 1);
+  EXPECT_NEAR(static_cast<double>(r.vgpus[1].copied_ns[1]) / kMs, 1'000, 1);
+}
+// Who was away has no credit: 500 ms alone, then the other one, too.
+TEST(SimulationCopies, WhoWasAwayIsOwedNothing) {
+  Workload w = one_each({{}, {}});
+  w.gpu.copy_part_ns = 100 * kUs;
+  w.horizon_ns = 600 * kMs;
+  for (Program& p : w.programs) {
+    p.steps = {{.copy_ns = 5 * kMs}};
+    p.arrival = ArrivalKind::kBacklog;
+    p.runs = 0;
+    p.queue_depth = 2;
+  }
+  w.programs[1].first_ns = 500 * kMs;
+  Scripted p;
+  const Outcome r = simulate(w, p, {});
+  EXPECT_NEAR(static_cast<double>(r.vgpus[1].copied_ns[0]) / kMs, 50, 1);
+}
+
 }  // namespace
 }  // namespace sluice::policy::sim
