@@ -96,6 +96,10 @@ struct CUgraphNode_st {
   std::vector<std::unique_ptr<CUgraph_st>>
       children;                 // a child node's one, a conditional node's bodies
   std::vector<CUgraph> bodies;  // a conditional node's, as the program was given them
+  // A kernel's parameters as the program was given them. Programs write to them, and set them again
+  // after the node has got others: they stay where they are.
+  std::vector<std::byte> given_params;
+  std::vector<void*> given_pointers;
   std::vector<Edge> dependencies, dependents;  // in the order in which they were added
 };
 

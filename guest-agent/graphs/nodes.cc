@@ -156,6 +156,19 @@ CUresult get(CUgraphNodeType type, CUgraphNode node, P W::*member, P* to) {
   return r;
 }
 
+// The node's own copy: its work belongs to executables and clones, too. Null: there are none.
+void** give_params(CUgraphNode node, const KernelWork& work) {
+  std::lock_guard lock(registry().mutex);
+  if (work.pointers.empty() || !registry().live(node)) return nullptr;
+  const auto& params = work.launch.params;
+  node->given_params.assign(params.begin(), params.end());
+  node->given_pointers.clear();
+  for (const void* pointer : work.pointers)
+    node->given_pointers.push_back(node->given_params.data() +
+                                   (static_cast<const std::byte*>(pointer) - params.data()));
+  return node->given_pointers.data();
+}
+
 template <class P>
 CUresult kernel_params(CUgraphNode node, P* p) {
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -169,7 +182,7 @@ CUresult kernel_params(CUgraphNode node, P* p) {
   whole.gridDimX = l.grid[0], whole.gridDimY = l.grid[1], whole.gridDimZ = l.grid[2];
   whole.blockDimX = l.block[0], whole.blockDimY = l.block[1], whole.blockDimZ = l.block[2];
   whole.sharedMemBytes = l.shared_bytes;
-  whole.kernelParams = work->pointers.empty() ? nullptr : const_cast<void**>(work->pointers.data());
+  whole.kernelParams = give_params(node, *work);
   whole.kern = work->kern;
   whole.ctx = reinterpret_cast<CUcontext>(l.context);
   std::memcpy(p, &whole, sizeof *p);

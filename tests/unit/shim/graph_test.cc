@@ -87,6 +87,45 @@ TEST(ShimGraph, ReplaysWhatWasCaptured) {
   });
 }
 
+// llama.cpp asks once, changes an entry for each token and sets all again.
+TEST(ShimGraph, GivenParametersStayWhereTheyAre) {
+  in_process({}, [](FakeWorker&) {
+    set_up();
+    Set s = make();
+    CUgraph graph;
+    OK(cuStreamBeginCapture(s.a, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(launch(s, s.a, 0, 16, 5));
+    OK(cuStreamEndCapture(s.a, &graph));
+    CUgraphNode node;
+    size_t one = 1;
+    OK(cuGraphGetNodes(graph, &node, &one));
+    CUDA_KERNEL_NODE_PARAMS params;
+    OK(cuGraphKernelNodeGetParams(node, &params));
+    CUgraphExec exec;
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    void** const given = params.kernelParams;
+    for (uint32_t value = 7; value < 10; ++value) {
+      params.kernelParams[2] = &value;
+      OK(cuGraphKernelNodeSetParams(node, &params));
+      CUgraphExecUpdateResultInfo info;
+      OK(cuGraphExecUpdate(exec, graph, &info));
+      OK(cuGraphLaunch(exec, s.a));
+      OK(cuStreamSynchronize(s.a));
+      EXPECT_EQ(word(s, 15), value);
+    }
+    OK(cuGraphKernelNodeGetParams(node, &params));
+    EXPECT_EQ(params.kernelParams, given);
+    EXPECT_EQ(*static_cast<uint32_t*>(params.kernelParams[2]), 9u);
+    // They are the node's alone: what was made of it keeps its own.
+    *static_cast<uint32_t*>(params.kernelParams[2]) = 11;
+    OK(cuGraphLaunch(exec, s.a));
+    OK(cuStreamSynchronize(s.a));
+    EXPECT_EQ(word(s, 15), 9u);
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+  });
+}
+
 TEST(ShimGraph, ForksHaveToJoin) {
   in_process({}, [](FakeWorker& worker) {
     set_up();
