@@ -7,14 +7,14 @@ namespace {
 
 bool always(const KernelFacts&) { return true; }
 bool has_index_functions(const KernelFacts& f) { return !f.index_functions.empty(); }
-bool waits(const KernelFacts& f) { return f.waits_for_lower_tasks; }
-bool one_phase(const KernelFacts& f) { return f.divergent_barrier && !f.has_barrier_reduction; }
-bool two_phases(const KernelFacts& f) { return f.divergent_barrier && f.has_barrier_reduction; }
+bool waits(const KernelFacts& f) { return f.waits.for_lower_tasks; }
+bool one_phase(const KernelFacts& f) { return f.divergent_barrier && !f.sync.reduction; }
+bool two_phases(const KernelFacts& f) { return f.divergent_barrier && f.sync.reduction; }
 bool lanes_return(const KernelFacts& f) { return static_cast<bool>(f.divergent_collective); }
 bool has_author_points(const KernelFacts& f) { return f.author.any; }
 bool hands_registers(const KernelFacts& f) { return f.register_pool.any; }
 bool copies(const KernelFacts& f) {
-  return f.has_cp_async || f.memory_barriers.any || f.memory_barriers.bulk;
+  return f.sync.cp_async || f.memory_barriers.any || f.memory_barriers.bulk;
 }
 
 constexpr Step kLoop[] = {

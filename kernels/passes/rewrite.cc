@@ -94,7 +94,7 @@ Made make(const PassInput& input, const Finding& name, const RewriteOptions& opt
   m.entry = &input.entry;
   m.named = !name;
   const KernelFacts& facts = input.facts;
-  m.in_order = facts.waits_for_lower_tasks;
+  m.in_order = facts.waits.for_lower_tasks;
   m.calls_touch_global = facts.calls_touch_global;
   Finding why = name;
   for (Form form : {Form::kResumable, Form::kLoop, Form::kOneTask}) {
@@ -117,10 +117,10 @@ Made make(const PassInput& input, const Finding& name, const RewriteOptions& opt
   KernelReport& report = m.report();
   report.name = input.entry.name;
   report.param_bytes_original = input.entry.param_bytes;
-  report.uses_dynamic_shared = !facts.dynamic_shared.empty();
-  report.persistent = facts.fetches_work || facts.strides_by_grid;
+  report.uses_dynamic_shared = !facts.shared.dynamic.empty();
+  report.persistent = facts.waits.fetches_work || facts.waits.strides_by_grid;
   report.evictable = !m.made.text.empty();
-  report.one_row = report.evictable && facts.one_row;
+  report.one_row = report.evictable && facts.waits.one_row;
   if (facts.author.any && !report.resumable) {
     const Finding& ignored = facts.author.why_not ? facts.author.why_not : why;
     report.author_code = ignored.code;
@@ -181,7 +181,7 @@ void make_again(ptx::Module flat, const std::vector<bool>& changed, std::vector<
     if (!changed[k - 1]) continue;
     const KernelFacts facts = all_facts.of_kernel(f);
     const bool waits =
-        facts.opaque.code == "waits" || (facts.waits_for_lower_tasks && !old.in_order);
+        facts.opaque.code == "waits" || (facts.waits.for_lower_tasks && !old.in_order);
     if (!waits && old.report().evictable && old.report().tier != Tier::kPrologue) continue;
     choose(old, make({flat, f, facts, prefix, old.number}, {}, options), waits);
   }

@@ -76,36 +76,43 @@ AccountingSettings accounting_settings(const Config& c, bool nvidia) {
 // How sessions are made of this configuration. `sms`: of a GPU shared in space; 0: it is not.
 SessionSettings session_settings(const Config& config, bool nvidia, uint32_t sms,
                                  const std::vector<std::string>& environment) {
+  constexpr uint64_t kMs = 1'000'000;
   SessionSettings s;
-  s.nvidia = nvidia;
-  if (nvidia && config.side_by_side()) s.mps_pipes = value_of(environment, kMpsPipes);
-  s.spatial_sms = sms;
-  s.library = nvidia ? config.nvidia_library : config.soft_library;
+  worker_protocol::Start& start = s.start;
+  start.nvidia = nvidia;
+  start.context_bytes = config.context_bytes_for(nvidia);
+  start.chunk_target_us = config.chunk_target_for(nvidia);
+  start.signal = config.signal_for(nvidia);
+  start.fixed_chunk = config.signal_chunk;
+  start.admission_us = config.admission_us;
+  start.window_us = config.turns_by_priority ? config.turn_window_us : config.window_us;
+  start.spatial_sms = sms;
+  start.turns_by_priority = config.turns_by_priority;
+  start.time_slices = config.slices && nvidia;
+  start.turn_whole_us = config.turn_whole_us;
+  start.green_contexts = config.green_contexts;
+  s.stalls = {.fault_ns = config.fault_stall_ms * kMs,
+              .exception_ns = config.exception_stall_ms * kMs,
+              .context_ns = config.context_stall_for(nvidia) * kMs,
+              .module_ns = config.module_stall_ms * kMs};
+  start.paced = (s.stalls.context_ns ? worker_protocol::kPacedContexts : 0) |
+                (s.stalls.module_ns ? worker_protocol::kPacedModules : 0);
   s.soft_gpu_file = nvidia ? "" : config.soft_gpu_path();
-  s.chunk_target_us = config.chunk_target_for(nvidia);
-  s.signal = config.signal_for(nvidia);
-  s.signal_chunk = config.signal_chunk;
-  s.admission_us = config.admission_us;
-  s.window_us = config.turns_by_priority ? config.turn_window_us : config.window_us;
+  copy_text(start.library, sizeof start.library,
+            nvidia ? config.nvidia_library : config.soft_library);
+  copy_text(start.soft_gpu_file, sizeof start.soft_gpu_file, s.soft_gpu_file);
+  if (nvidia && config.side_by_side()) s.mps_pipes = value_of(environment, kMpsPipes);
   s.clones = config.clones_for(nvidia);
-  s.context_bytes = config.context_bytes_for(nvidia);
   s.host_memory_bytes = config.host_memory_bytes;
-  s.spin_us = config.spin_us;
-  s.spin_low_us = config.spin_low_us;
-  s.spin_processors = config.spin_processors_for(std::thread::hardware_concurrency());
-  s.turns_by_priority = config.turns_by_priority;
-  s.time_slices = config.slices && nvidia;
-  s.turn_whole_us = config.turn_whole_us;
-  s.green_contexts = config.green_contexts;
   s.staging_bytes = config.staging_bytes;
-  s.worker_start_ms = config.worker_start_ms;
-  s.session_end_ms = config.session_end_ms;
-  s.stalls = {config.fault_stall_ms * 1'000'000ull, config.exception_stall_ms * 1'000'000ull};
-  s.context_stall_ns = config.context_stall_for(nvidia) * 1'000'000ull;
-  s.module_stall_ns = config.module_stall_ms * 1'000'000ull;
+  s.spin = {.us = config.spin_us,
+            .low_us = config.spin_low_us,
+            .seats = config.spin_processors_for(std::thread::hardware_concurrency())};
+  s.deadlines = {.worker_start_ms = config.worker_start_ms,
+                 .session_end_ms = config.session_end_ms,
+                 .evict_end_ns = config.evict_end_for(nvidia) * kMs,
+                 .evict_end_least_ns = config.evict_end_least_ms * kMs};
   s.back_off = config.back_off;
-  s.evict_end_ns = config.evict_end_for(nvidia) * 1'000'000ull;
-  s.evict_end_least_ns = config.evict_end_least_ms * 1'000'000ull;
   return s;
 }
 
@@ -214,7 +221,7 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   SessionSettings settings = session_settings(config_, nvidia, *sms, environment);
   if (settings.soft_gpu_file.size() >= sizeof(worker_protocol::Start::soft_gpu_file))
     return Error{ENAMETOOLONG, "device.soft_file is longer than 255 bytes"};
-  executor_->ring_on_evict(worker_protocol::is_forwarded(settings.signal));
+  executor_->ring_on_evict(worker_protocol::is_forwarded(settings.start.signal));
   if (::access(config_.worker.c_str(), X_OK) != 0)
     log::warning("no program of a guest can start: {}",
                  of_key("worker", Error::from_errno("execute " + config_.worker),

@@ -78,9 +78,11 @@ class Daemon {
   const Config& config() const { return config_; }
   const EventLog& events() const { return events_; }
   GrantExecutor& executor() { return *executor_; }
-  bool nvidia() const { return services_->settings.nvidia; }
+  bool nvidia() const { return services_->settings.nvidia(); }
   const io::Spawner& spawner() const { return *spawner_; }
-  const std::string& library() const { return services_->settings.library; }
+  const std::string& library() const {
+    return nvidia() ? config_.nvidia_library : config_.soft_library;
+  }
   uint64_t started_ns() const { return started_ns_; }
 
  private:

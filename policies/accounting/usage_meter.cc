@@ -2,14 +2,9 @@
 #include "policies/accounting/usage_meter.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace sluice::accounting {
 namespace {
-
-// So many reads have to agree before what none of them saw is rarer than their inverse, once in a
-// thousand: ln 1000.
-constexpr double kCertainty = 6.9;
 
 // What is used at least, as far as its error is bounded.
 uint64_t least(const RegisterSource& registers, uint32_t id) {
@@ -62,12 +57,12 @@ void UsageMeter::map_shared() {
 
 void UsageMeter::on_granted(uint64_t now_ns, uint32_t v) {
   Vgpu* g = find(v);
-  if (!g || g->holds) return;
+  if (!g || g->holds.now) return;
   flip_late(now_ns);
   std::erase(leaving_, v);
-  g->holds = true;
-  g->held_since_ns = now_ns;
-  ++g->grants;
+  g->holds.now = true;
+  g->holds.since_ns = now_ns;
+  ++g->holds.grants;
   g->clock.on_granted(now_ns, busy_ > (g->busy ? 1u : 0u));
   holders_.push_back(v);
   if (usable(Source::kSwitchLog)) log_.on_work(now_ns, v, true);
@@ -77,10 +72,10 @@ void UsageMeter::on_granted(uint64_t now_ns, uint32_t v) {
 
 void UsageMeter::on_left(uint64_t now_ns, uint32_t v) {
   Vgpu* g = find(v);
-  if (!g || !g->holds) return;
-  g->held_ns = held(*g, now_ns);
-  g->holds = false;
-  g->left_ns = now_ns;
+  if (!g || !g->holds.now) return;
+  g->holds.ended_ns = g->holds.ns(now_ns);
+  g->holds.now = false;
+  g->holds.left_ns = now_ns;
   g->clock.on_left(now_ns);
   std::erase(holders_, v);
   if (usable(Source::kSwitchLog)) log_.on_work(now_ns, v, false);
@@ -91,7 +86,7 @@ void UsageMeter::on_left(uint64_t now_ns, uint32_t v) {
 // Who left longer ago than the grace: what its groups run from now on is without a grant.
 void UsageMeter::flip_late(uint64_t now_ns) {
   std::erase_if(leaving_, [&](uint32_t v) {
-    if (now_ns < vgpus_[v].left_ns + config_.grace_ns) return false;
+    if (now_ns < vgpus_[v].holds.left_ns + config_.grace_ns) return false;
     map(v, ungranted_id(v));
     return true;
   });
@@ -102,7 +97,7 @@ void UsageMeter::on_busy(uint64_t now_ns, uint32_t v, bool busy) {
   if (!g || g->busy == busy) return;
   g->busy = busy;
   busy_ += busy ? 1 : -1;
-  if (g->holds) g->clock.on_look(now_ns, busy);
+  if (g->holds.now) g->clock.on_look(now_ns, busy);
   update_contended(now_ns);
 }
 
@@ -120,16 +115,16 @@ void UsageMeter::assign(uint32_t tsgid, uint32_t v) {
   if (!g) return;
   owner_[tsgid] = v;
   g->tsgids.push_back(tsgid);
-  const bool late = !g->holds && std::find(leaving_.begin(), leaving_.end(), v) == leaving_.end();
+  const bool late =
+      !g->holds.now && std::find(leaving_.begin(), leaving_.end(), v) == leaving_.end();
   registers_.assign(tsgid, late ? ungranted_id(v) : run_id(v));
 }
 
 void UsageMeter::set_groups_missing(uint64_t now_ns, uint32_t v, bool missing) {
   Vgpu* g = find(v);
-  if (!g || g->lost_groups == missing) return;
-  g->lost_ns = lost_ns(*g, now_ns);
-  g->lost_groups = missing;
-  g->lost_mark_ns = held(*g, now_ns);
+  if (!g || g->lost.now == missing) return;
+  const uint64_t held_ns = g->holds.ns(now_ns);
+  g->lost = {.now = missing, .held_ns = held_ns, .ended_ns = g->lost.ns(held_ns)};
 }
 
 void UsageMeter::share_group(uint32_t tsgid) {
@@ -164,10 +159,11 @@ Source UsageMeter::source() const {
 void UsageMeter::add_blind(uint64_t from_ns, uint64_t to_ns) {
   if (to_ns <= from_ns) return;
   for (Vgpu& g : vgpus_) {
-    if (!g.present || (!g.holds && g.left_ns <= from_ns)) continue;
-    const uint64_t begin = g.holds ? std::max(from_ns, std::min(g.held_since_ns, to_ns)) : from_ns;
+    const Holds& h = g.holds;
+    if (!g.present || (!h.now && h.left_ns <= from_ns)) continue;
+    const uint64_t begin = h.now ? std::max(from_ns, std::min(h.since_ns, to_ns)) : from_ns;
     // A hold that ended in it began nobody knows when; all of it, then.
-    g.blind_ns += to_ns - (g.holds && g.left_ns <= from_ns ? begin : from_ns);
+    g.reads.add_blind(to_ns - (h.now && h.left_ns <= from_ns ? begin : from_ns));
   }
 }
 
@@ -180,8 +176,8 @@ void UsageMeter::learn(uint32_t status0) {
   if (owner_[tsgid] != kNobody || tsgid == shared_group_ || !leaving_.empty()) return;
   Vote& vote = votes_[tsgid];
   if (vote.vgpu != v) vote = {.vgpu = v};
-  if (vote.last_grant == vgpus_[v].grants) return;
-  vote.last_grant = vgpus_[v].grants;
+  if (vote.last_grant == vgpus_[v].holds.grants) return;
+  vote.last_grant = vgpus_[v].holds.grants;
   if (++vote.grants < config_.grants_to_learn) return;
   votes_.erase(tsgid);
   assign(tsgid, v);
@@ -194,10 +190,10 @@ void UsageMeter::note_taken(uint32_t status0, uint64_t ns) {
       !SLUICE_STATUS0_BUSY(status0))
     return;
   const uint32_t v = owner_[SLUICE_STATUS0_TSGID(status0)];
-  if (v == kNobody || vgpus_[v].holds ||
+  if (v == kNobody || vgpus_[v].holds.now ||
       std::find(leaving_.begin(), leaving_.end(), v) != leaving_.end())
     return;
-  vgpus_[holders_[0]].taken_ns += ns;
+  vgpus_[holders_[0]].corrected.taken_ns += ns;
 }
 
 void UsageMeter::note_unknown(uint32_t status0) {
@@ -213,7 +209,7 @@ void UsageMeter::begin_phase(uint64_t now_ns) {
   registers_.begin_phase();
   in_phase_ = true;
   phase_at_ns_ = 0;
-  for (Vgpu& g : vgpus_) g.phase_mark_ns = held(g, now_ns), g.phase_blind_ns = g.blind_ns;
+  for (Vgpu& g : vgpus_) g.reads.begin_phase(g.holds.ns(now_ns));
 }
 
 // Whether v is seen on the engine, at work.
@@ -241,7 +237,7 @@ void UsageMeter::end_phase(uint64_t now_ns) {
   in_phase_ = false;
   registers_.end_phase(0);
   covered_ns_ = std::max(phase_at_ns_, covered_ns_);
-  for (Vgpu& g : vgpus_) g.dense_held_ns += in_phase_ns(g, held(g, now_ns));
+  for (Vgpu& g : vgpus_) g.reads.end_phase(g.holds.ns(now_ns));
   covered_ns_ = std::max(covered_ns_, now_ns);
 }
 
@@ -254,8 +250,8 @@ void UsageMeter::follow(uint64_t now_ns, uint32_t status0) {
   covered_ns_ = std::max(covered_ns_, now_ns);
   if (registers_.broke() || blind()) return add_blind(from, covered_ns_);
   for (uint32_t h : holders_)
-    vgpus_[h].dense_held_ns +=
-        covered_ns_ - std::min(covered_ns_, std::max(from, vgpus_[h].held_since_ns));
+    vgpus_[h].reads.add_dense(covered_ns_ -
+                              std::min(covered_ns_, std::max(from, vgpus_[h].holds.since_ns)));
 }
 
 void UsageMeter::point(uint64_t now_ns, const Look& look, uint64_t from_ns, uint64_t to_ns,
@@ -276,16 +272,9 @@ void UsageMeter::point(uint64_t now_ns, const Look& look, uint64_t from_ns, uint
   for (const Look::Part& p : look)
     note_taken(p.status0, static_cast<uint64_t>(s * look.part_of(p)));
   for (uint32_t h : holders_) {
-    Vgpu& g = vgpus_[h];
     double ran = 0;
     for (const Look::Part& p : look) ran += runs(h, p.status0) ? look.part_of(p) : 0;
-    g.point_ns += s;
-    g.point_ran_ns += ran * s;
-    if (g.last_point >= 0)
-      g.point_variance += s * s * (ran - g.last_point) * (ran - g.last_point) / 2;
-    g.last_point = ran;
-    g.batches.add(half, s, ran * s);
-    ++g.points;
+    vgpus_[h].reads.add(half, s, ran);
   }
   // The others' by what each read stands for: nobody knows for how long they should have run.
   Look others;
@@ -298,7 +287,7 @@ void UsageMeter::point(uint64_t now_ns, const Look& look, uint64_t from_ns, uint
 }
 
 void UsageMeter::end_batch() {
-  for (Vgpu& g : vgpus_) g.batches.end_batch();
+  for (Vgpu& g : vgpus_) g.reads.end_batch();
   registers_.end_batch();
 }
 
@@ -311,9 +300,9 @@ AdaptivePoller::Known UsageMeter::known() const {
     const Vgpu& g = vgpus_[v];
     if (!g.present) continue;
     longest = std::max(longest, runs(v).mean_ns());
-    if (g.busy && g.grants > 0) k.lengths &= runs(v).known();
-    if (g.point_ns > most)
-      most = g.point_ns, k.cycle_ns = registers_.cycle_ns(run_id(v)),
+    if (g.busy && g.holds.grants > 0) k.lengths &= runs(v).known();
+    if (g.reads.stood_ns() > most)
+      most = g.reads.stood_ns(), k.cycle_ns = registers_.cycle_ns(run_id(v)),
       k.cycle_run_ns = static_cast<uint64_t>(runs(v).mean_ns());
   }
   k.longest_run_ns = static_cast<uint64_t>(longest);
@@ -335,56 +324,40 @@ void UsageMeter::settle_log(uint64_t watermark_ns) {
 void UsageMeter::on_launch_words(uint64_t now_ns, uint32_t v, uint64_t begin_ns, uint64_t end_ns) {
   Vgpu* g = find(v);
   if (!g) return;
-  g->has_words = true;
+  if (!g->words) g->words.emplace();
   // Within the time since the vGPU's first grant; the fusion bounds the sum by what was granted.
-  g->words.on_launch(begin_ns, end_ns, 0, now_ns);
+  g->words->on_launch(begin_ns, end_ns, 0, now_ns);
 }
 
 // What v ran: exactly within phases, by the part of the reads that saw it running in the rest of
 // what it held.
 Estimate UsageMeter::by_registers(const Vgpu& g, uint32_t v, uint64_t held_ns,
                                   uint64_t open_ns) const {
-  Estimate e{registers_.used_ns(run_id(v)), registers_.error_ns(run_id(v))};
-  uint64_t dense = g.dense_held_ns;
-  if (in_phase_) dense += in_phase_ns(g, held_ns + g.held_mark_ns);
-  const uint64_t read = held_ns - std::min(held_ns, dense);  // by single reads, or not at all
-  const uint64_t blind = std::min(g.blind_ns, read);
-  const double rest = static_cast<double>(read - blind);
-  double used = static_cast<double>(read) / 2, error = used;
-  if (g.points != 0) {
-    // What was not seen was as what was, or anything.
-    const double part = g.point_ran_ns / g.point_ns, scale = rest / g.point_ns;
-    used = part * static_cast<double>(read);
-    error = std::max(part, 1 - part) * static_cast<double>(blind);
-    const double points = g.batches.batches() >= BatchError::kLeast
-                              ? g.batches.bound_ns(part)
-                              : 3.3 * std::sqrt(g.point_variance);
-    error += std::min(rest, scale * points + rest * kCertainty / static_cast<double>(g.points));
-  }
-  e.used_ns += static_cast<uint64_t>(used);
-  e.error_ns += static_cast<uint64_t>(error) + std::min(open_ns, read) + 1;
-  return e;
+  const uint64_t phase_ns = in_phase_ ? g.reads.in_phase_ns(held_ns + g.base.held_ns) : 0;
+  const Estimate rest = g.reads.outside_phases(held_ns, phase_ns, open_ns);
+  return {registers_.used_ns(run_id(v)) + rest.used_ns,
+          registers_.error_ns(run_id(v)) + rest.error_ns};
 }
 
 // ---- results ---------------------------------------------------------------------------------
 
 Fused UsageMeter::fuse_since_mark(uint64_t now_ns, uint32_t v, Reading* detail) const {
   const Vgpu& g = vgpus_[v];
-  const uint64_t held_ns = held(g, now_ns) - g.held_mark_ns;
+  const uint64_t held_ns = g.holds.ns(now_ns) - g.base.held_ns;
   const auto note = [&](Source s, const Estimate& e) {
     if (detail) detail->by[static_cast<size_t>(s)] = e;
   };
   // What was held since `t`; a hold that ended before counts whole, which only widens the bound.
   const auto held_since = [&](uint64_t t) {
-    if (!g.holds && g.left_ns <= t) return uint64_t{0};
+    if (!g.holds.now && g.holds.left_ns <= t) return uint64_t{0};
     return std::min(now_ns > t ? now_ns - t : 0, held_ns);
   };
 
-  Estimate clock{g.clock.total_ns(now_ns) - g.clock_mark_ns,
-                 g.clock.error_ns(now_ns) - g.clock_error_mark_ns};
+  Estimate clock{g.clock.total_ns(now_ns) - g.base.clock_ns,
+                 g.clock.error_ns(now_ns) - g.base.clock_error_ns};
   note(Source::kClock, clock);
   uint64_t most_ns = held_ns;
-  const uint64_t lost = std::min(lost_ns(g, now_ns), held_ns);
+  const uint64_t lost = std::min(g.lost.ns(g.holds.ns(now_ns)), held_ns);
 
   std::optional<Estimate> log;
   if (usable(Source::kSwitchLog)) {
@@ -392,12 +365,12 @@ Fused UsageMeter::fuse_since_mark(uint64_t now_ns, uint32_t v, Reading* detail) 
     const uint64_t open = held_since(log_.settled_ns());
     // Residency without end yet: the interval that goes on is counted when it ends.
     const uint64_t ended = t.used_ns + log_.unfinished_ns(v),
-                   before = g.log_mark.used_ns + g.log_unfinished_mark_ns;
+                   before = g.base.log.used_ns + g.base.log_unfinished_ns;
     const uint64_t known = ended - std::min(ended, before);
-    const uint64_t error = t.error_ns - g.log_mark.error_ns;
+    const uint64_t error = t.error_ns - g.base.log.error_ns;
     log = Estimate{std::min(known + open / 2, clock.used_ns),
                    error + (open + 1) / 2 + clock.error_ns + lost};
-    most_ns = std::min(most_ns, known + error + (t.cost_ns - g.log_mark.cost_ns) + open + lost);
+    most_ns = std::min(most_ns, known + error + (t.cost_ns - g.base.log.cost_ns) + open + lost);
     note(Source::kSwitchLog, *log);
   }
   std::optional<Estimate> registers;
@@ -407,8 +380,8 @@ Fused UsageMeter::fuse_since_mark(uint64_t now_ns, uint32_t v, Reading* detail) 
     note(Source::kRegisters, *registers);
   }
   std::optional<uint64_t> words;
-  if (g.has_words && usable(Source::kWords)) {
-    words = g.words.used_ns();
+  if (g.words && usable(Source::kWords)) {
+    words = g.words->used_ns();
     note(Source::kWords, {*words, 0});
   }
   if (!registers && !log) return {.charge_ns = clock.used_ns, .error_ns = clock.error_ns};
@@ -420,9 +393,9 @@ UsageMeter::Reading UsageMeter::read(uint64_t now_ns, uint32_t v) const {
   if (v >= vgpus_.size() || !vgpus_[v].present) return r;
   const Vgpu& g = vgpus_[v];
   const Fused f = fuse_since_mark(now_ns, v, &r);
-  r.used = {g.before.used_ns + f.charge_ns, g.before.error_ns + f.error_ns};
-  r.held_ns = held(g, now_ns);
-  r.ungranted_ns = g.extra_ns;
+  r.used = {g.base.used.used_ns + f.charge_ns, g.base.used.error_ns + f.error_ns};
+  r.held_ns = g.holds.ns(now_ns);
+  r.ungranted_ns = g.corrected.extra_ns;
   r.contradictions = g.contradictions + (f.contradiction ? 1 : 0);
   r.words_lie = f.disagrees;
   return r;
@@ -434,23 +407,18 @@ void UsageMeter::rebase(uint64_t now_ns) {
     Vgpu& g = vgpus_[v];
     if (!g.present) continue;
     const Fused f = fuse_since_mark(now_ns, v, nullptr);
-    g.before.used_ns += f.charge_ns;
-    g.before.error_ns += f.error_ns;
     g.contradictions += f.contradiction ? 1 : 0;
-    g.held_mark_ns = held(g, now_ns);
-    g.clock_mark_ns = g.clock.total_ns(now_ns);
-    g.clock_error_mark_ns = g.clock.error_ns(now_ns);
-    g.blind_ns = g.dense_held_ns = g.points = g.lost_ns = 0;
-    g.phase_mark_ns = g.lost_mark_ns = g.held_mark_ns;
-    g.phase_blind_ns = 0;
-    g.point_ns = g.point_ran_ns = g.point_variance = 0;
-    g.last_point = -1;
-    g.batches = BatchError{};
-    g.words = WordSource{};
-    g.has_words = false;
+    const uint64_t held_ns = g.holds.ns(now_ns);
+    g.base = {.held_ns = held_ns,
+              .clock_ns = g.clock.total_ns(now_ns),
+              .clock_error_ns = g.clock.error_ns(now_ns),
+              .log = log_.totals(v),
+              .log_unfinished_ns = log_.unfinished_ns(v),
+              .used = {g.base.used.used_ns + f.charge_ns, g.base.used.error_ns + f.error_ns}};
+    g.reads.restart(held_ns);
+    g.lost = {.now = g.lost.now, .held_ns = held_ns, .ended_ns = 0};
+    g.words.reset();
     registers_.forget(run_id(v));
-    g.log_mark = log_.totals(v);
-    g.log_unfinished_mark_ns = log_.unfinished_ns(v);
   }
   covered_ns_ = std::max(covered_ns_, now_ns);
 }
@@ -460,7 +428,9 @@ void UsageMeter::take_corrections(uint64_t now_ns, std::vector<Correction>& out)
   const size_t first = out.size();
   uint64_t stolen = 0;
   double taken = 0;
-  const auto taken_from = [&](uint32_t v) { return vgpus_[v].taken_ns + log_.totals(v).taken_ns; };
+  const auto taken_from = [&](uint32_t v) {
+    return vgpus_[v].corrected.taken_ns + log_.totals(v).taken_ns;
+  };
   for (uint32_t v = 0; v < vgpus_.size(); ++v) {
     Vgpu& g = vgpus_[v];
     if (!g.present) continue;
@@ -469,22 +439,23 @@ void UsageMeter::take_corrections(uint64_t now_ns, std::vector<Correction>& out)
     // By the log alone an owner that is idle and that nobody displaces is as one that runs: beside
     // a holder that launches nothing that would be all of its hold. Registers tell one from the
     // other.
-    const uint64_t outside_ns = log.outside_ns - std::min(g.outside_mark_ns, log.outside_ns);
-    g.outside_mark_ns = log.outside_ns;
-    if (!usable(Source::kRegisters)) g.outside_ns += outside_ns;
-    const uint64_t extra = std::max(least(registers_, ungranted_id(v)), g.outside_ns);
-    if (extra >= g.extra_ns + config_.least_correction_ns) {
-      stolen += c.extra_ns = extra - g.extra_ns;
-      g.extra_ns = extra;
+    const uint64_t outside_ns =
+        log.outside_ns - std::min(g.corrected.outside_log_ns, log.outside_ns);
+    g.corrected.outside_log_ns = log.outside_ns;
+    if (!usable(Source::kRegisters)) g.corrected.outside_ns += outside_ns;
+    const uint64_t extra = std::max(least(registers_, ungranted_id(v)), g.corrected.outside_ns);
+    if (extra >= g.corrected.extra_ns + config_.least_correction_ns) {
+      stolen += c.extra_ns = extra - g.corrected.extra_ns;
+      g.corrected.extra_ns = extra;
     }
     const uint64_t switched = usable(Source::kSwitchLog)
                                   ? log.switched_ns
                                   : std::max(log.switched_ns, least(registers_, switch_id(v)));
-    if (switched >= g.switched_ns + config_.least_correction_ns) {
-      c.refund_ns = switched - g.switched_ns;
-      g.switched_ns = switched;
+    if (switched >= g.corrected.switched_ns + config_.least_correction_ns) {
+      c.refund_ns = switched - g.corrected.switched_ns;
+      g.corrected.switched_ns = switched;
     }
-    taken += static_cast<double>(taken_from(v) - g.taken_mark_ns);
+    taken += static_cast<double>(taken_from(v) - g.corrected.refunded_ns);
     out.push_back(c);
   }
   // What was used without a grant goes back to those who held the GPU then.
@@ -492,9 +463,9 @@ void UsageMeter::take_corrections(uint64_t now_ns, std::vector<Correction>& out)
     Vgpu& g = vgpus_[out[i].vgpu];
     const uint64_t all = taken_from(out[i].vgpu);
     if (taken > 0)
-      out[i].refund_ns += static_cast<uint64_t>(static_cast<double>(all - g.taken_mark_ns) / taken *
-                                                static_cast<double>(stolen));
-    g.taken_mark_ns = all;
+      out[i].refund_ns += static_cast<uint64_t>(static_cast<double>(all - g.corrected.refunded_ns) /
+                                                taken * static_cast<double>(stolen));
+    g.corrected.refunded_ns = all;
   }
   std::erase_if(out, [](const Correction& c) { return c.extra_ns == 0 && c.refund_ns == 0; });
 }

@@ -19,10 +19,8 @@
 // pays.
 //
 // Between dense phases the registers are read at random times. Since the mediator knows exactly for
-// how long each vGPU held the GPU, only the running part of that has to be estimated: it is the
-// part of the reads in its turns that saw it running. The error is 3.3 standard errors of that
-// (wrong once in a thousand; batch_error.h), and, since reads that all agree do not prove that all
-// time does, ln(1000) reads' worth besides.
+// how long each vGPU held the GPU, only the running part of that has to be estimated
+// (register_reads.h).
 //
 // Pure; one thread; times do not go backwards. Whoever reads
 // (mediator/daemon/scheduling/accounting.h) feeds it. vGPUs are small dense ids; all work per call
@@ -37,9 +35,9 @@
 #include <vector>
 
 #include "policies/accounting/adaptive_poller.h"
-#include "policies/accounting/batch_error.h"
 #include "policies/accounting/clock_estimator.h"
 #include "policies/accounting/look.h"
+#include "policies/accounting/register_reads.h"
 #include "policies/accounting/register_source.h"
 #include "policies/accounting/switch_log.h"
 #include "policies/accounting/usage_fusion.h"
@@ -160,39 +158,50 @@ class UsageMeter {
   void take_corrections(uint64_t now_ns, std::vector<Correction>& out);
 
  private:
-  struct Vgpu {
-    bool present = false, holds = false, busy = false;
-    uint64_t held_since_ns = 0, left_ns = 0;
-    uint64_t held_ns = 0;  // holds that have ended
-    ClockEstimator clock;
-    WordSource words;
-    bool has_words = false;
-    // Since the sources in use changed last:
-    uint64_t held_mark_ns = 0;  // held then
-    uint64_t clock_mark_ns = 0, clock_error_mark_ns = 0;
-    SwitchLog::Totals log_mark;
-    uint64_t log_unfinished_mark_ns = 0;
-    uint64_t blind_ns =
-        0;  // held while registers could not tell whose time it was, or were not read
-    uint64_t dense_held_ns = 0;                      // held within phases
-    uint64_t phase_mark_ns = 0, phase_blind_ns = 0;  // held, blind at the phase's begin
-    // Single reads while it held: what they stand for, and the part that saw it running.
-    double point_ns = 0, point_ran_ns = 0, point_variance = 0;
-    double last_point = -1;  // -1: none, 0: it did not run, 1: it ran
-    BatchError batches;      // of the same reads
-    uint64_t points = 0;
-    bool lost_groups = false;   // not all of its channel groups are known
-    uint64_t lost_mark_ns = 0;  // held when that began
-    uint64_t lost_ns = 0;       // held in such times that have ended
-    Estimate before;            // used until then
-    uint64_t contradictions = 0;
-    // Corrections handed out.
-    uint64_t extra_ns = 0, switched_ns = 0;
-    uint64_t outside_ns = 0, outside_mark_ns = 0;  // by the log, while there were no registers
-    uint64_t taken_ns = 0,
-             taken_mark_ns = 0;  // others without a grant were seen running while it held alone
-    std::vector<uint32_t> tsgids;
+  // From granted to left.
+  struct Holds {
+    bool now = false;
+    uint64_t since_ns = 0, left_ns = 0;
+    uint64_t ended_ns = 0;  // of those that have ended
     uint64_t grants = 0;
+    uint64_t ns(uint64_t now_ns) const {
+      return ended_ns + (now && now_ns > since_ns ? now_ns - since_ns : 0);
+    }
+  };
+  // Where each source stood when the sources in use changed last.
+  struct Base {
+    uint64_t held_ns = 0;
+    uint64_t clock_ns = 0, clock_error_ns = 0;
+    SwitchLog::Totals log;
+    uint64_t log_unfinished_ns = 0;
+    Estimate used;  // until then
+  };
+  // While not all of its channel groups are known.
+  struct LostGroups {
+    bool now = false;
+    uint64_t held_ns = 0;   // held when that began
+    uint64_t ended_ns = 0;  // held in such times that have ended
+    uint64_t ns(uint64_t held_ns_now) const { return ended_ns + (now ? held_ns_now - held_ns : 0); }
+  };
+  // What has been handed out as corrections, and what they are made of.
+  struct Corrected {
+    uint64_t extra_ns = 0, switched_ns = 0;
+    // By the log, while there were no registers, and where the log stood.
+    uint64_t outside_ns = 0, outside_log_ns = 0;
+    // Others without a grant were seen running while it held alone, and what of that was refunded.
+    uint64_t taken_ns = 0, refunded_ns = 0;
+  };
+  struct Vgpu {
+    bool present = false, busy = false;
+    Holds holds;
+    ClockEstimator clock;
+    std::optional<WordSource> words;
+    RegisterReads reads;
+    Base base;
+    LostGroups lost;
+    Corrected corrected;
+    uint64_t contradictions = 0;
+    std::vector<uint32_t> tsgids;
   };
   struct Vote {
     uint32_t vgpu = kNobody;
@@ -205,9 +214,6 @@ class UsageMeter {
   static uint32_t switch_id(uint32_t v) { return 3 * v + 3; }
 
   Vgpu* find(uint32_t v) { return v < vgpus_.size() && vgpus_[v].present ? &vgpus_[v] : nullptr; }
-  uint64_t held(const Vgpu& g, uint64_t now_ns) const {
-    return g.held_ns + (g.holds && now_ns > g.held_since_ns ? now_ns - g.held_since_ns : 0);
-  }
   void map(uint32_t v, uint32_t id);
   void map_shared();
   void update_contended(uint64_t now_ns);
@@ -217,15 +223,7 @@ class UsageMeter {
   void note_taken(uint32_t status0, uint64_t ns);
   void add_blind(uint64_t from_ns, uint64_t to_ns);
   bool runs(uint32_t v, uint32_t status0) const;
-  // Of the phase that goes on: held, and by its samples.
-  static uint64_t in_phase_ns(const Vgpu& g, uint64_t held_ns) {
-    const uint64_t phase = held_ns - std::min(held_ns, g.phase_mark_ns);
-    return phase - std::min(phase, g.blind_ns - std::min(g.blind_ns, g.phase_blind_ns));
-  }
   Estimate by_registers(const Vgpu& g, uint32_t v, uint64_t held_ns, uint64_t open_ns) const;
-  uint64_t lost_ns(const Vgpu& g, uint64_t now_ns) const {
-    return g.lost_ns + (g.lost_groups ? held(g, now_ns) - g.lost_mark_ns : 0);
-  }
   bool blind() const { return shared_group_ != kNobody && holders_.size() > 1; }
   void rebase(uint64_t now_ns);
   Fused fuse_since_mark(uint64_t now_ns, uint32_t v, Reading* detail) const;

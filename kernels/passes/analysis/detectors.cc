@@ -129,7 +129,7 @@ void unknown_directive(Examined& e, std::uint32_t i) {
 }
 
 void global_memory(Examined& e, std::uint32_t i) {
-  e.out.touches_global |= may_touch(e.function.statements[i]);
+  e.out.waits.touches_global |= may_touch(e.function.statements[i]);
 }
 
 void spelling(Examined& e, std::uint32_t i) {
@@ -156,7 +156,7 @@ void cluster_memory(Examined& e, std::uint32_t i) {
 void register_hand_over(Examined& e, std::uint32_t i) {
   const Statement& s = e.function.statements[i];
   if (base_opcode(s.opcode) != "setmaxnreg") return;
-  e.out.shares_in_block = true;
+  e.out.sync.threads_depend = true;
   if (!e.function.is_entry)
     e.no_loop(s.line, "setmaxnreg", "hands registers between warps (setmaxnreg)");
 }
@@ -166,8 +166,8 @@ void asynchronous_copy(Examined& e, std::uint32_t i) {
   const std::string_view base = base_opcode(s.opcode);
   const bool by_mbarrier = base == "cp" && has_modifier(s.opcode, "mbarrier");
   if (is_asynchronous(s)) {
-    e.out.shares_in_block = true;
-    e.out.has_cp_async |= by_mbarrier;
+    e.out.sync.threads_depend = true;
+    e.out.sync.cp_async |= by_mbarrier;
     if (e.function.is_entry)
       e.asynchronous = true;
     else if (base == "cp" && !by_mbarrier)
@@ -175,7 +175,7 @@ void asynchronous_copy(Examined& e, std::uint32_t i) {
     else
       e.no_loop(s.line, "mbarrier", "uses mbarrier objects in shared memory");
   } else if (base == "cp") {
-    e.out.has_cp_async = e.out.shares_in_block = true;
+    e.out.sync.cp_async = e.out.sync.threads_depend = true;
   } else if ((base == "red" || base == "st") && has_modifier(s.opcode, "async")) {
     e.no_loop(s.line, "mbarrier", "uses mbarrier objects in shared memory");
   }
@@ -184,7 +184,7 @@ void asynchronous_copy(Examined& e, std::uint32_t i) {
 void collective(Examined& e, std::uint32_t i) {
   const Statement& s = e.function.statements[i];
   if (is_asynchronous(s) || !is_collective(s)) return;
-  e.out.has_collective = e.out.shares_in_block = true;
+  e.out.sync.collective = e.out.sync.threads_depend = true;
   e.syncs.push_back({i, false, false});
 }
 
@@ -198,17 +198,17 @@ void block_barrier(Examined& e, std::uint32_t i) {
   }
   const Barrier barrier = barrier_of(s);
   if (barrier.no_loop) e.no_loop(s.line, barrier.no_loop.code, barrier.no_loop.text);
-  e.out.has_barrier = e.out.shares_in_block = true;
-  e.out.has_barrier_reduction |= has_modifier(s.opcode, "red");
-  e.out.barrier_numbers |= 1u << barrier.number;
+  e.out.sync.barrier = e.out.sync.threads_depend = true;
+  e.out.sync.reduction |= has_modifier(s.opcode, "red");
+  e.out.sync.numbers |= 1u << barrier.number;
   e.syncs.push_back({i, true, barrier.named});
 }
 
 void shared_state(Examined& e, std::uint32_t i) {
   const Statement& s = e.function.statements[i];
-  e.out.shares_in_block |= base_opcode(s.opcode) == "activemask" ||
-                           has_modifier(s.opcode, "shared") ||
-                           s.opcode.find("shared::cta") != s.opcode.npos;
+  e.out.sync.threads_depend |= base_opcode(s.opcode) == "activemask" ||
+                               has_modifier(s.opcode, "shared") ||
+                               s.opcode.find("shared::cta") != s.opcode.npos;
 }
 
 void thread_exit(Examined& e, std::uint32_t i) {
@@ -242,19 +242,19 @@ void shared_name(Examined& e, std::string_view name) {
   const auto& shared = e.names_of_module.shared;
   const auto it = shared.find(name);
   if (it == shared.end() || !e.used_shared.insert(name).second) return;
-  e.out.shares_in_block = true;
+  e.out.sync.threads_depend = true;
   if (it->second->bytes == 0 || it->second->linkage == ".extern")
     e.uses_shared(*it->second);
   else
-    e.out.module_shared.push_back(name);
+    e.out.shared.of_module.insert(name);
 }
 
 void special_register(Examined& e, const Statement& s, std::string_view name) {
   if (const Forbidden* why = forbidden_special(name)) forbid(e, s.line, *why);
-  if (name == "%dynamic_smem_size") e.out.reads_dynamic_smem_size = true;
+  if (name == "%dynamic_smem_size") e.out.shared.reads_dynamic_size = true;
   const bool count = name.starts_with("%nctaid");
   if (!count && !name.starts_with("%ctaid")) return;
-  auto& reads = count ? e.out.reads_nctaid : e.out.reads_ctaid;
+  auto& reads = count ? e.out.grid.nctaid : e.out.grid.ctaid;
   const char dimension = name.back();
   if (name.size() == (count ? 7u : 6u))
     reads = {true, true, true};  // a vector move
@@ -301,14 +301,14 @@ void Examined::no_loop(std::uint32_t line, std::string_view code, const std::str
 }
 
 void Examined::uses_shared(const Variable& v) {
-  out.shares_in_block = true;
+  out.sync.threads_depend = true;
   const bool unsized = v.bytes == 0;
   if (v.linkage == ".extern" && !unsized)
     opaque(v.line, "linked", "uses shared memory of another module");
   else if (unsized)
-    out.dynamic_shared = v.name;
+    out.shared.dynamic = v.name;
   else
-    out.static_shared_bytes += v.bytes + v.align;
+    out.shared.static_bytes += v.bytes + v.align;
 }
 
 ptx::RegisterTable& Examined::registers() {

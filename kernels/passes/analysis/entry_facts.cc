@@ -3,11 +3,9 @@
 //
 // EntryFacts walks the calls from the entry. A function is visited again when a call on the way to
 // it is divergent or hazardous for the first time, because its barriers and collectives then are.
-#include <array>
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "kernels/passes/analysis/facts.h"
@@ -33,12 +31,32 @@ bool launches_kernels(std::string_view name) {
 // Cooperative groups over grids and several GPUs.
 bool synchronises_grid(std::string_view name) { return name.starts_with("cudaCG"); }
 
-bool reads_grid(const FunctionFacts& facts) {
-  const auto any = [](const std::array<bool, 3>& a) { return a[0] || a[1] || a[2]; };
-  return any(facts.reads_ctaid) || any(facts.reads_nctaid);
+}  // namespace
+
+void BlockSync::add(const BlockSync& called) {
+  barrier |= called.barrier;
+  reduction |= called.reduction;
+  collective |= called.collective;
+  cp_async |= called.cp_async;
+  numbers |= called.numbers;
+  threads_depend |= called.threads_depend;
 }
 
-}  // namespace
+void BlockWaits::add(const BlockWaits& called) {
+  for_lower_tasks |= called.for_lower_tasks;
+  one_row |= called.one_row;
+  strides_by_grid |= called.strides_by_grid;
+  fetches_work |= called.fetches_work;
+  touches_global |= called.touches_global;
+}
+
+void SharedUse::add(const SharedUse& called) {
+  given |= called.given;
+  reads_dynamic_size |= called.reads_dynamic_size;
+  static_bytes += called.static_bytes;
+  if (dynamic.empty()) dynamic = called.dynamic;
+  of_module.insert(called.of_module.begin(), called.of_module.end());
+}
 
 class EntryFacts {
  public:
@@ -47,12 +65,12 @@ class EntryFacts {
   KernelFacts gather() {
     start_from_entry();
     follow_calls();
-    if (out_.waits_for_lower_tasks)  // a lower task that has left would be waited for for ever
+    if (out_.waits.for_lower_tasks)  // a lower task that has left would be waited for for ever
       out_.author.why_not.add("author-waits", "its blocks wait for one another");
     module_.add_index_functions(entry_, out_);
-    for (std::string_view name : shared_) {
+    for (std::string_view name : out_.shared.of_module) {
       const Variable& v = *module_.shared_.at(name);
-      out_.static_shared_bytes += v.bytes + v.align;
+      out_.shared.static_bytes += v.bytes + v.align;
     }
     return std::move(out_);
   }
@@ -72,8 +90,7 @@ class EntryFacts {
     out_.no_loop = own.no_loop;
     out_.divergent_barrier = own.divergent_barrier;
     out_.divergent_collective = own.divergent_collective;
-    out_.reads_ctaid = own.reads_ctaid;
-    out_.reads_nctaid = own.reads_nctaid;
+    out_.grid = own.grid;
     out_.has_divergent_branch = own.has_divergent_branch;
     out_.author = own.author;
     out_.memory_barriers = own.memory_barriers;
@@ -110,25 +127,15 @@ class EntryFacts {
 
   // What any function of the kernel may add.
   void add(const FunctionFacts& facts) {
-    out_.has_cp_async |= facts.has_cp_async;
-    out_.has_barrier_reduction |= facts.has_barrier_reduction;
-    out_.barrier_numbers |= facts.barrier_numbers;
-    out_.waits_for_lower_tasks |= facts.spins == SpinLoops::kLowerTasks;
-    out_.one_row |= facts.one_row;
-    out_.fetches_work |= facts.fetches_work;
-    out_.strides_by_grid |= facts.strides_by_grid;
-    out_.shares_in_block |= facts.shares_in_block;
-    out_.given_shared |= facts.given_shared;
-    out_.reads_dynamic_smem_size |= facts.reads_dynamic_smem_size;
-    out_.static_shared_bytes += facts.static_shared_bytes;
-    if (out_.dynamic_shared.empty()) out_.dynamic_shared = facts.dynamic_shared;
-    shared_.insert(facts.module_shared.begin(), facts.module_shared.end());
+    out_.sync.add(facts.sync);
+    out_.waits.add(facts.waits);
+    out_.shared.add(facts.shared);
   }
 
   // What a called function does to the kernel.
   void add_called(const Visit& visit, const FunctionFacts& facts) {
-    out_.function_reads_dynamic_size |= facts.reads_dynamic_smem_size;
-    out_.calls_touch_global |= facts.touches_global;
+    out_.function_reads_dynamic_size |= facts.shared.reads_dynamic_size;
+    out_.calls_touch_global |= facts.waits.touches_global;
     const std::string calls = "calls " + std::string(visit.function->name) + ", which ";
     if (facts.opaque) out_.opaque.add(facts.opaque.code, calls + facts.opaque.text);
     if (facts.no_loop) out_.no_loop.add(facts.no_loop.code, calls + facts.no_loop.text);
@@ -140,13 +147,13 @@ class EntryFacts {
     if (facts.has_exit)  // rule returns
       out_.no_loop.add("exit-in-function",
                        calls + "may end its thread (line " + std::to_string(facts.exit_line) + ")");
-    if (facts.has_barrier && (visit.divergent || facts.divergent_barrier))
+    if (facts.sync.barrier && (visit.divergent || facts.divergent_barrier))
       out_.no_loop.add("barrier-in-function",
                        calls + "has a barrier that not all threads may reach");
-    if (facts.has_collective && (visit.hazardous || facts.divergent_collective))
+    if (facts.sync.collective && (visit.hazardous || facts.divergent_collective))
       out_.no_loop.add("collective-in-function",
                        calls + "has a warp collective that lanes may have returned before");
-    if (facts.has_barrier && out_.divergent_barrier)
+    if (facts.sync.barrier && out_.divergent_barrier)
       out_.no_loop.add("barrier-in-function",
                        calls + "has a barrier, while others may not be reached by all threads");
   }
@@ -164,7 +171,7 @@ class EntryFacts {
           "call-unknown",
           at_line(through.line, "calls a function through a pointer or in another module"));
     for (const Function* callee : module_.address_taken_) {
-      if (reads_grid(module_.of(*callee)))  // rule index-in-calls
+      if (module_.of(*callee).grid.any())  // rule index-in-calls
         out_.opaque.add("index-by-pointer",
                         "may call " + std::string(callee->name) +
                             " through a pointer, which reads the block's index or the grid's size");
@@ -189,7 +196,6 @@ class EntryFacts {
   KernelFacts out_;
   std::vector<Visit> work_;
   std::unordered_map<const Function*, int> visited_;  // Known
-  std::unordered_set<std::string_view> shared_;
 };
 
 KernelFacts ModuleFacts::of_kernel(const Function& entry) {

@@ -30,8 +30,6 @@ auto some(bool (*does)(const Statement&)) {
   };
 }
 
-bool any_of_grid(const std::array<bool, 3>& reads) { return reads[0] || reads[1] || reads[2]; }
-
 // Blocks where a collective can miss lanes that would have exited in the original but are parked at
 // the loop's barrier in the clone. Where a block-wide barrier follows the region on every path to
 // the end, the original's lanes are parked there too, so the clone adds no hazard.
@@ -121,7 +119,7 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
     return out;
   }
   examine(e);
-  out.given_shared =
+  out.shared.given =
       uses_given_shared_addresses(f, [this](std::string_view name) { return is_shared(name); });
   auto cfg = ptx::Cfg::build(f);
   if (!cfg) {
@@ -172,10 +170,10 @@ void ModuleFacts::gather_waits(const ptx::Cfg& cfg, const ptx::PostDominators& p
   } else {
     waiting = find_waiting(cfg, post_dominators, callees);
   }
-  out.spins = waiting.spins;
-  out.one_row = waiting.one_row;
-  out.fetches_work = waiting.fetches_work;
-  out.strides_by_grid = any_of_grid(out.reads_nctaid) && strides_by_grid(cfg);
+  out.waits.for_lower_tasks = waiting.spins == SpinLoops::kLowerTasks;
+  out.waits.one_row = waiting.one_row;
+  out.waits.fetches_work = waiting.fetches_work;
+  out.waits.strides_by_grid = GridReads::any(out.grid.nctaid) && strides_by_grid(cfg);
   if (waiting.spins == SpinLoops::kUnknown) out.opaque.add("waits", waiting.why);
 }
 

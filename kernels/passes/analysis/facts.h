@@ -27,6 +27,47 @@
 
 namespace sluice::passes {
 
+// What is read of the block's index and of the grid's size: x, y, z.
+struct GridReads {
+  std::array<bool, 3> ctaid{}, nctaid{};
+  static bool any(const std::array<bool, 3>& of) { return of[0] || of[1] || of[2]; }
+  bool any() const { return any(ctaid) || any(nctaid); }
+};
+
+// How the threads of a block meet.
+struct BlockSync {
+  bool barrier = false;
+  bool reduction = false;     // a barrier that reduces
+  bool collective = false;    // shuffles, votes, matrix instructions, warp barriers
+  bool cp_async = false;      // copies in the background
+  std::uint32_t numbers = 0;  // bit n: barrier n is used
+  // Threads of a block, or lanes of a warp, depend on one another: by any of these, by shared
+  // memory, activemask or stack that is allocated. One task must have ended for all of them before
+  // the next begins for any.
+  bool threads_depend = false;
+  void add(const BlockSync& called);
+};
+
+// How blocks depend on one another, and on the grid (waits/).
+struct BlockWaits {
+  bool for_lower_tasks = false;  // rule in-order
+  bool one_row = false;          // ... in grids of one row (spin.h)
+  bool strides_by_grid = false;  // persistent.h
+  bool fetches_work = false;     // a loop whose end depends on a global counter that it advances
+  bool touches_global = false;   // reads or swaps what other blocks may write
+  void add(const BlockWaits& called);
+};
+
+// Shared memory that is used.
+struct SharedUse {
+  bool given = false;                              // shared_addresses.h; rule slot-place
+  bool reads_dynamic_size = false;                 // %dynamic_smem_size
+  std::uint64_t static_bytes = 0;                  // upper bound, padding included
+  std::string_view dynamic;                        // name of an extern array; empty: none
+  std::unordered_set<std::string_view> of_module;  // module-scope variables with a size
+  void add(const SharedUse& called);
+};
+
 // Of one function's own body.
 struct FunctionFacts {
   Finding opaque;   // no form can bear it
@@ -35,29 +76,16 @@ struct FunctionFacts {
   // Synchronisation that only some threads of a block may reach while others can have returned.
   Finding divergent_barrier;     // Rule unified-barriers: needs unified synchronisation
   Finding divergent_collective;  // Rule lane-masks: needs lane masks
-  std::array<bool, 3> reads_ctaid{}, reads_nctaid{};  // x, y, z
-  bool has_barrier = false;
-  bool has_barrier_reduction = false;
-  bool has_collective = false;   // shuffles, votes, matrix instructions, warp barriers
-  bool shares_in_block = false;  // any of these, shared memory, activemask, stack that is allocated
+  GridReads grid;
+  BlockSync sync;
+  BlockWaits waits;
+  SharedUse shared;  // static_bytes: declared in the body
   bool has_divergent_branch = false;
-  bool has_cp_async = false;
   bool has_exit = false;
   std::uint32_t exit_line = 0;
-  std::uint32_t barrier_numbers = 0;  // bit n: barrier n is used
-  SpinLoops spins = SpinLoops::kNone;
-  bool one_row = false;          // spin.h
-  bool strides_by_grid = false;  // persistent.h
-  bool fetches_work = false;     // a loop whose end depends on a global counter that it advances
-  bool touches_global = false;   // reads or swaps what other blocks may write
-  bool reads_dynamic_smem_size = false;
-  bool given_shared = false;              // shared_addresses.h
-  std::uint64_t static_shared_bytes = 0;  // declared in the body
-  std::string_view dynamic_shared;        // name of an extern shared array that it uses
   AuthorPoints author;
   MemoryBarriers memory_barriers;
   RegisterPool register_pool;
-  std::vector<std::string_view> module_shared;  // module-scope shared variables with a size
   struct Call {
     std::string_view callee;  // empty: indirect
     std::uint32_t line = 0;
@@ -71,28 +99,17 @@ struct FunctionFacts {
 struct KernelFacts {
   Finding opaque, no_loop;
   Finding divergent_barrier, divergent_collective;
-  std::array<bool, 3> reads_ctaid{}, reads_nctaid{};
+  GridReads grid;
+  BlockSync sync;
+  BlockWaits waits;
+  SharedUse shared;
   bool has_divergent_branch = false;
-  bool has_cp_async = false;
-  bool has_barrier_reduction = false;
-  std::uint32_t barrier_numbers = 0;
-  bool waits_for_lower_tasks = false;  // rule in-order
-  bool one_row = false;                // ... in grids of one row
-  bool calls_touch_global =
-      false;  // a function that it calls does: waits may show in one body only
-  bool fetches_work = false;
-  bool strides_by_grid = false;
-  MemoryBarriers memory_barriers;   // the entry's
-  RegisterPool register_pool;       // the entry's
-  AuthorPoints author;              // the entry's; why_not also for what its calls do
-  std::string_view dynamic_shared;  // empty: none
-  bool reads_dynamic_smem_size = false;
+  // A function that it calls does: waits may show in one body only.
+  bool calls_touch_global = false;
   bool function_reads_dynamic_size = false;  // one of the functions that it calls does
-  // Threads of a block, or lanes of a warp, have to do with each other: one task must have ended
-  // for all of them before the next begins for any.
-  bool shares_in_block = false;
-  bool given_shared = false;              // shared_addresses.h; rule slot-place
-  std::uint64_t static_shared_bytes = 0;  // upper bound, padding included
+  MemoryBarriers memory_barriers;            // the entry's
+  RegisterPool register_pool;                // the entry's
+  AuthorPoints author;                       // the entry's; why_not also for what its calls do
   // Functions reached by direct calls that read the block's index or the grid's size, and those on
   // the way to them (rule index-in-calls), in the order of the text.
   std::vector<const ptx::Function*> index_functions;

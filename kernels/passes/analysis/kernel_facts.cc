@@ -151,15 +151,14 @@ void ModuleFacts::add_index_functions(const Function& entry, KernelFacts& out) {
   std::unordered_map<const Function*, std::vector<const Function*>> callers;
   std::unordered_set<const Function*> need;
   std::vector<const Function*> work;
-  const auto any = [](const std::array<bool, 3>& a) { return a[0] || a[1] || a[2]; };
   for (const Function* f : reached) {
     if (f == &entry) continue;
     const FunctionFacts& facts = of(*f);
     for (const FunctionFacts::Call& call : facts.calls)
       if (!call.callee.empty()) callers[by_name_.at(call.callee)].push_back(f);
-    if (any(facts.reads_ctaid) || any(facts.reads_nctaid)) work.push_back(f);
+    if (facts.grid.any()) work.push_back(f);
   }
-  if (!work.empty()) out.reads_ctaid = {true, true, true};
+  if (!work.empty()) out.grid.ctaid = {true, true, true};
   while (!work.empty()) {
     const Function* f = work.back();
     work.pop_back();

@@ -47,7 +47,7 @@ void count_returned(Clone& clone) {
       .line("st.shared.v4.u32 \t[%~vote], {%~mine, %~mine, %~mine, %~mine};");
   // The pairs are 8 bytes, aligned to 16, so bits 2 and 3 of an address select.
   for (const char* pair : {"%~phase", "%~vote"}) {
-    if (pair[2] == 'v' && !clone.in.facts.has_barrier_reduction) continue;
+    if (pair[2] == 'v' && !clone.in.facts.sync.reduction) continue;
     const std::string p = pair;
     auto& lines = clone.options.before_task;
     lines.push_back("and.b32 \t" + p + ", " + p + ", -5;");

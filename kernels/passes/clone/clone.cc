@@ -13,7 +13,7 @@ Clone::Clone(const PassInput& input, Form its_form)
       head(input.module, input.prefix),
       end(input.module, input.prefix),
       tail(input.module, input.prefix) {
-  options.reads_ctaid = input.facts.reads_ctaid;
+  options.reads_ctaid = input.facts.grid.ctaid;
   options.has_warp_sync = input.module.version() >= ptx::Module::Version{6, 0};
 }
 

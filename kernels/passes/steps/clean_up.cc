@@ -143,7 +143,7 @@ Finding finish_copies(Clone& clone) {
   const KernelFacts& facts = clone.in.facts;
   auto& lines = clone.options.clean_up;
   // Copies into shared memory that nobody waited for: the original's block may end before them.
-  if (facts.has_cp_async) lines.push_back("cp.async.wait_all;");
+  if (facts.sync.cp_async) lines.push_back("cp.async.wait_all;");
   if (facts.memory_barriers.bulk) {
     // Of this thread, also those that it has not committed; and what the task did in shared memory
     // comes before what the next one has copied there.

@@ -10,7 +10,7 @@ Finding loop_over_tasks(Clone& clone) {
   const KernelFacts& facts = clone.in.facts;
   const bool unaligned_is_known = clone.in.module.version() >= ptx::Module::Version{6, 0};
   clone.options.loose_lanes |= facts.has_divergent_branch && unaligned_is_known;
-  clone.options.separate = facts.shares_in_block;
+  clone.options.separate = facts.sync.threads_depend;
   // Lanes that came to the tail apart meet again before the loop's own barrier: on an H200 a warp
   // that is split in front of a block-wide barrier is not to be trusted
   // (docs/internals/rewriter.md). All lanes of the warp come here after every task.

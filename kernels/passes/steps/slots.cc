@@ -20,24 +20,24 @@ constexpr std::uint64_t kMaxStaticSharedBytes = 48 * 1024;
 
 Finding place_slots(Clone& clone) {
   const KernelFacts& facts = clone.in.facts;
-  const bool room = facts.static_shared_bytes + 2 * kSlotBytes <= kMaxStaticSharedBytes;
+  const bool room = facts.shared.static_bytes + 2 * kSlotBytes <= kMaxStaticSharedBytes;
   // All such arrays begin at one address, so one of the module's serves where only the body has a
   // name for it.
   const bool of_body =
       std::any_of(clone.in.entry.variables.begin(), clone.in.entry.variables.end(),
-                  [&](const ptx::Variable& v) { return v.name == facts.dynamic_shared; });
-  if (facts.dynamic_shared.empty() && room && !facts.given_shared) {
+                  [&](const ptx::Variable& v) { return v.name == facts.shared.dynamic; });
+  if (facts.shared.dynamic.empty() && room && !facts.shared.given) {
     clone.slot = SlotPlace::kStatic;
-  } else if (!facts.dynamic_shared.empty() && !of_body) {
+  } else if (!facts.shared.dynamic.empty() && !of_body) {
     clone.slot = SlotPlace::kDynamicEnd;
-    clone.options.dynamic_shared = facts.dynamic_shared;
+    clone.options.dynamic_shared = facts.shared.dynamic;
   } else {
     clone.slot = SlotPlace::kDynamicEnd;
     clone.own_dynamic_shared = clone.name("~dynamic") + std::to_string(clone.in.number);
     clone.options.dynamic_shared = clone.own_dynamic_shared;
     clone.module_scope += ".extern .shared .align 16 .b8 " + clone.own_dynamic_shared + "[];\n\n";
   }
-  if (!facts.reads_dynamic_smem_size || clone.slot == SlotPlace::kStatic) return {};
+  if (!facts.shared.reads_dynamic_size || clone.slot == SlotPlace::kStatic) return {};
 
   // The kernel sees what its launch asked for.
   clone.start.line(".reg .b32 \t%~asked;")

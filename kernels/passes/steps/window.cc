@@ -85,7 +85,7 @@ void write_check(Emitter& out) {
 }  // namespace
 
 Finding run_in_windows(Clone& clone) {
-  if (clone.in.facts.waits_for_lower_tasks)
+  if (clone.in.facts.waits.for_lower_tasks)
     return {"in-order", "has tasks that wait for lower ones, which windows do not keep apart"};
   write_declarations(clone.head);
   write_check(clone.head);

@@ -73,8 +73,9 @@ void BackOff::set_paused(bool paused) {
 void BackOff::set_deadline() {
   const SessionSettings& s = services_.settings;
   services_.executor.set_evict_end(
-      vgpu_,
-      s.back_off ? penalty_.deadline_ns(monotonic_ns(), s.evict_end_ns, s.evict_end_least_ns) : 0);
+      vgpu_, s.back_off ? penalty_.deadline_ns(monotonic_ns(), s.deadlines.evict_end_ns,
+                                               s.deadlines.evict_end_least_ns)
+                        : 0);
 }
 
 void BackOff::close() {

@@ -72,9 +72,10 @@ Result<void> GuestSession::prepare() {
   if (!worker) return worker.error();
   worker_ = std::move(*worker);
   end_.started();
-  deadline_.after_ms(settings().worker_start_ms, [this] {
+  deadline_.after_ms(settings().deadlines.worker_start_ms, [this] {
     end(kCudaErrorUnknown,
-        "its worker did not start within " + std::to_string(settings().worker_start_ms) + " ms",
+        "its worker did not start within " + std::to_string(settings().deadlines.worker_start_ms) +
+            " ms",
         true);
   });
   return {};
@@ -82,14 +83,14 @@ Result<void> GuestSession::prepare() {
 
 // A worker with a seat may spin for long; seats are given back by the destructor.
 void GuestSession::take_spin_seat() {
-  spins_ = services_.spinners < settings().spin_processors;
+  spins_ = services_.spinners < settings().spin.seats;
   if (!spins_) return;
   ++services_.spinners;
   call_spin_us_ = call_spin_us(request_.latency);
 }
 
 uint32_t GuestSession::call_spin_us(policy::LatencyClass latency) const {
-  return latency == policy::LatencyClass::kLow ? settings().spin_low_us : settings().spin_us;
+  return latency == policy::LatencyClass::kLow ? settings().spin.low_us : settings().spin.us;
 }
 
 void GuestSession::set_latency(policy::LatencyClass latency) {
@@ -101,7 +102,7 @@ void GuestSession::set_latency(policy::LatencyClass latency) {
 }
 
 worker_protocol::Start GuestSession::start_message(const ExtentRange& staging) const {
-  worker_protocol::Start start;
+  worker_protocol::Start start = settings().start;
   start.slot = slot_.number();
   start.epoch = slot_.epoch();
   start.region_bytes = slot_.channel().geometry().region_bytes;
@@ -109,23 +110,7 @@ worker_protocol::Start GuestSession::start_message(const ExtentRange& staging) c
   start.staging_bytes = staging.bytes;
   start.memory_limit_bytes = services_.memory.limit(request_.vgpu_id);
   start.host_memory_bytes = services_.host_memory.limit(request_.vgpu_id);
-  start.context_bytes = settings().context_bytes;
-  start.nvidia = settings().nvidia;
-  start.chunk_target_us = settings().chunk_target_us;
-  start.signal = settings().signal;
-  start.fixed_chunk = settings().signal_chunk;
-  start.admission_us = settings().admission_us;
-  start.window_us = settings().window_us;
-  start.paced = (settings().context_stall_ns ? worker_protocol::kPacedContexts : 0) |
-                (settings().module_stall_ns ? worker_protocol::kPacedModules : 0);
-  start.spatial_sms = settings().spatial_sms;
-  if (spins_) start.spin_us = settings().spin_us, start.call_spin_us = call_spin_us_;
-  start.turns_by_priority = settings().turns_by_priority;
-  start.time_slices = settings().time_slices;
-  start.turn_whole_us = settings().turn_whole_us;
-  start.green_contexts = settings().green_contexts;
-  copy_text(start.library, sizeof start.library, settings().library);
-  copy_text(start.soft_gpu_file, sizeof start.soft_gpu_file, settings().soft_gpu_file);
+  if (spins_) start.spin_us = settings().spin.us, start.call_spin_us = call_spin_us_;
   copy_text(start.vgpu, sizeof start.vgpu, request_.vgpu);
   return start;
 }
@@ -146,7 +131,7 @@ void GuestSession::end(int cuda_error, const std::string& reason, bool now) {
     deadline_.cancel();
     worker_->kill();
   } else if (first) {
-    deadline_.after_ms(settings().session_end_ms, [this] {
+    deadline_.after_ms(settings().deadlines.session_end_ms, [this] {
       log::warning("vgpu {}: slot {}: worker {} did not end in time; killed", request_.vgpu,
                    slot_.number(), worker_->pid());
       worker_->kill();
@@ -287,7 +272,7 @@ void GuestSession::on_worker_message(const Message& m) {
       if (state_ != State::kEnding) {
         state_ = State::kEnding;
         if (scheduler_id_) executor().mark_ending(*scheduler_id_);
-        deadline_.after_ms(settings().session_end_ms, [this] { worker_->kill(); });
+        deadline_.after_ms(settings().deadlines.session_end_ms, [this] { worker_->kill(); });
       }
       return;
     }
@@ -329,7 +314,7 @@ void GuestSession::share(const Message& m) {
   core::Shares::Token token{};
   bool made = m.bytes != 0 && m.bytes <= leased_bytes() && worker_->may_take_descriptors() &&
               ::getrandom(token.data(), token.size(), 0) == static_cast<ssize_t>(token.size());
-  if (made && !settings().nvidia) {
+  if (made && !settings().nvidia()) {
     auto file = make_memfd("sluice-shared", m.bytes);
     made = file.ok();
     if (made) share.file = std::move(*file);
@@ -369,8 +354,9 @@ void GuestSession::give_leave() {
     }
     const Message m = leave_requests_.front();
     leave_requests_.pop_front();
-    owner_.on_session_stalls(m.code == worker_protocol::kModuleLoads ? settings().module_stall_ns
-                                                                     : settings().context_stall_ns);
+    owner_.on_session_stalls(m.code == worker_protocol::kModuleLoads
+                                 ? settings().stalls.module_ns
+                                 : settings().stalls.context_ns);
     answer(m, Type::kLeaseReply, 0, {0, 1});
   }
 }
@@ -454,7 +440,7 @@ void GuestSession::on_worker_hangup() {
   if (state_ == State::kEnding) return;
   state_ = State::kEnding;
   if (scheduler_id_) executor().mark_ending(*scheduler_id_);
-  deadline_.after_ms(settings().session_end_ms, [this] { worker_->kill(); });
+  deadline_.after_ms(settings().deadlines.session_end_ms, [this] { worker_->kill(); });
 }
 
 void GuestSession::on_worker_exit(const io::WorkerExit& exit) {

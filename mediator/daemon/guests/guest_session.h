@@ -137,7 +137,7 @@ class GuestSession final : private io::WorkerProcess::Owner {
   Owner& owner_;
   State state_ = State::kStarting;
   bool was_open_ = false;
-  bool spins_ = false;         // it has one of the seats of SessionSettings::spin_processors
+  bool spins_ = false;         // it has one of the seats of SessionSettings::spin
   uint32_t call_spin_us_ = 0;  // ... and polls for calls for so long, by the last message to it
   const uint64_t started_ns_;
   TakenSlot slot_;

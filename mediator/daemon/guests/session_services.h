@@ -22,10 +22,12 @@
 
 namespace sluice {
 
-// What a kernel's fault stops the GPU for, by the CUresult that its program gets, where no source
-// measures it. The configuration's.
+// For how long others stand still, where no source measures it. The configuration's.
 struct StallCosts {
+  // A kernel's fault, by the CUresult that its program gets.
   uint64_t fault_ns = 150'000'000, exception_ns = 78'000'000;
+  // While a context is opened and ended, and a module loaded; 0: not paced.
+  uint64_t context_ns = 0, module_ns = 0;
   uint64_t worst_ns() const { return std::max(fault_ns, exception_ns); }
   // By the number that the kernel's log has. Nothing: that stops nobody.
   std::optional<uint64_t> of_xid(int number) const;
@@ -35,45 +37,36 @@ struct StallCosts {
 
 // How sessions of this daemon are made.
 struct SessionSettings {
-  std::string library;
-  std::string soft_gpu_file;
-  bool nvidia = false;
+  worker_protocol::Start start;  // what all workers get alike; the session adds its own
+  std::string soft_gpu_file;     // as in `start`
   std::string mps_pipes;  // contexts run side by side by the MPS server of this folder; empty: none
+  Clones clones = Clones::kEager;
+  uint64_t host_memory_bytes = UINT64_MAX;
+  uint64_t staging_bytes = 8u << 20;
+  struct {
+    uint32_t us = 3000;        // of a worker that has a seat
+    uint32_t low_us = 20'000;  // ... for calls, where its vGPU is of class low
+    uint32_t seats = 0;
+  } spin;
+  struct {
+    uint32_t worker_start_ms = 60000, session_end_ms = 5000;
+    uint64_t evict_end_ns = 2'000'000'000, evict_end_least_ns = 100'000'000;
+  } deadlines;
+  StallCosts stalls;
+  bool back_off = true;
+
+  bool nvidia() const { return start.nvidia != 0; }
   // Under MPS each client gets the error of whichever faulted (MPS manual, "Memory Protection and
   // Error Containment"), so an error that a worker reports says nothing of whose fault it was. Only
   // the kernel's log can: by the pid of the worker, if it has that.
   bool faults_are_shared() const { return !mps_pipes.empty(); }
-  uint32_t chunk_target_us = 200;
-  worker_protocol::Signal signal = worker_protocol::Signal::kHost;
-  uint32_t signal_chunk = 0;
-  uint32_t admission_us = 40;
-  uint32_t window_us = 32;
-  Clones clones = Clones::kEager;
   uint32_t joined_flags() const {
     if (clones == Clones::kNone) return SLUICE_JOINED_ORIGINALS;
     if (clones == Clones::kEager) return 0;
     // Where turns are priorities, short kernels are never evicted.
-    return SLUICE_JOINED_LAZY_CLONES | (turns_by_priority ? SLUICE_JOINED_CLONES_ON_REQUEST : 0);
+    return SLUICE_JOINED_LAZY_CLONES |
+           (start.turns_by_priority ? SLUICE_JOINED_CLONES_ON_REQUEST : 0);
   }
-  uint64_t context_bytes = 0;
-  uint64_t host_memory_bytes = UINT64_MAX;
-  uint32_t spatial_sms = 0;       // SMs of a GPU that is shared in space; 0: it is given whole
-  uint32_t spin_us = 3000;        // of a worker that has a seat
-  uint32_t spin_low_us = 20'000;  // ... for calls, where its vGPU is of class low
-  uint32_t spin_processors = 0;   // seats
-  bool turns_by_priority = false;
-  bool time_slices = false;  // of an NVIDIA GPU, each worker's set by itself
-  uint32_t turn_whole_us = 0;
-  bool green_contexts = true;
-  uint64_t staging_bytes = 8u << 20;
-  uint32_t worker_start_ms = 60000;
-  uint32_t session_end_ms = 5000;
-  StallCosts stalls;
-  // For how long others stand still while a context is opened and ended, and a module loaded; 0:
-  // not paced.
-  uint64_t context_stall_ns = 0, module_stall_ns = 0;
-  bool back_off = true;
-  uint64_t evict_end_ns = 2'000'000'000, evict_end_least_ns = 100'000'000;
 };
 
 // Small numbers, the lowest free one first.
@@ -96,7 +89,7 @@ struct SessionServices {
   DenseIds ids = {};
   core::Neighbours neighbours = {};  // vGPUs by the scheduler's id
   io::Spawner* spawner = nullptr;    // the Daemon's
-  uint32_t spinners = 0;             // sessions whose workers may spin for long
+  uint32_t spinners = 0;             // seats taken (SessionSettings::spin)
 };
 
 // A session in the ledgers of memory, with a number of its own, until end(). Then what it has

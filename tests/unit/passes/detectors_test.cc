@@ -23,7 +23,7 @@ bool no_loop(const Examined& e, std::string_view code) { return e.out.no_loop.co
 const Case kCases[] = {
     {"unknown-directive", ".novelty 3;", [](auto& e) { return no_loop(e, "directive"); }},
     {"global-memory", "ld.volatile.global.u32 %r1, [%rd1];",
-     [](auto& e) { return e.out.touches_global; }},
+     [](auto& e) { return e.out.waits.touches_global; }},
     {"spelling", "ld .global.u32 %r1, [%rd1];", [](auto& e) { return opaque(e, "spelling"); }},
     {"forbidden-instruction", "tcgen05.fence::before_thread_sync;",
      [](auto& e) { return no_loop(e, "tensor-memory"); }},
@@ -32,27 +32,28 @@ const Case kCases[] = {
     {"cluster-memory", "ld.shared::cluster.u32 %r1, [%r2];",
      [](auto& e) { return opaque(e, "cluster"); }},
     {"register-hand-over", "setmaxnreg.dec.sync.aligned.u32 40;",
-     [](auto& e) { return e.out.shares_in_block && !e.out.no_loop; }},
+     [](auto& e) { return e.out.sync.threads_depend && !e.out.no_loop; }},
     {"register-hand-over", "setmaxnreg.dec.sync.aligned.u32 40;",
      [](auto& e) { return no_loop(e, "setmaxnreg"); }, true},
     {"asynchronous-copy", "cp.async.ca.shared.global [%r1], [%rd1], 4;",
-     [](auto& e) { return e.out.has_cp_async; }},
+     [](auto& e) { return e.out.sync.cp_async; }},
     {"asynchronous-copy", "mbarrier.init.shared.b64 [%r1], 1;",
      [](auto& e) { return e.asynchronous; }},
     {"asynchronous-copy", "mbarrier.init.shared.b64 [%r1], 1;",
      [](auto& e) { return no_loop(e, "mbarrier"); }, true},
     {"collective", "shfl.sync.idx.b32 %r1, %r2, 0, 31, -1;",
-     [](auto& e) { return e.out.has_collective && e.syncs.size() == 1 && !e.syncs[0].barrier; }},
-    {"collective", "bar.warp.sync -1;", [](auto& e) { return e.out.has_collective; }},
+     [](auto& e) { return e.out.sync.collective && e.syncs.size() == 1 && !e.syncs[0].barrier; }},
+    {"collective", "bar.warp.sync -1;", [](auto& e) { return e.out.sync.collective; }},
     {"block-barrier", "bar.sync 0;",
-     [](auto& e) { return e.out.has_barrier && e.syncs.size() == 1 && !e.syncs[0].named; }},
+     [](auto& e) { return e.out.sync.barrier && e.syncs.size() == 1 && !e.syncs[0].named; }},
     {"block-barrier", "barrier.red.popc.u32 %r1, 3, %p1;",
-     [](auto& e) { return e.out.has_barrier_reduction && e.out.barrier_numbers == 8; }},
+     [](auto& e) { return e.out.sync.reduction && e.out.sync.numbers == 8; }},
     {"block-barrier", "bar.sync %r1;", [](auto& e) { return no_loop(e, "barrier-number"); }},
     {"block-barrier", "bar.arrive 1, 64;", [](auto& e) { return no_loop(e, "barrier-arrive"); }},
     {"block-barrier", "barrier.cluster.arrive;", [](auto& e) { return opaque(e, "cluster"); }},
-    {"shared-state", "activemask.b32 %r1;", [](auto& e) { return e.out.shares_in_block; }},
-    {"shared-state", "ld.shared.u32 %r1, [%r2];", [](auto& e) { return e.out.shares_in_block; }},
+    {"shared-state", "activemask.b32 %r1;", [](auto& e) { return e.out.sync.threads_depend; }},
+    {"shared-state", "ld.shared.u32 %r1, [%r2];",
+     [](auto& e) { return e.out.sync.threads_depend; }},
     {"thread-exit", "exit;", [](auto& e) { return e.out.has_exit && e.out.exit_line != 0; }},
     {"call", "call known, ();",
      [](auto& e) { return e.out.calls.size() == 1 && e.out.calls[0].callee == "known"; }},
@@ -60,17 +61,17 @@ const Case kCases[] = {
      [](auto& e) { return e.out.calls.size() == 1 && e.out.calls[0].callee.empty(); }},
     {"operand-names", "mov.u32 %r1, %ctaid.y;",
      [](auto& e) {
-       return e.out.reads_ctaid == std::array{false, true, false};
+       return e.out.grid.ctaid == std::array{false, true, false};
      }},
     {"operand-names", "mov.v4.u32 {%r1, %r2, %r1, _}, %nctaid;",
      [](auto& e) {
-       return e.out.reads_nctaid == std::array{true, true, true};
+       return e.out.grid.nctaid == std::array{true, true, true};
      }},
     {"operand-names", "mov.u32 %r1, %dynamic_smem_size;",
-     [](auto& e) { return e.out.reads_dynamic_smem_size; }},
+     [](auto& e) { return e.out.shared.reads_dynamic_size; }},
     {"operand-names", "mov.u32 %r1, %envreg1;", [](auto& e) { return opaque(e, "cooperative"); }},
     {"operand-names", "mov.u32 %r1, of_the_module;",
-     [](auto& e) { return e.out.module_shared.size() == 1 && e.out.shares_in_block; }},
+     [](auto& e) { return e.out.shared.of_module.size() == 1 && e.out.sync.threads_depend; }},
 };
 
 // Runs one detector, or all where `name` is empty, on a function with this line, and asks `found`.
