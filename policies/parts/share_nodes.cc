@@ -178,17 +178,19 @@ void ShareNodes::update_least(ShareGroup& group) {
   if (group.max > 0) group.least_permille = std::min(group.least_permille, group.max_permille);
 }
 
-// What an active group comes to may have changed: its parent, and so on.
-void ShareNodes::count_least(GroupId id) {
+// What an active group comes to may have changed: its parent, and so on. Returns the highest group
+// whose members have other parts for it.
+GroupId ShareNodes::count_least(GroupId id) {
   while (id != kRootGroup) {
     ShareGroup& n = groups_[id];
     ShareGroup& parent = groups_[n.parent];
-    if (n.least_permille == n.counted_permille) return;
+    if (n.least_permille == n.counted_permille) break;
     parent.least_of_members += n.least_permille - n.counted_permille;
     n.counted_permille = n.least_permille;
     update_least(parent);
     id = n.parent;
   }
+  return id;
 }
 
 // Returns the highest group whose members have other parts now.
@@ -206,8 +208,7 @@ GroupId ShareNodes::count(VgpuId v, bool active) {
       ref = {parent, true};
       continue;
     }
-    count_least(parent);
-    return parent;
+    return count_least(parent);
   }
 }
 
@@ -230,7 +231,8 @@ void ShareNodes::set_active(VgpuId v, bool active) {
   count_level(v, active);
   if (plain_) return;
   // The root's members have their own weights, but for those whose minimum is more.
-  if (minima_ || changed != kRootGroup) stale_.push_back(minima_ ? kRootGroup : changed);
+  if (!minima_ && changed == kRootGroup) return;
+  if (stale_.empty() || stale_.back() != changed) stale_.push_back(changed);
 }
 
 void ShareNodes::active_in(NodeRef ref, std::vector<VgpuId>& to) const {

@@ -139,7 +139,7 @@ class ShareNodes {
   void rebuild();
   void find_capped();
   void update_least(ShareGroup& group);
-  void count_least(GroupId id);
+  GroupId count_least(GroupId id);
   double promised(GroupId group, VgpuId without_v, GroupId without_group) const;
   double per_weight(GroupId id);
   double value(NodeRef ref);

@@ -219,9 +219,21 @@ class ShareTree final : public Forwarding {
           scratch_.push_back(v);
     } else {
       for (const GroupId g : nodes_.stale()) nodes_.active_in({g, true}, scratch_);
+      nodes_.fresh();
+      for (const VgpuId v : scratch_) give_weight(now_ns, v, out);
+      return;
     }
     nodes_.fresh();
     for (const VgpuId v : scratch_) give(now_ns, v, flat(v), out);
+  }
+  // Others came or went: its level is what it was.
+  void give_weight(uint64_t now_ns, VgpuId v, Actions& out) {
+    Vgpu& g = vgpus_[v];
+    if (g.changed) return give(now_ns, v, flat(v), out);
+    const uint32_t weight = nodes_.weight_of(v);
+    if (g.given.weight == weight) return;
+    g.given.weight = weight;
+    inner_->on_reweighed(now_ns, v, g.given, out);
   }
   // Its level has changed, or may have.
   void relevel(uint64_t now_ns, NodeRef ref, Actions& out) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "policies/parts/forwarding.h"
+#include "policies/parts/share_nodes.h"
 #include "policies/parts/share_tree.h"
 #include "policies/sim/metrics.h"
 #include "policies/sim/random.h"
@@ -168,6 +169,45 @@ TEST(ShareTree, WhatAMemberIsOwedAndLosesItsSiblingsHave) {
           EXPECT_GE(o.part(0) + o.part(1), 0.46) << task_us << " " << work_us << " " << pause_us;
           EXPECT_GE(o.part(2), 0.43) << task_us << " " << work_us << " " << pause_us;
         }
+}
+
+// Who comes or goes names the groups whose active vGPUs have other weights, and no fewer: drawn
+// trees of groups and minima.
+TEST(ShareTree, NamesAllWhoseWeightsChange) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    Random r = Random::of(seed, 19);
+    ShareNodes nodes(132);
+    const auto groups = static_cast<GroupId>(r.between(0, 8));
+    const auto minimum = [&] { return static_cast<uint32_t>(r.below(3) ? 0 : r.between(1, 60)); };
+    for (GroupId g = 1; g <= groups; ++g)
+      nodes.set_group(0, g,
+                      {.parent = static_cast<GroupId>(r.below(g)),
+                       .weight = static_cast<uint32_t>(r.between(1, 1000)),
+                       .min_permille = minimum()});
+    const auto vgpus = static_cast<VgpuId>(r.between(2, 24));
+    for (VgpuId v = 0; v < vgpus; ++v) {
+      nodes.add_vgpu(v);
+      nodes.set_vgpu(0, v,
+                     {.weight = static_cast<uint32_t>(r.between(1, 1000)),
+                      .min_permille = minimum(),
+                      .group = static_cast<GroupId>(r.below(groups + 1))});
+    }
+    if (nodes.plain()) continue;  // weights are the vGPUs' own
+    nodes.fresh();
+    std::vector<uint32_t> told(vgpus);
+    for (int i = 0; i < 100; ++i) {
+      const auto v = static_cast<VgpuId>(r.below(vgpus));
+      nodes.set_active(v, !nodes.vgpu(v).active);
+      std::vector<VgpuId> changed = {v};
+      for (const GroupId g : nodes.stale()) nodes.active_in({g, true}, changed);
+      nodes.fresh();
+      for (const VgpuId c : changed) told[c] = nodes.weight_of(c);
+      for (VgpuId c = 0; c < vgpus; ++c)
+        if (nodes.vgpu(c).active) {
+          ASSERT_EQ(told[c], nodes.weight_of(c)) << seed << " " << i << " " << c;
+        }
+    }
+  }
 }
 
 // In any 100 ms: max * (100 ms + a burst), and what cannot be preempted: a hand-over, or a launch
