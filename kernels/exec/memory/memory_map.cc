@@ -18,7 +18,7 @@ std::string describe(const MemoryRange& range) {
 
 }  // namespace
 
-Result<void> MemoryMap::add(uint64_t base, uint64_t bytes, bool writable) {
+Result<void> MemoryMap::add(uint64_t base, uint64_t bytes, bool writable, uint64_t room) {
   if (bytes == 0 || base + bytes < base) return Error{0, "empty or wrapping memory range"};
   const std::unique_lock lock(mutex_);
   const auto next =
@@ -30,7 +30,7 @@ Result<void> MemoryMap::add(uint64_t base, uint64_t bytes, bool writable) {
     const MemoryRange& before = *std::prev(next);
     if (before.base + before.bytes > base) return Error{0, "memory range overlaps another"};
   }
-  ranges_.insert(next, {base, bytes, writable});
+  ranges_.insert(next, {base, bytes, writable, room});
   // No need to tell running blocks of what is new, but one that has met the old use of these
   // addresses must look again.
   version_.fetch_add(1, std::memory_order_acq_rel);
@@ -59,13 +59,23 @@ void MemoryMap::replace(uint64_t base, uint64_t bytes, const std::vector<MemoryR
   version_.fetch_add(1, std::memory_order_acq_rel);
 }
 
-MemoryRange MemoryMap::find(uint64_t address, uint64_t bytes) const {
+MemoryRange MemoryMap::last_before(uint64_t address) const {
   const std::shared_lock lock(mutex_);
   const auto next =
       std::upper_bound(ranges_.begin(), ranges_.end(), address,
                        [](uint64_t value, const MemoryRange& range) { return value < range.base; });
-  if (next == ranges_.begin()) return {0, 0, false};
-  const MemoryRange& range = *std::prev(next);
+  return next == ranges_.begin() ? MemoryRange{0, 0, false} : *std::prev(next);
+}
+
+MemoryRange MemoryMap::find(uint64_t address, uint64_t bytes) const {
+  const MemoryRange range = last_before(address);
+  if (bytes > range.bytes || address - range.base > range.bytes - bytes) return {0, 0, false};
+  return range;
+}
+
+MemoryRange MemoryMap::reach(uint64_t address, uint64_t bytes) const {
+  MemoryRange range = last_before(address);
+  range.bytes += range.room;
   if (bytes > range.bytes || address - range.base > range.bytes - bytes) return {0, 0, false};
   return range;
 }

@@ -27,6 +27,9 @@ struct MemoryRange {
   uint64_t base = 0;
   uint64_t bytes = 0;
   bool writable = true;
+  // Bytes behind it that kernels may touch, too, as on a GPU, whose memory ends with a page and not
+  // with an allocation.
+  uint64_t room = 0;
 };
 
 class MemoryMap {
@@ -36,7 +39,7 @@ class MemoryMap {
   MemoryMap& operator=(const MemoryMap&) = delete;
 
   // Error when empty, wrapping, or overlapping a range that is there.
-  Result<void> add(uint64_t base, uint64_t bytes, bool writable = true);
+  Result<void> add(uint64_t base, uint64_t bytes, bool writable = true, uint64_t room = 0);
   // Removes the range that begins at `base`; false when there is none.
   bool remove(uint64_t base);
   // In one step for all readers: the ranges that begin in [base, base + bytes) go, and `ranges`,
@@ -44,6 +47,8 @@ class MemoryMap {
   void replace(uint64_t base, uint64_t bytes, const std::vector<MemoryRange>& ranges);
   // The range that holds [address, address + bytes), or one of 0 bytes.
   MemoryRange find(uint64_t address, uint64_t bytes) const;
+  // The same for a kernel's access: the range's bytes are with its room.
+  MemoryRange reach(uint64_t address, uint64_t bytes) const;
   // For people: what lies nearest to an address that no range holds, or what has been removed
   // there.
   std::string near(uint64_t address, uint64_t bytes) const;
@@ -55,6 +60,8 @@ class MemoryMap {
   const TextureTable& textures() const { return textures_; }
 
  private:
+  MemoryRange last_before(uint64_t address) const;  // or one of 0 bytes
+
   TextureTable textures_;
   mutable std::shared_mutex mutex_;
   std::vector<MemoryRange> ranges_;  // sorted by base

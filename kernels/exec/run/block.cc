@@ -336,7 +336,7 @@ uint64_t find_global(Warp& w, uint64_t address, uint32_t bytes, bool write, Cach
     cached = CachedRange(r);  // `r` and `cached` are of one array
     return address;
   }
-  const MemoryRange range = w.block->map->find(address, bytes);
+  const MemoryRange range = w.block->map->reach(address, bytes);
   if (range.bytes == 0 || (write && !range.writable)) return 0;
   cached = {range.base, range.bytes};
   return address;

@@ -51,7 +51,7 @@ struct LaneMemory {
     if (window == kSharedWindow) return within(block.shared, block.shared_bytes);
     if (window == kParamWindow)
       return write ? nullptr : within(const_cast<uint8_t*>(block.params), block.param_bytes);
-    const MemoryRange range = block.map->find(address, bytes);
+    const MemoryRange range = block.map->reach(address, bytes);
     return range.bytes == 0 || (write && !range.writable) ? nullptr
                                                           : reinterpret_cast<uint8_t*>(address);
   }

@@ -21,6 +21,8 @@ class Arena {
   // Alignment of every allocation, and the least distance between two, so that running over the end
   // of one never lands in the next. CUDA promises 256.
   static constexpr uint64_t kGranule = 512;
+  // What is left of an allocation's last granule: nobody else's.
+  static uint64_t room_behind(uint64_t bytes) { return (kGranule - bytes % kGranule) % kGranule; }
 
   // Reserves several times `memory_bytes` of addresses, so that freed ones rest a long time before
   // they are used again and fragmentation does not matter.

@@ -330,7 +330,8 @@ uint64_t allocate_device(State& s, Context& context, uint64_t bytes) {
     std::lock_guard lock(context.mutex);
     if (!context.destroyed.load()) {
       context.allocations.emplace(base, bytes);
-      (void)context.map.add(base, bytes).ok();
+      const uint64_t room = s.checker != nullptr ? 0 : Arena::room_behind(bytes);
+      (void)context.map.add(base, bytes, true, room).ok();
       if (s.checker != nullptr) s.checker->on_allocate(base, bytes, s.calls.load());
       return base;
     }

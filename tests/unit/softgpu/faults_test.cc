@@ -120,6 +120,17 @@ TEST_F(SoftGpuFaults, OutOfBoundsNamesTheNearestAllocation) {
       fault(0, p + 1024, CUDA_ERROR_ILLEGAL_ADDRESS),
       {"PTX line 23", "8 bytes at 0x", "(global)", "0 bytes after the end of the 1024 bytes at"});
 }
+TEST_F(SoftGpuFaults, ALittleBehindAnAllocationIsNone) {
+  const CUdeviceptr p = allocate(1001);
+  CUdeviceptr address = p + 1016;
+  uint32_t which = 0;
+  void* pointers[] = {&address, &which};
+  OK(api.cuLaunchKernel(function("fault"), 1, 1, 1, 64, 1, 1, 0, nullptr, pointers, nullptr));
+  OK(api.cuCtxSynchronize());
+  char byte;
+  FAILS(CUDA_ERROR_INVALID_VALUE, api.cuMemcpyDtoH(&byte, p + 1001, 1)) << "calls are exact";
+  expect(fault(0, p + 1024, CUDA_ERROR_ILLEGAL_ADDRESS), {"23 bytes after the end of the 1001"});
+}
 TEST_F(SoftGpuFaults, FreedMemory) {
   const CUdeviceptr p = allocate(1024);
   OK(api.cuMemFree(p));

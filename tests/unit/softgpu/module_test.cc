@@ -306,7 +306,7 @@ void expect_sticky(const gpu::DriverApi& api, CUresult error, const char* kernel
 TEST_F(SoftGpuTest, FaultsStayWithTheirContext) {
   CUcontext first = context_;
   const CUdeviceptr p = allocate(1000);
-  OK(launch("poke", 1, 1, nullptr, p + 1000, 1u));
+  OK(launch("poke", 1, 1, nullptr, p + 1024, 1u));
   expect_sticky(api, CUDA_ERROR_ILLEGAL_ADDRESS, "poke");
   CUcontext other;
   OK(api.cuCtxCreate_v2(&other, 0, 0));
