@@ -30,8 +30,12 @@ class TurnLength {
   double handover_ns() const { return handover_ns_; }
   void learn(uint64_t cost_ns) {
     // Clipped at what max_quantum_ns can pay for, so that one stuck eviction does not lengthen
-    // everybody's quantum for long.
-    const double bound = static_cast<double>(config_.max_quantum_ns) * config_.handover_loss;
+    // everybody's quantum for long; and near the guess, so that who leaves slowly each time does
+    // not lengthen it for good, and uses up what preemptions may cost.
+    const auto guess = static_cast<double>(config_.machine.handover_ns);
+    const double bound =
+        std::min(static_cast<double>(config_.max_quantum_ns) * config_.handover_loss,
+                 kMostOverGuess * std::max(guess, kLeastGuessNs));
     const double cost = std::min(static_cast<double>(cost_ns), bound);
     handover_ns_ += (cost - handover_ns_) / 8;
     // Turns do not follow each hand-over: a number of turns in a second that changed all the time
@@ -58,6 +62,9 @@ class TurnLength {
   static constexpr double kWindowNs = 1e9;
   static constexpr double kFewTurns = 3;
   static constexpr double kCheapLoss = 0.01;
+  // With four times the guess short work beside launches of 2 to 4 ms that cannot leave had half as
+  // much. Hand-overs of rewritten kernels take 90 to 320 us.
+  static constexpr double kMostOverGuess = 2, kLeastGuessNs = 200e3;
   static constexpr uint32_t kKnownHandovers = 16;  // before that their cost is a guess
   static constexpr double kLeastHandovers = 4;
 

@@ -7,18 +7,18 @@
 namespace sluice::policy {
 
 namespace {
-// Of a longest quantum: who leaves sooner than that after it had to is not late. Kernels that can
-// be evicted need 2 ms, and 18 at P99, where the software GPU's processors are all busy. Beside
-// launches of 10 ms a vGPU that pauses keeps 0.5 to 1; of 20 ms and more, as much as with a
-// thirtieth.
-constexpr uint64_t kLatePart = 3;
+// Who leaves no later than this after it had to is in time: so many hand-overs as the machine is
+// known for, and no less than kLateNs. Rewritten kernels leave GPUs within 0.1 to 0.4 ms; with a
+// third of a longest quantum a vGPU that pauses kept 0.1 to 0.7 beside launches of 3 to 10 ms.
+constexpr uint64_t kLateHandovers = 5, kLateNs = 1'000'000;
 }  // namespace
 
 // The holder has left. What it used after it had to is charged as the others use as much, if it
 // owes them that.
 void WholeGpu::end_drain(uint64_t now_ns) {
   const uint64_t by_ns = now_ns - evicted_ns_;
-  if (by_ns <= config_.max_quantum_ns / kLatePart)
+  was_late_ = by_ns > std::max(kLateNs, kLateHandovers * config_.machine.handover_ns);
+  if (!was_late_)
     amends_.left_in_time(holder_);
   else if (amends_.overran(holder_, by_ns, drain_sm_ns_))
     return;

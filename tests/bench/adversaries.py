@@ -45,6 +45,7 @@ ADVERSARIES = {
     "modules again": ["open-again", "modules"],
     "local memory": ["take-memory", "local"],
     "long kernels": ["hog", "long", "400"],
+    "kernels of 9 ms": ["hog", "long", "9"],
     "tiny launches": ["hog", "tiny", "16"],
     "copies": ["hog", "copies"],
     "fills": ["hog", "fills"],

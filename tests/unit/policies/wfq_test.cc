@@ -80,6 +80,22 @@ TEST(Wfq, QuantumFollowsHandoverCostAndNumber) {
   EXPECT_LE(quantum(), 30e6);  // bounded
 }
 
+// Nor does one whose launches cannot leave make all turns longer, late as it leaves each time.
+TEST(Wfq, WhoLeavesLateMakesNobodysTurnsLonger) {
+  Config c;
+  c.machine.handover_ns = 100'000;
+  WholeDriver d("wfq", c);
+  for (VgpuId v = 0; v < 16; ++v) d.add(v), d.arrive(v);
+  const uint64_t quantum_ns = d.policy->quantum_ns();
+  for (int i = 0; i < 500; ++i) {
+    while (d.evicted == kNoVgpu) d.pass(kMs);
+    d.pass(4 * kMs);
+    d.left(d.evicted);
+    d.policy->on_handover(d.now, 4 * kMs);
+  }
+  EXPECT_EQ(d.policy->quantum_ns(), quantum_ns);
+}
+
 TEST(Wfq, TurnsAreAsShortAsIsCheapAndNoShorterThanSharesNeed) {
   Config c;
   c.min_quantum_ns = kMs;
