@@ -77,6 +77,7 @@ class Amends {
     d.pauses_ns =
         static_cast<uint64_t>(std::min(d.weights / weight, kMostIdle) * static_cast<double>(by_ns));
     debts_.push_back(d);
+    of_[v].owes = true;
     return true;
   }
   // charge(vgpu, sm_ns): those that owe `user` something, as it uses the GPU.
@@ -97,11 +98,12 @@ class Amends {
   }
   // Returns the SM-ns that v has to be charged yet.
   uint64_t end(VgpuId v) {
+    if (!of_[v].owes) return 0;
     const auto d =
         std::find_if(debts_.begin(), debts_.end(), [v](const Debt& x) { return x.vgpu == v; });
-    if (d == debts_.end()) return 0;
     const auto rest_sm_ns = static_cast<uint64_t>(d->rest * clock_[v].share.weight);
     debts_.erase(d);
+    of_[v].owes = false;
     if (debts_.empty())
       for (Vgpu& g : of_) g.waited = false;
     return rest_sm_ns;
@@ -135,15 +137,13 @@ class Amends {
     uint64_t pause_ns = 0;       // mean; 0: not known
     uint64_t overrun_ns = 0;     // when it had to leave last
     bool waited = false;         // for one of those in debts_
+    bool owes = false;           // it is one of them
   };
 
   bool is_owed(const Debt& d, VgpuId v) const {
     return v != d.vgpu && clock_[v].share.priority == clock_[d.vgpu].share.priority &&
-           2 * of_[v].overrun_ns < d.overrun_ns && !owes(v) &&
+           2 * of_[v].overrun_ns < d.overrun_ns && !of_[v].owes &&
            static_cast<double>(clock_[v].vtime - clock_[d.vgpu].vtime) < d.rest * FairClock::kScale;
-  }
-  bool owes(VgpuId v) const {
-    return std::any_of(debts_.begin(), debts_.end(), [v](const Debt& d) { return d.vgpu == v; });
   }
   bool is_expected(uint64_t now_ns, const Debt& d, VgpuId v) const {
     const Vgpu& g = of_[v];
