@@ -17,8 +17,9 @@ class ShareTree final : public Forwarding {
   ShareTree(const Config& config, std::unique_ptr<Policy> inner)
       : Forwarding(std::move(inner)),
         proportional_(config.machine.preemptor == PreemptorKind::kProportional),
-        cells_(config.machine.spatial ? sms_of(config) : 1),
-        nodes_(sms_of(config)) {}
+        sms_(sms_of(config)),
+        cells_(config.machine.spatial ? sms_ : 1),
+        nodes_(sms_) {}
 
   void on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) override {
     if (v >= vgpus_.size()) vgpus_.resize(v + 1);
@@ -88,7 +89,14 @@ class ShareTree final : public Forwarding {
     });
   }
   void on_launch_queued(uint64_t now_ns, const Launch& launch, Actions& out) override {
-    around(now_ns, out, [&] { inner_->on_launch_queued(now_ns, launch, out); });
+    Launch told = launch;
+    if (nodes_.vgpu(launch.vgpu).capped && !throttled(launch.vgpu)) {
+      nodes_.fill_caps(now_ns, launch.vgpu);
+      const uint64_t most = tokens_sm_ns(launch.vgpu);
+      told.predicted_sm_ns = std::min(told.predicted_sm_ns, most);
+      told.run_predicted_sm_ns = std::min(told.run_predicted_sm_ns, most);
+    }
+    around(now_ns, out, [&] { inner_->on_launch_queued(now_ns, told, out); });
   }
   void on_launch_done(uint64_t now_ns, const Launch& launch, Actions& out) override {
     around(now_ns, out, [&] { inner_->on_launch_done(now_ns, launch, out); });
@@ -280,12 +288,18 @@ class ShareTree final : public Forwarding {
     }
     activate(now_ns, v, out);
     const size_t from = out.size();
+    const uint64_t most = tokens_sm_ns(v);
+    inner_->on_launch_queued(
+        now_ns, {.vgpu = v, .predicted_sm_ns = most, .run_predicted_sm_ns = most}, out);
     inner_->on_arrival(now_ns, v, out);
     if (!proportional_) return;
     for (size_t i = from; i < out.size(); ++i)
       if (out[i].kind == Action::Kind::kSetSlice && out[i].vgpu == v) return;
     out.push_back(Action::set_slice(v, g.slice_ns));
   }
+  // Whatever it has queued, it runs until its bucket is empty: for the policy that is short work.
+  // Behind others' turns its bucket would be full long before it is served.
+  uint64_t tokens_sm_ns(VgpuId v) const { return nodes_.tokens_last_ns(v) * sms_; }
   // A bucket is looked at when it may be full enough, or empty: not before, however much the others
   // below a group use, unless a report says so.
   void check_at(VgpuId v, uint64_t at_ns) {
@@ -400,6 +414,7 @@ class ShareTree final : public Forwarding {
   }
 
   const bool proportional_;
+  const uint32_t sms_;
   std::vector<Cell> cells_;
   std::vector<Vgpu> vgpus_;
   ShareNodes nodes_;

@@ -18,7 +18,9 @@
 //             until it interrupts their next bursts.
 //   maximum   A token bucket: max of the time, kBurstNs * max at once. A node without tokens is
 //             throttled: to the policy its vGPUs are idle, and they leave the GPU. The time to
-//             leave is paid from the bucket, too.
+//             leave is paid from the bucket, too. The policy knows no more work of it than its
+//             tokens last, so it goes as short work goes: behind others' turns its bucket would be
+//             full long before it is served, and what does not fit would be lost.
 //             Neither it nor anybody beside a minimum comes unasked.
 //   target    counted: from backlogged to the first grant. refuses() says no to one that the policy
 //             behind cannot keep (wait_bound_ns()).
@@ -28,7 +30,8 @@
 //   preempted. A policy without groups, minima and maxima decides as if this were not there.
 //   A minimum holds whatever priorities are above, and however these come and go.
 // Cost: without them O(actions) per event. With groups O(active siblings) when a vGPU becomes
-// backlogged or idle; with minima O(backlogged vGPUs) then; with maxima O(log n) per event.
+// backlogged or idle, with minima of as many groups above as have other parts then; with maxima
+// O(log n) per event.
 #pragma once
 
 #include <memory>

@@ -235,6 +235,22 @@ TEST(ShareTree, AMaximumHoldsInAny100Ms) {
         }
 }
 
+// Beside others of its weight, too: what it may have does not pass while it waits for its turn.
+TEST(ShareTree, AMaximumBelowItsShareIsHad) {
+  for (const How how : {How::kWhole, How::kSpace})
+    for (const uint64_t task_us : kTaskUs)
+      for (const uint32_t max : {50u, 100u, 250u, 300u}) {
+        Workload w = gpu(how, task_us);
+        saturating(w, {.max_permille = max});
+        saturating(w, {}), saturating(w, {});
+        const Ran o = simulated(w);
+        const double part = max / 1000.0;
+        EXPECT_GE(o.part(0), 0.92 * part) << named(how) << task_us << " max " << max;
+        EXPECT_LE(o.part(0), 1.03 * part) << named(how) << task_us << " max " << max;
+        EXPECT_GE(o.part(1), 0.93 * (1 - part) / 2) << named(how) << task_us << " max " << max;
+      }
+}
+
 // Bursts of class low go first, but not beyond a maximum: in any 100 ms, and a report's length
 // more.
 TEST(ShareTree, AMaximumHoldsForBurstsOfClassLow) {
