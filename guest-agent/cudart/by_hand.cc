@@ -16,10 +16,10 @@ SLUICE_EXPORT const char* cudaGetErrorName(cudaError_t error) {
 #define SLUICE_NAME(name, value, text) \
   case name:                           \
     return #name;
-    SLUICE_CUDART_ERRORS(SLUICE_NAME)
+    SLUICE_CUDA_RUNTIME_ERRORS(SLUICE_NAME)
 #undef SLUICE_NAME
   }
-  return "unrecognized error code";
+  return SLUICE_CUDA_RUNTIME_NO_ERROR;
 }
 
 SLUICE_EXPORT const char* cudaGetErrorString(cudaError_t error) {
@@ -27,10 +27,10 @@ SLUICE_EXPORT const char* cudaGetErrorString(cudaError_t error) {
 #define SLUICE_TEXT(name, value, text) \
   case name:                           \
     return text;
-    SLUICE_CUDART_ERRORS(SLUICE_TEXT)
+    SLUICE_CUDA_RUNTIME_ERRORS(SLUICE_TEXT)
 #undef SLUICE_TEXT
   }
-  return "unrecognized error code";
+  return SLUICE_CUDA_RUNTIME_NO_ERROR;
 }
 
 SLUICE_EXPORT cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w,

@@ -67,7 +67,7 @@ SLUICE_CUDART_TYPED(SLUICE_COMPARE, SLUICE_COMPARE, SLUICE_COMPARE, SLUICE_COMPA
 
 #define SLUICE_VALUE(name, value, text) \
   static_assert(static_cast<int>(ours_ns::name) == static_cast<int>(::name), #name " differs");
-SLUICE_CUDART_ERRORS(SLUICE_VALUE)
+SLUICE_CUDA_RUNTIME_ERRORS(SLUICE_VALUE)
 
 #define SAME_SIZE(type)                                    \
   static_assert(sizeof(ours_ns::type) == sizeof(::type) && \

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "kernels/exec/memory/fault.h"
 
@@ -28,6 +29,9 @@ class DeviceLaunches {
   virtual std::optional<int> kernel_attribute(uint64_t kernel, int which) const = 0;
   virtual std::optional<uint32_t> blocks_per_sm(uint64_t kernel, uint32_t block_threads,
                                                 uint64_t shared_bytes) const = 0;
+  virtual std::optional<uint64_t> limit(int which) const = 0;
+  // From now on kernels can read what lies there, to the end of the process.
+  virtual void show(std::string_view text) = 0;
   // The grid's last error; `take`: and there is none any more.
   virtual uint32_t error(bool take) = 0;
 };

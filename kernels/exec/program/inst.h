@@ -167,6 +167,9 @@ enum class Builtin : uint8_t {
   kDeviceAttribute,
   kKernelAttributes,
   kOccupancy,
+  kErrorName,
+  kErrorText,
+  kLimit,
   // Without them:
   kLastError,
   kPeekAtLastError,
@@ -183,7 +186,7 @@ constexpr bool of_device_runtime(Builtin function) {
   return function >= Builtin::kLaunchParameters;
 }
 constexpr bool needs_launches(Builtin function) {
-  return of_device_runtime(function) && function <= Builtin::kOccupancy;
+  return of_device_runtime(function) && function <= Builtin::kLimit;
 }
 
 // A piece of a frame: a parameter or a result.

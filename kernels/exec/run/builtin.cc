@@ -228,7 +228,8 @@ bool BlockImpl::builtin_of_lane(WarpState& w, const Inst& in, uint32_t lane) {
     default: {
       const auto result = call_device_runtime(function, memory, parameters, detail_);
       if (!result) return false;
-      if (function == Builtin::kLaunchParameters)
+      if (function == Builtin::kLaunchParameters || function == Builtin::kErrorName ||
+          function == Builtin::kErrorText)
         give(*result);
       else
         give(static_cast<uint32_t>(*result));

@@ -4,7 +4,9 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <string_view>
 
+#include "abi/cuda_runtime_errors.h"
 #include "kernels/exec/block/device_launches.h"
 #include "kernels/exec/memory/device_heap.h"
 
@@ -13,7 +15,7 @@ namespace {
 
 // cudaError_t
 constexpr uint64_t kSuccess = 0, kInvalidValue = 1, kMemoryAllocation = 2, kInvalidPitchValue = 12,
-                   kInvalidDeviceFunction = 98, kInvalidDevice = 101;
+                   kInvalidDeviceFunction = 98, kInvalidDevice = 101, kUnsupportedLimit = 215;
 constexpr int kRuntimeVersion = 13000;
 // What device code gets for a stream or an event: it only hands it back.
 constexpr uint64_t kHandle = 0x100;
@@ -108,6 +110,25 @@ std::optional<uint64_t> ask(Builtin function, const DeviceLaunches& launches,
   return value ? store(memory, p[0], *value) : kInvalidValue;
 }
 
+// An error's name or sentence where kernels can read it. All of them are one piece.
+uint64_t error_text(DeviceLaunches& launches, int error, bool name) {
+#define SLUICE_TEXTS(name, value, text) #name "\0" text "\0"
+  static constexpr char kTexts[] =
+      SLUICE_CUDA_RUNTIME_ERRORS(SLUICE_TEXTS) SLUICE_CUDA_RUNTIME_NO_ERROR;
+#undef SLUICE_TEXTS
+#define SLUICE_NUMBER(name, value, text) value,
+  static constexpr int kNumbers[] = {SLUICE_CUDA_RUNTIME_ERRORS(SLUICE_NUMBER)};
+#undef SLUICE_NUMBER
+  launches.show({kTexts, sizeof kTexts});
+  const char* text = kTexts;
+  for (const int number : kNumbers) {
+    const char* const sentence = text + std::strlen(text) + 1;
+    if (number == error) return reinterpret_cast<uint64_t>(name ? text : sentence);
+    text = sentence + std::strlen(sentence) + 1;
+  }
+  return reinterpret_cast<uint64_t>(text);
+}
+
 std::optional<uint64_t> queue(Builtin function, DeviceLaunches& launches, const LaneMemory& memory,
                               const Parameters& p) {
   switch (function) {
@@ -125,6 +146,13 @@ std::optional<uint64_t> queue(Builtin function, DeviceLaunches& launches, const 
     case Builtin::kKernelAttributes:
     case Builtin::kOccupancy:
       return ask(function, launches, memory, p);
+    case Builtin::kErrorName:
+    case Builtin::kErrorText:
+      return error_text(launches, p.get<int>(0), function == Builtin::kErrorName);
+    case Builtin::kLimit: {
+      const auto value = launches.limit(p.get<int>(1));
+      return value ? store(memory, p[0], *value) : kUnsupportedLimit;
+    }
     default:
       return launches.parameters(p[0], p.get<Dim3>(1), p.get<Dim3>(2), p.get<uint32_t>(3));
   }

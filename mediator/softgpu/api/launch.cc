@@ -243,6 +243,12 @@ std::shared_ptr<ChildGrids> children_of(State& s, Context& context, const Functi
     if (child == nullptr) return std::nullopt;
     return occupancy(s, *child, block_threads, shared_bytes);
   };
+  answers.limit = [&context](int which) -> std::optional<uint64_t> {
+    std::lock_guard lock(context.mutex);
+    const auto it = context.limits.find(static_cast<CUlimit>(which));
+    if (it == context.limits.end()) return std::nullopt;
+    return it->second;
+  };
   return std::make_shared<ChildGrids>(s.runner, function.image, context.map, context.heap, make,
                                       std::move(answers));
 }

@@ -78,6 +78,14 @@ std::optional<uint32_t> ChildGrids::blocks_per_sm(uint64_t kernel, uint32_t bloc
                           : answers_.blocks_per_sm(*entry, block_threads, shared_bytes);
 }
 
+std::optional<uint64_t> ChildGrids::limit(int which) const { return answers_.limit(which); }
+
+void ChildGrids::show(std::string_view text) {
+  const auto at = reinterpret_cast<uint64_t>(text.data());
+  // Several at once: the second one's add() finds it there, too.
+  if (map_.find(at, text.size()).bytes == 0) (void)map_.add(at, text.size(), false);
+}
+
 uint32_t ChildGrids::add(Child child, uint64_t stream) {
   std::lock_guard lock(mutex_);
   if (launched_.size() + tail_.size() == kMostWaitingChildren)

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -36,6 +37,7 @@ class ChildGrids : public exec::DeviceLaunches, public std::enable_shared_from_t
     std::function<std::optional<uint32_t>(const exec::EntryInfo& entry, uint32_t block_threads,
                                           uint64_t shared_bytes)>
         blocks_per_sm;
+    std::function<std::optional<uint64_t>(int which)> limit;
   };
   ChildGrids(GridRunner& runner, std::shared_ptr<const exec::Image> image, exec::MemoryMap& map,
              exec::DeviceHeap& heap, Make make, Answers answers)
@@ -55,6 +57,8 @@ class ChildGrids : public exec::DeviceLaunches, public std::enable_shared_from_t
   std::optional<int> kernel_attribute(uint64_t kernel, int which) const override;
   std::optional<uint32_t> blocks_per_sm(uint64_t kernel, uint32_t block_threads,
                                         uint64_t shared_bytes) const override;
+  std::optional<uint64_t> limit(int which) const override;
+  void show(std::string_view text) override;
   uint32_t error(bool take) override;
 
   // The grid's own blocks have ended with `fault`. Runs the children, unless it is one; then calls

@@ -58,6 +58,9 @@ std::string module_text() {
     .param .align 4 .b8 b[12], .param .align 4 .b8 c[12], .param .b32 d);
 .extern .func (.param .b32 r) __cudaCDP2LaunchDeviceV2(.param .b64 a, .param .b64 b);
 .extern .func (.param .b32 r) __cudaCDP2GetLastError();
+.extern .func (.param .b64 r) __cudaCDP2GetErrorName(.param .b32 a);
+.extern .func (.param .b64 r) __cudaCDP2GetErrorString(.param .b32 a);
+.extern .func (.param .b32 r) __cudaCDP2DeviceGetLimit(.param .b64 a, .param .b32 b);
 .extern .func (.param .b32 r) __cudaCDP2GetDevice(.param .b64 a);
 .extern .func (.param .b32 r) __cudaCDP2GetDeviceCount(.param .b64 a);
 .extern .func (.param .b32 r) __cudaCDP2RuntimeGetVersion(.param .b64 a);
@@ -165,6 +168,22 @@ ld.param.u64 %rd1, [p]; ld.param.u32 %r1, [v];
                                                          {"b64", "3"},
                                                          {"b64", "0"}}) +
                              "st.global.u32 [%rd1+28], %r9;\n") +
+         // The bytes of error v's name and of its sentence, 64 each; the limits 2 and 99.
+         kernel("words_of_errors",
+                ".param .b32 e; .param .b64 n; .param .b64 s;\nst.param.b32 [e], %r1;\n"
+                "call.uni (n), __cudaCDP2GetErrorName, (e);\nld.param.b64 %rd2, [n];\n"
+                "call.uni (s), __cudaCDP2GetErrorString, (e);\nld.param.b64 %rd3, [s];\n"
+                "mov.u64 %rd4, %rd1;\nmov.u32 %r2, 0;\n"
+                "next:\nld.u8 %r3, [%rd2];\nst.global.u8 [%rd4], %r3;\n"
+                "setp.ne.u32 %p1, %r3, 0;\n@%p1 add.u64 %rd2, %rd2, 1;\n"
+                "ld.u8 %r3, [%rd3];\nst.global.u8 [%rd4+64], %r3;\n"
+                "setp.ne.u32 %p1, %r3, 0;\n@%p1 add.u64 %rd3, %rd3, 1;\n"
+                "add.u64 %rd4, %rd4, 1;\nadd.u32 %r2, %r2, 1;\n"
+                "setp.lt.u32 %p1, %r2, 64;\n@%p1 bra next;\nadd.u64 %rd5, %rd1, 128;\n" +
+                    call_text("DeviceGetLimit", {{"b64", "%rd5"}, {"b32", "2"}}) +
+                    "st.global.u32 [%rd1+136], %r9;\n" +
+                    call_text("DeviceGetLimit", {{"b64", "%rd5"}, {"b32", "99"}}) +
+                    "st.global.u32 [%rd1+140], %r9;\n") +
          // Its children's blocks are too large; then it asks why.
          kernel("wrong", launch_text("add", "1", "2000", "%rd1", "1", "0") +
                              ".param .b32 e;\n"
@@ -230,6 +249,26 @@ TEST_F(DeviceLaunches, KernelsAskWhatTheHostAsks) {
   EXPECT_EQ(told[16], static_cast<uint32_t>(threads));
   EXPECT_EQ(told[17], static_cast<uint32_t>(registers));
   EXPECT_EQ(told[23], 77u);  // older versions' attributes end here
+}
+TEST_F(DeviceLaunches, KernelsReadErrorsInWords) {
+  const CUdeviceptr bytes = allocate(36 * 4);
+  const auto words = [&](uint32_t error) {
+    EXPECT_EQ(launch("words_of_errors", 2, 32, nullptr, bytes, error), CUDA_SUCCESS);
+    const std::vector<uint32_t> got = read(bytes, 36);
+    const auto* text = reinterpret_cast<const char*>(got.data());
+    constexpr uint32_t kUnsupportedLimit = 215;
+    EXPECT_EQ(got[34], 0u);
+    EXPECT_EQ(got[35], kUnsupportedLimit);
+    size_t heap = 0;
+    EXPECT_EQ(api.cuCtxGetLimit(&heap, CU_LIMIT_MALLOC_HEAP_SIZE), CUDA_SUCCESS);
+    EXPECT_EQ(got[32], heap);
+    return std::pair(std::string(text), std::string(text + 64));
+  };
+  EXPECT_EQ(words(0), std::pair(std::string("cudaSuccess"), std::string("success")));
+  EXPECT_EQ(words(999).first, "cudaErrorUnknown");
+  EXPECT_EQ(words(999).second, "an error without a name");
+  EXPECT_EQ(words(7777).first, "unrecognized error code");
+  EXPECT_EQ(words(7777).second, "unrecognized error code");
 }
 TEST_F(DeviceLaunches, CopyAndFillBoxes) {
   const CUdeviceptr words = allocate(32);

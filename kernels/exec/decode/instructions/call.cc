@@ -208,6 +208,9 @@ const std::vector<Known>& known_functions() {
       {"MemsetAsync", Builtin::kFill, {8, 4, 8, 8}, 4},
       {"GetLastError", Builtin::kLastError, {}, 4},
       {"PeekAtLastError", Builtin::kPeekAtLastError, {}, 4},
+      {"GetErrorName", Builtin::kErrorName, {4}, 8},
+      {"GetErrorString", Builtin::kErrorText, {4}, 8},
+      {"DeviceGetLimit", Builtin::kLimit, {8, 4}, 4},
       {"StreamCreateWithFlags", Builtin::kMakeHandle, {8, 4}, 4},
       {"EventCreateWithFlags", Builtin::kMakeHandle, {8, 4}, 4},
       // A grid's launches run in their order: nothing is left to wait for.

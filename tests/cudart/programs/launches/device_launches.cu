@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -155,19 +156,30 @@ void orders() {
 struct Told {
   cudaError_t error;
   int device, devices, sms, blocks, threads, registers;
+  size_t heap;
+  char name[32], words[96];
 };
+__device__ void copy_text(char* to, const char* from, int most) {
+  int i = 0;
+  for (; from[i] != 0 && i + 1 < most; ++i) to[i] = from[i];
+  to[i] = 0;
+}
 __global__ void asks(Told* told) {
   cudaFuncAttributes attributes;
   const cudaError_t errors[] = {
-      cudaGetDevice(&told->device), cudaGetDeviceCount(&told->devices),
+      cudaGetDevice(&told->device),
+      cudaGetDeviceCount(&told->devices),
       cudaDeviceGetAttribute(&told->sms, cudaDevAttrMultiProcessorCount, told->device),
       cudaOccupancyMaxActiveBlocksPerMultiprocessor(&told->blocks, append, 64, 0),
-      cudaFuncGetAttributes(&attributes, append)};
+      cudaFuncGetAttributes(&attributes, append),
+      cudaDeviceGetLimit(&told->heap, cudaLimitMallocHeapSize)};
   told->error = cudaSuccess;
   for (const cudaError_t error : errors)
     if (error != cudaSuccess) told->error = error;
   told->threads = attributes.maxThreadsPerBlock;
   told->registers = attributes.numRegs;
+  copy_text(told->name, cudaGetErrorName(cudaErrorInvalidConfiguration), sizeof told->name);
+  copy_text(told->words, cudaGetErrorString(cudaErrorInvalidConfiguration), sizeof told->words);
 }
 void questions() {
   Told* told = nullptr;
@@ -183,6 +195,11 @@ void questions() {
   CHECK(told->error == cudaSuccess && told->device == 0 && told->devices == devices);
   CHECK(told->sms == sms && told->blocks == blocks);
   CHECK(told->threads == attributes.maxThreadsPerBlock && told->registers == attributes.numRegs);
+  size_t heap = 0;
+  OK(cudaDeviceGetLimit(&heap, cudaLimitMallocHeapSize));
+  CHECK(told->heap == heap);
+  CHECK(std::string(told->name) == "cudaErrorInvalidConfiguration");
+  CHECK(told->words[0] != 0);
   OK(cudaFree(told));
 }
 
