@@ -17,6 +17,7 @@ Effect effect_of(uint16_t opcode) {
     case SLUICE_CALL_EXTENT_ALLOC:
     case SLUICE_CALL_EXTENT_FREE:
     case SLUICE_CALL_HOST_FUNC_DONE:
+    case SLUICE_CALL_CLUSTERS:
       return {Effect::kNothing, 0};
   }
   return {Effect::kWork, Effect::kAll};

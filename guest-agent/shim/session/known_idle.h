@@ -32,6 +32,11 @@ struct Effect {
   uint64_t stream = kAll;
 };
 
+// Whether the record's answer comes when work has ended.
+inline bool tells_of_ends(const Effect& effect) {
+  return effect.kind == Effect::kWait || effect.kind == Effect::kWaited;
+}
+
 inline bool is_legacy(uint64_t stream) { return stream <= 1; }  // it has two names
 
 // By the opcode alone. Custom calls that queue something queue it in any stream.

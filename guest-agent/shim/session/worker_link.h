@@ -113,7 +113,9 @@ class WorkerLink {
   CUresult start(uint16_t opcode, uint64_t context, size_t bytes, Write&& write, Pending& pending,
                  const Effect& effect) {
     if (CUresult r = enlist(pending); r != CUDA_SUCCESS) return r;
-    const CUresult r = submit(opcode, 0, context, pending.id, bytes, write, effect, &pending.mark);
+    // Of work that the answer only says is queued it tells nothing.
+    KnownIdle::Mark* mark = tells_of_ends(effect) ? &pending.mark : nullptr;
+    const CUresult r = submit(opcode, 0, context, pending.id, bytes, write, effect, mark);
     if (r != CUDA_SUCCESS) forget(pending);
     return r;
   }

@@ -226,6 +226,37 @@ TEST(EarlyCopies, WhatIsKnownToHaveEndedIsNotAskedFor) {
   });
 }
 
+TEST(EarlyCopies, WorkThatIsQueuedHasNotEnded) {
+  in_process({}, [](FakeWorker& worker) {
+    set_up();
+    Memory m;
+    CUfunction fill;
+    load_fill(&fill);
+    OK(cuCtxSynchronize());
+    int clusters = 0;
+    CUlaunchConfig config{};
+    config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+    config.blockDimX = 32, config.blockDimY = config.blockDimZ = 1;
+    const auto asked = [&](CUresult (*wait)(CUstream)) {
+      const uint64_t before = worker.records();
+      EXPECT_EQ(wait(m.stream), CUDA_SUCCESS);
+      return worker.records() - before;
+    };
+    for (const auto wait : {cuStreamSynchronize, cuStreamQuery}) {
+      OK(cuMemsetD8Async(m.at, 0, 1, m.stream));
+      OK(cuStreamWriteValue64(m.stream, m.at, 1, CU_STREAM_WRITE_VALUE_DEFAULT));
+      EXPECT_EQ(asked(wait), 1u);
+      OK(cuCtxSynchronize());
+      OK(cuMemsetD8Async(m.at, 0, 1, m.stream));
+      OK(cuOccupancyMaxActiveClusters(&clusters, fill, &config));
+      EXPECT_EQ(asked(wait), 1u);
+      OK(cuCtxSynchronize());
+      OK(cuOccupancyMaxActiveClusters(&clusters, fill, &config));
+      EXPECT_EQ(asked(wait), 0u) << "a question queues nothing";
+    }
+  });
+}
+
 TEST(EarlyCopies, EndWithTheSession) {
   in_process({}, [](FakeWorker& worker) {
     set_up();
