@@ -28,11 +28,15 @@ Result<sockaddr_un> unix_address(const std::string& path) {
 
 }  // namespace
 
-Result<Fd> connect_unix(const std::string& path, int type) {
+Result<Fd> connect_unix(const std::string& path, int type, int timeout_s) {
   auto addr = unix_address(path);
   if (!addr) return addr.error();
   Fd fd(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
   if (!fd) return Error::from_errno("socket");
+  const timeval timeout{timeout_s, 0};
+  for (int option : {SO_RCVTIMEO, SO_SNDTIMEO})
+    if (timeout_s && ::setsockopt(fd.get(), SOL_SOCKET, option, &timeout, sizeof timeout) != 0)
+      return Error::from_errno("set a time-out");
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&*addr), sizeof *addr) != 0)
     return Error::from_errno("connect to " + path);
   return fd;

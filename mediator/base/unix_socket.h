@@ -15,8 +15,10 @@
 
 namespace sluice {
 
-// A connected SOCK_SEQPACKET or SOCK_STREAM (type) socket at `path`, close-on-exec.
-Result<Fd> connect_unix(const std::string& path, int type);
+// A connected SOCK_SEQPACKET or SOCK_STREAM (type) socket at `path`, close-on-exec. `timeout_s`:
+// how long connecting, and then each call that sends or receives, may wait before its error is
+// EAGAIN; 0: as long as the peer takes.
+Result<Fd> connect_unix(const std::string& path, int type, int timeout_s = 0);
 
 // A listening socket at `path`; a dead socket file of our own user's there is replaced
 // (base/listen_socket.h says what is not). Mode bits as given.

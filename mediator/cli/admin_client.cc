@@ -2,39 +2,47 @@
 #include "mediator/cli/admin_client.h"
 
 #include <sys/socket.h>
-#include <sys/time.h>
 
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 
 #include "mediator/base/unix_socket.h"
+#include "mediator/cli/waiting.h"
 
 namespace sluice {
 
 namespace json = boost::json;
 
-Result<AdminClient> AdminClient::connect(const std::string& socket_path) {
-  auto socket = connect_unix(socket_path, SOCK_STREAM);
+namespace {
+
+Error no_answer() {
+  return {ETIMEDOUT,
+          "sluiced did not answer in time (is it stopped? 'systemctl status sluiced'; --timeout "
+          "waits for longer)"};
+}
+
+}  // namespace
+
+Result<AdminClient> AdminClient::connect(const std::string& socket_path, int timeout_s) {
+  AdminClient c;
+  c.awaited_ = "sluiced to answer on " + socket_path + ", for up to " + std::to_string(timeout_s) +
+               " s ('systemctl status sluiced')";
+  const cli::Waiting waiting(c.awaited_);
+  // Where as many wait as the socket's queue has places for, connecting waits as well.
+  auto socket = connect_unix(socket_path, SOCK_STREAM, timeout_s);
   if (!socket) {
     Error e = socket.error();
+    if (e.code == EAGAIN) return no_answer();
     if (e.code == ENOENT || e.code == ECONNREFUSED) e.message += " (is sluiced running?)";
     if (e.code == EACCES) e.message += " (its group may: 'adduser YOU sluice', and log in anew)";
     return e;
   }
-  AdminClient c;
   c.socket_ = std::move(*socket);
   return c;
 }
 
-Result<void> AdminClient::set_timeout(int seconds) {
-  const timeval t{seconds, 0};
-  for (int option : {SO_RCVTIMEO, SO_SNDTIMEO})
-    if (::setsockopt(socket_.get(), SOL_SOCKET, option, &t, sizeof t) != 0)
-      return Error::from_errno("set a time-out");
-  return {};
-}
-
 Result<json::value> AdminClient::call(const std::string& method, json::object params) {
+  const cli::Waiting waiting(awaited_);
   const uint64_t id = next_id_++;
   std::string line =
       json::serialize(json::object{
@@ -45,6 +53,7 @@ Result<json::value> AdminClient::call(const std::string& method, json::object pa
     if (n < 0 && errno == EINTR) continue;
     // A refusal may have come before we could ask; it is read below.
     if (n < 0 && errno == EPIPE) break;
+    if (n < 0 && errno == EAGAIN) return no_answer();
     if (n < 0) return Error::from_errno("send to sluiced");
     sent += static_cast<size_t>(n);
   }
@@ -53,10 +62,7 @@ Result<json::value> AdminClient::call(const std::string& method, json::object pa
     char buffer[65536];
     ssize_t n = ::recv(socket_.get(), buffer, sizeof buffer, 0);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-      return Error{ETIMEDOUT,
-                   "sluiced did not answer in time (is it stopped? 'systemctl status "
-                   "sluiced'; --timeout waits for longer)"};
+    if (n < 0 && errno == EAGAIN) return no_answer();
     if (n < 0) return Error::from_errno("receive from sluiced");
     if (n == 0) return Error{EPIPE, "sluiced closed the connection"};
     incoming_.append(buffer, static_cast<size_t>(n));

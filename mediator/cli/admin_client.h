@@ -13,14 +13,15 @@ namespace sluice {
 
 class AdminClient {
  public:
-  static Result<AdminClient> connect(const std::string& socket_path);
-  // From here on a call fails when sluiced has not answered after so many seconds.
-  Result<void> set_timeout(int seconds);
+  // This and each call fail when sluiced has not answered after so many seconds. Where sluicectl
+  // waits for longer than seconds, it says so (waiting.h).
+  static Result<AdminClient> connect(const std::string& socket_path, int timeout_s);
   // The method's result, or the error that sluiced answered (code: JSON-RPC's).
   Result<boost::json::value> call(const std::string& method, boost::json::object params = {});
 
  private:
   Fd socket_;
+  std::string awaited_;  // for Waiting
   std::string incoming_;
   uint64_t next_id_ = 1;
 };

@@ -8,6 +8,7 @@
 #include "mediator/base/clock.h"
 #include "mediator/cli/answer.h"
 #include "mediator/cli/domain_request.h"
+#include "mediator/cli/waiting.h"
 #include "mediator/libvirt/api/attachment.h"
 #include "mediator/libvirt/api/connection.h"
 #include "mediator/libvirt/api/domains.h"
@@ -168,6 +169,8 @@ Result<void> take_out(AdminClient& client, const libvirt::Domain& domain, const 
   if (!uuid) return uuid.error();
   if (auto gone = delete_vgpu(client, *uuid); !gone) return gone;
   if (auto asked = domain.detach_device(*device); !asked) return asked;
+  const Waiting waiting("the guest to release the device, for up to " +
+                        std::to_string(libvirt::limits::kDetachSeconds) + " s");
   const uint64_t end = monotonic_ns() + libvirt::limits::kDetachSeconds * 1'000'000'000;
   for (;;) {
     xml = domain.running_xml();
@@ -232,6 +235,7 @@ Result<void> saved_right(const libvirt::Domain& domain, const AttachOptions& o) 
 }  // namespace
 
 Result<void> attach(AdminClient& client, const AttachOptions& o) {
+  const Waiting waiting(kLibvirtAwaited);
   auto a = attachment_of(client, o, settings_of(o), o.slots);
   if (!a) return a.error();
   auto domain = find(o);
@@ -245,6 +249,7 @@ Result<void> attach(AdminClient& client, const AttachOptions& o) {
 }
 
 Result<void> detach(const AttachOptions& o, const std::function<Result<AdminClient>()>& connect) {
+  const Waiting waiting(kLibvirtAwaited);
   auto domain = find(o);
   if (!domain) return domain.error();
   if (o.live) {
@@ -259,6 +264,7 @@ Result<void> detach(const AttachOptions& o, const std::function<Result<AdminClie
 }
 
 Result<void> reserve(AdminClient& client, const AttachOptions& o) {
+  const Waiting waiting(kLibvirtAwaited);
   auto info = client.call("info");
   if (!info) return info.error();
   const json::value* defaults = field(*info, "vgpu_defaults");
@@ -275,6 +281,7 @@ Result<void> reserve(AdminClient& client, const AttachOptions& o) {
 }
 
 Result<void> save(AdminClient& client, const AttachOptions& options) {
+  const Waiting waiting(kLibvirtAwaited);
   AttachOptions o = options;
   o.live = true;
   auto domain = find(o);
@@ -297,7 +304,10 @@ Result<void> save(AdminClient& client, const AttachOptions& options) {
   if (!a) return a.error();
   if (auto out = take_out(client, *domain, o); !out) return out;
   auto done = domain->set_metadata(libvirt::saved_xml(*saved), kSavedXmlNamespace);
-  if (done) done = domain->managed_save();
+  if (done) {
+    const Waiting saving("libvirt to write the domain's memory");
+    done = domain->managed_save();
+  }
   if (done) {
     std::printf("%s: saved; 'sluicectl restore %s' starts it and attaches its vGPU\n",
                 o.domain.c_str(), o.domain.c_str());
@@ -312,6 +322,7 @@ Result<void> save(AdminClient& client, const AttachOptions& options) {
 }
 
 Result<void> restore(AdminClient& client, const AttachOptions& o) {
+  const Waiting waiting(kLibvirtAwaited);
   // Before the domain starts: without sluiced it would run without its vGPU.
   auto reached = client.call("info");
   if (!reached) return reached.error();
@@ -326,6 +337,7 @@ Result<void> restore(AdminClient& client, const AttachOptions& o) {
       return Error{
           ENOENT, "domain " + o.domain + " is not saved; 'virsh start " + o.domain + "' starts it"};
     if (auto right = saved_right(*domain, o); !right) return right;
+    const Waiting starting("libvirt to start the domain from its saved memory");
     if (auto started = domain->start(); !started) return started;
   }
   auto xml = domain->running_xml();

@@ -18,6 +18,7 @@
 #include "mediator/cli/domain_list.h"
 #include "mediator/cli/domain_request.h"
 #include "mediator/cli/table.h"
+#include "mediator/cli/waiting.h"
 #include "mediator/core/domain_xml.h"
 #include "mediator/libvirt/api/domains.h"
 
@@ -200,6 +201,7 @@ Result<DomainList> domains_beside(AdminClient& client, const json::value& vgpus,
                                   const std::string& uri) {
   auto info = client.call("info");
   if (!info) return info.error();
+  const Waiting waiting(kLibvirtAwaited);
   auto domains = libvirt::list_domains(uri);
   if (!domains) return domains.error();
   return match_domains(rows_of(vgpus), *domains, text(*info, "runtime_dir") + "/vgpu");

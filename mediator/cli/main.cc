@@ -10,6 +10,7 @@
 #include "mediator/cli/attach.h"
 #include "mediator/cli/commands.h"
 #include "mediator/cli/doctor/doctor.h"
+#include "mediator/cli/waiting.h"
 
 namespace limits = sluice::limits;
 using namespace sluice::cli;
@@ -80,10 +81,7 @@ class CommandLine {
   }
 
   sluice::Result<sluice::AdminClient> connect() const {
-    auto client = sluice::AdminClient::connect(socket_);
-    if (!client) return client;
-    if (auto limited = client->set_timeout(timeout_s_); !limited) return limited.error();
-    return client;
+    return sluice::AdminClient::connect(socket_, timeout_s_);
   }
 
   // A command that `run` carries out when sluiced is connected.
@@ -306,4 +304,7 @@ class CommandLine {
 
 }  // namespace
 
-int main(int argc, char** argv) { return CommandLine().run(argc, argv); }
+int main(int argc, char** argv) {
+  Waiting::say_as("sluicectl");
+  return CommandLine().run(argc, argv);
+}

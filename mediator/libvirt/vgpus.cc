@@ -29,10 +29,9 @@ Result<void> without_value(Result<json::value> answer) {
 
 Result<json::value> AdminVgpus::call(const char* method, json::object params) {
   if (!client_) {
-    auto client = AdminClient::connect(socket_);
+    auto client = AdminClient::connect(socket_, limits::kAdminTimeoutSeconds);
     if (!client)
       return Error{client.error().code, client.error().message + "; 'systemctl start sluiced'"};
-    if (auto set = client->set_timeout(limits::kAdminTimeoutSeconds); !set) return set.error();
     client_ = std::move(*client);
   }
   auto answer = client_->call(method, std::move(params));

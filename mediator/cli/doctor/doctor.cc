@@ -7,6 +7,7 @@
 #include "mediator/cli/answer.h"
 #include "mediator/cli/doctor/checks.h"
 #include "mediator/cli/doctor/limits.h"
+#include "mediator/cli/waiting.h"
 
 namespace sluice::cli {
 namespace {
@@ -67,11 +68,7 @@ HostFacts collect(const DoctorOptions& o) {
   HostFacts facts;
   facts.version = o.version;
   facts.admin_socket = o.admin_socket;
-  auto client = AdminClient::connect(o.admin_socket);
-  if (client) {
-    if (auto limited = client->set_timeout(doctor_limits::kAnswerSeconds); !limited)
-      client = limited.error();
-  }
+  auto client = AdminClient::connect(o.admin_socket, doctor_limits::kAnswerSeconds);
   if (!client) {
     facts.info = facts.vgpus = Result<json::value>(client.error());
   } else {
@@ -83,6 +80,7 @@ HostFacts collect(const DoctorOptions& o) {
         if (auto one = client->call("vgpu.show", {{"name", text(v, "name")}}))
           facts.shown[text(v, "name")] = *one;
   }
+  const Waiting waiting(kLibvirtAwaited);
   facts.domains = libvirt::list_domains(o.uri);
   return facts;
 }

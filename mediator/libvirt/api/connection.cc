@@ -5,10 +5,16 @@
 
 #include "mediator/core/domain_xml.h"
 #include "mediator/libvirt/api/library.h"
+#include "mediator/libvirt/api/limits.h"
+#include "mediator/libvirt/api/patience.h"
 
 namespace sluice::libvirt {
 
 Result<Domain> Domain::find(const std::string& uri, const std::string& name) {
+  return within<Domain>(limits::kFindSeconds, [uri, name] { return find_now(uri, name); });
+}
+
+Result<Domain> Domain::find_now(const std::string& uri, const std::string& name) {
   auto lib = Library::load();
   if (!lib) return lib.error();
   Domain d;

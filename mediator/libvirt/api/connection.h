@@ -14,7 +14,8 @@ struct Library;
 
 class Domain {
  public:
-  // `uri` empty: qemu:///system.
+  // `uri` empty: qemu:///system. Error code ETIMEDOUT: libvirt has not answered within
+  // limits::kFindSeconds.
   static Result<Domain> find(const std::string& uri, const std::string& name);
 
   // As it will start next, with its secrets: what `define` takes.
@@ -44,6 +45,8 @@ class Domain {
   Result<void> start() const;
 
  private:
+  static Result<Domain> find_now(const std::string& uri, const std::string& name);
+
   const Library* lib_ = nullptr;
   std::shared_ptr<void> connection_, domain_;  // the domain goes first
 };

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mediator/libvirt/api/domains.h"
 
-#include <cerrno>
-#include <chrono>
 #include <cstdlib>
-#include <future>
 #include <memory>
 #include <pugixml.hpp>
-#include <thread>
 
 #include "mediator/core/domain_xml.h"
 #include "mediator/libvirt/api/attachment.h"
 #include "mediator/libvirt/api/library.h"
 #include "mediator/libvirt/api/limits.h"
+#include "mediator/libvirt/api/patience.h"
 
 namespace sluice::libvirt {
 namespace {
@@ -74,14 +71,7 @@ Result<std::vector<ListedDomain>> list_now(const std::string& uri) {
 }  // namespace
 
 Result<std::vector<ListedDomain>> list_domains(const std::string& uri) {
-  using Answer = Result<std::vector<ListedDomain>>;
-  std::packaged_task<Answer()> task([uri] { return list_now(uri); });
-  std::future<Answer> answer = task.get_future();
-  std::thread(std::move(task)).detach();
-  if (answer.wait_for(std::chrono::seconds(limits::kListSeconds)) != std::future_status::ready)
-    return Error{ETIMEDOUT,
-                 "libvirt has not answered within " + std::to_string(limits::kListSeconds) + " s"};
-  return answer.get();
+  return within<std::vector<ListedDomain>>(limits::kListSeconds, [uri] { return list_now(uri); });
 }
 
 DomainParts parts_of(std::string_view xml) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // All domains of one libvirtd, and what of their XML matters to a vGPU. Reads only. Errors have
-// libvirt's own text. libvirt is asked on a thread of its own, so that a libvirtd that is stopped
-// keeps nobody waiting: for programs that end soon after, as that thread stays.
+// libvirt's own text. A libvirtd that is stopped keeps nobody waiting for ever (patience.h).
 #pragma once
 
 #include <cstdint>

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What sluicectl says to mistakes: what was wrong, and what to do; its completion in bash. No
-sluiced runs.
+"""What sluicectl says to mistakes: what was wrong, and what to do; what it waits for; its
+completion in bash. No sluiced runs.
 
     command_line_test.py SLUICECTL [unittest's arguments]
 """
+import ctypes
 import os
 import pathlib
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 SLUICECTL = sys.argv.pop(1)
@@ -40,16 +42,65 @@ class Mistakes(unittest.TestCase):
                     self.assertIn(text, p.stderr)
 
 
-    def test_a_sluiced_that_does_not_answer_is_named(self):
-        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as silent:
-            path = folder + "/admin.sock"
-            silent.bind(path)
-            silent.listen()
-            p = subprocess.run([SLUICECTL, "--socket", path, "list", "--vgpus", "--timeout", "1"],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               timeout=60)
+class Waits(unittest.TestCase):
+    """For a sluiced or a libvirtd that accepts connections and says nothing."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.silent = socket.socket(socket.AF_UNIX)
+        self.addCleanup(self.silent.close)
+        self.path = folder.name + "/silent.sock"
+        self.silent.bind(self.path)
+        self.silent.listen(0)
+
+    def gives_up(self):
+        p = subprocess.run([SLUICECTL, "--socket", self.path, "list", "--vgpus", "--timeout", "1"],
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
         self.assertEqual(p.returncode, 1)
         self.assertIn("did not answer in time", p.stderr)
+
+    def test_a_sluiced_that_does_not_answer_is_named(self):
+        self.gives_up()
+
+    def test_as_many_wait_as_its_queue_has_places_for(self):
+        others = []
+        try:
+            while True:
+                others.append(socket.socket(socket.AF_UNIX))
+                others[-1].setblocking(False)
+                others[-1].connect(self.path)
+        except BlockingIOError:
+            self.gives_up()
+        finally:
+            for s in others:
+                s.close()
+
+    def says(self, *words):
+        """What it prints first, on stderr. It is not waited for."""
+        p = subprocess.Popen([SLUICECTL, *words], stdout=subprocess.DEVNULL,
+                             stderr=subprocess.PIPE, text=True)
+        late = threading.Timer(120, p.kill)
+        late.start()
+        try:
+            return p.stderr.readline()
+        finally:
+            late.cancel()
+            p.kill()
+            p.communicate()
+
+    def test_what_it_waits_for_is_said(self):
+        self.assertIn(f"waiting for sluiced to answer on {self.path}, for up to 60 s",
+                      self.says("--socket", self.path, "list"))
+
+    def test_that_it_waits_for_libvirt_is_said(self):
+        try:
+            ctypes.CDLL("libvirt.so.0")
+        except OSError:
+            self.skipTest("needs libvirt's library")
+        self.assertIn("waiting for libvirt to answer",
+                      self.says("detach", "vm1", "--connect",
+                                f"qemu+unix:///system?socket={self.path}"))
 
 
 class Completion(unittest.TestCase):
