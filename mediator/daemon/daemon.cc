@@ -151,6 +151,10 @@ std::vector<std::string> worker_environment(const Config& config, bool nvidia) {
 
 namespace {
 
+// From a reload to the end of a sluiced that no program uses. Less: systemd's reload command may
+// still run, and systemd says that the reload has failed.
+constexpr uint64_t kIdleWaitMs = 1000;
+
 // Of an earlier sluiced, whose workers have been ended: it may be of another release, or was made
 // by another configuration. A file that the configuration names may be others', too.
 void forget_soft_gpu(const Config& config) {
@@ -162,7 +166,7 @@ void forget_soft_gpu(const Config& config) {
 }  // namespace
 
 Daemon::Daemon(boost::asio::io_context& io, const Config& config)
-    : io_(io), config_(config), started_ns_(monotonic_ns()), beat_timer_(io) {}
+    : io_(io), config_(config), started_ns_(monotonic_ns()), beat_timer_(io), idle_timer_(io) {}
 
 Daemon::~Daemon() {
   admin_.reset();
@@ -369,11 +373,11 @@ void Daemon::beat() {
 
 void Daemon::when_idle(std::function<void()> call) {
   idle_ = std::move(call);
-  call_if_idle();
+  idle_timer_.after_ms(kIdleWaitMs, [this] { call_if_idle(); });
 }
 
 void Daemon::call_if_idle() {
-  if (!idle_ || shutting_down_) return;
+  if (!idle_ || idle_timer_.pending() || shutting_down_) return;
   for (const auto& [name, vgpu] : vgpus_)
     if (!vgpu->sessions().empty()) return;
   boost::asio::post(io_, std::exchange(idle_, nullptr));

@@ -67,8 +67,8 @@ class Daemon {
   // Ends all sessions and calls `done` when every worker is gone. No requests are served any more.
   // Virtual machines whose connections are kept see no end of their vGPUs.
   void shut_down(std::function<void()> done);
-  // Calls as soon as no program has a session: the time for an upgrade's sluiced. Until then
-  // nothing changes.
+  // Calls as soon as no program has a session, and not within a second: the time for an upgrade's
+  // sluiced. Until then nothing changes.
   void when_idle(std::function<void()> call);
   bool awaits_idle() const { return idle_ != nullptr; }
   // Called where only a new sluiced helps: it can start workers no more.
@@ -119,6 +119,7 @@ class Daemon {
   Config config_;
   uint64_t started_ns_;
   io::Timer beat_timer_;
+  io::Timer idle_timer_;  // until it fires, when_idle() waits
   uint64_t beats_ = 0;
   EventLog events_;
   SocketAccess access_;

@@ -114,6 +114,7 @@ class DebianHost(unittest.TestCase):
                    f"cp /media/*_{OLD}_*.deb /root/out/packages")
         self.as_documented(0)
         self.right("systemctl is-active sluiced sluice-libvirt-events")
+        self.assertEqual(self.run_inside("systemctl is-enabled sluice-mps"), (1, "disabled"))
         self.assertEqual(self.right("cat /proc/$(pidof sluiced)/attr/current"),
                          "sluiced (enforce)")
         self.assertEqual(self.right("systemctl --failed --no-legend --plain"), "")
@@ -263,6 +264,25 @@ class DebianHost(unittest.TestCase):
         self.assertEqual(info["mode"], "shared", info)
         self.right("virsh destroy vm4")
         self.eventually(lambda: not self.vgpus(), "destroyed")
+
+    def test_08b_removed_under_a_running_domain(self):
+        self.right("virsh start vm4")
+        self.eventually(lambda: self.state("vm4") == "connected", "QEMU is connected")
+        self.right("DEBIAN_FRONTEND=noninteractive apt-get remove -y -q sluice sluice-softgpu")
+        self.assertNotEqual(self.run_inside("pidof sluiced sluice-spawner sluice-worker")[0], 0)
+        self.assertIn("running", self.right("virsh domstate vm4"))
+        self.right("virsh start plain && virsh destroy plain")
+        self.install(NEW)
+        self.eventually(lambda: self.run_inside("sluicectl list")[0] == 0, "sluiced answers")
+        self.assertRegex(self.right("sluicectl list"), r"(?m)^vm4 +running .*lost")
+        check = self.checks()["domains"]
+        self.assertEqual(check["state"], "wrong", check)
+        self.assertIn("vm4", check["fact"])
+        self.right("virsh destroy vm4 && virsh start vm4")
+        self.eventually(lambda: self.state("vm4") == "connected", "the vGPU is there")
+        self.right("virsh destroy vm4")
+        self.eventually(lambda: not self.vgpus(), "destroyed")
+        self.assertEqual(self.denials(), "")
 
     def test_09_purged(self):
         self.right("yes | " + install_document.sentence("Remove", 0))
