@@ -66,8 +66,10 @@ Result<libvirt::Domain> find(const AttachOptions& o) {
   auto persistent = domain->persistent();
   if (!persistent) return persistent.error();
   if (!*persistent)
-    return Error{ENOTSUP, "domain " + o.domain +
-                              " is transient; 'virsh define' it, so that it has a next start"};
+    return Error{ENOTSUP,
+                 "domain " + o.domain +
+                     " is transient: it has no next start. 'virsh define' it, or change the domain "
+                     "that runs (attach --live, detach --live)"};
   return domain;
 }
 

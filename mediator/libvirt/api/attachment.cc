@@ -122,11 +122,13 @@ std::string no_iommu_because(pugi::xml_node domain) {
     return "<features><ioapic driver='kvm'/> rules out a virtual IOMMU; for one set driver='qemu' "
            "with 'virsh edit'";
   const pugi::xml_node iommu = domain.child("devices").child("iommu");
-  if (iommu && Text(iommu.attribute("model").value()) == "intel" &&
-      Text(iommu.child("driver").attribute("intremap").value()) != "on")
-    return "<iommu model='intel'> has no interrupt remapping; for it add <driver intremap='on'/> "
-           "with 'virsh edit'";
-  return "";
+  if (!iommu || Text(iommu.child("driver").attribute("intremap").value()) == "on") return "";
+  const std::string model = iommu.attribute("model").value();
+  return "<iommu model='" + clean_text(model.data(), std::min<size_t>(model.size(), 40)) +
+         "'> has no interrupt remapping; for it " +
+         (model == "intel" ? "add <driver intremap='on'/>"
+                           : "have <iommu model='intel'><driver intremap='on'/></iommu> instead") +
+         " with 'virsh edit'";
 }
 
 // The virtual IOMMU, by which the guest's agent gets interrupts. Adds what is missing, or notes why
@@ -317,11 +319,13 @@ Result<Change> detach_vgpu(Text xml) {
     n.parent().remove_child(n);
   };
   const pugi::xml_node shmem = vgpu_of(domain);
-  for (pugi::xml_node n = domain.child("metadata").first_child(); n;) {
+  pugi::xml_node metadata = domain.child("metadata");
+  for (pugi::xml_node n = metadata.first_child(); n;) {
     const pugi::xml_node next = n.next_sibling();
     if (is_ours(n)) take_out(n);
     n = next;
   }
+  if (!change.shown.empty() && !metadata.first_child()) domain.remove_child(metadata);
   if (shmem) take_out(shmem);
   if (change.shown.empty()) return Error{ENOENT, "it has no vGPU"};
   change.xml = whole(doc);

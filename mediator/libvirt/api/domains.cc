@@ -83,10 +83,8 @@ DomainParts parts_of(std::string_view xml) {
   for (pugi::xml_node n : devices.children("shmem"))
     if (std::string_view(n.child("model").attribute("type").value()) == "ivshmem-doorbell")
       parts.vgpu = true;
-  const pugi::xml_node iommu = devices.child("iommu");
-  parts.iommu =
-      iommu && (std::string_view(iommu.attribute("model").value()) != "intel" ||
-                std::string_view(iommu.child("driver").attribute("intremap").value()) == "on");
+  const pugi::xml_node iommu = devices.child("iommu").child("driver");
+  parts.iommu = std::string_view(iommu.attribute("intremap").value()) == "on";
   parts.hugepages = !domain.child("memoryBacking").child("hugepages").empty();
   for (pugi::xml_node n : devices.children("controller"))
     if (std::string_view(n.child("alias").attribute("name").value()) == kReservedPortAlias)

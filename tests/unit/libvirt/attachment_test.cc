@@ -78,7 +78,10 @@ TEST(Attachment, WhereThereCanBeNoIommuTheGuestPolls) {
       {attach_vgpu(domain("", "", "pc-i440fx-7.2"), settings()), "machine='q35'"},
       {attach_vgpu(domain("<features><ioapic driver='kvm'/></features>"), settings()),
        "driver='qemu'"},
-      {attach_vgpu(domain("", "<iommu model='intel'/>"), settings()), "intremap='on'"},
+      {attach_vgpu(domain("", "<iommu model='intel'/>"), settings()),
+       "add <driver intremap='on'/>"},
+      {attach_vgpu(domain("", "<iommu model='virtio'/>"), settings()),
+       "<iommu model='virtio'> has no interrupt remapping; for it have <iommu model='intel'>"},
       {attach_vgpu(domain(""), without), "--no-iommu"},
       {reserve_room(domain(""), 1u << 28, Iommu::kLeave), "--no-iommu"},
   };
@@ -112,6 +115,9 @@ TEST(Attachment, DetachingTakesOutWhatAttachingPutIn) {
   for (const char* part : {"urn:o", "ivshmem-plain", "<iommu"})
     EXPECT_NE(detached->xml.find(part), std::string::npos) << part;
   EXPECT_TRUE(attach_vgpu(detached->xml, settings()).ok());
+  // Of a domain without other metadata nothing stays of the element either.
+  EXPECT_EQ(detach_vgpu(attach_vgpu(domain(""), settings())->xml)->xml.find("<metadata"),
+            std::string::npos);
   auto again = detach_vgpu(detached->xml);
   ASSERT_FALSE(again.ok());
   EXPECT_EQ(again.error().message, "it has no vGPU");
