@@ -226,6 +226,7 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   if (settings.soft_gpu_file.size() >= sizeof(worker_protocol::Start::soft_gpu_file))
     return Error{ENAMETOOLONG, "device.soft_file is longer than 255 bytes"};
   executor_->ring_on_evict(worker_protocol::is_forwarded(settings.start.signal));
+  executor_->expect_urgent_rings_within(settings.spin.low_us * 1000ull);
   if (::access(config_.worker.c_str(), X_OK) != 0)
     log::warning("no program of a guest can start: {}",
                  of_key("worker", Error::from_errno("execute " + config_.worker),

@@ -71,6 +71,8 @@ class Daemon {
   // sluiced. Until then nothing changes.
   void when_idle(std::function<void()> call);
   bool awaits_idle() const { return idle_ != nullptr; }
+  // Whether its loop should poll rather than sleep until then: an urgent vGPU probably rings.
+  uint64_t expects_ring_until_ns() const { return executor_->expects_ring_until_ns(); }
   // Called where only a new sluiced helps: it can start workers no more.
   void on_beyond_repair(std::function<void()> call) { beyond_repair_ = std::move(call); }
 

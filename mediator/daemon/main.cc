@@ -38,8 +38,9 @@ void raise_descriptor_limit() {
   if (last >= 0) ::close(last);
 }
 
-// The loop. It polls for events for so long before it sleeps: the next holder waits for it.
-void run(boost::asio::io_context& io, uint32_t spin_us) {
+// The loop. It polls for events for so long before it sleeps: the next holder waits for it. For an
+// urgent vGPU's work it polls as long as that vGPU's workers do for its programs.
+void run(boost::asio::io_context& io, const sluice::Daemon& daemon, uint32_t spin_us) {
   if (spin_us == 0) {
     io.run();
     return;
@@ -51,6 +52,7 @@ void run(boost::asio::io_context& io, uint32_t spin_us) {
       return io.poll() != 0 || io.stopped();
     };
     if (spinner.spin(poll)) continue;
+    if (sluice::Spinner::spin_until(daemon.expects_ring_until_ns(), poll)) continue;
     const uint64_t from_ns = sluice::monotonic_ns();
     io.run_one();
     spinner.slept(sluice::monotonic_ns() - from_ns);
@@ -115,7 +117,7 @@ int serve(boost::asio::io_context& io, std::unique_ptr<sluice::Daemon> daemon, b
   const sluice::Config& used = daemon->config();
   const bool spins = (used.turns_by_priority || used.slices) &&
                      used.spin_processors_for(std::thread::hardware_concurrency()) != 0;
-  run(io, spins ? used.spin_us : 0);
+  run(io, *daemon, spins ? used.spin_us : 0);
   daemon.reset();
   sluice::log::info("ended");
   sluice::log::finish(sluice::limits::kLogFinishMs);

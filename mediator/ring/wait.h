@@ -90,6 +90,17 @@ class Spinner {
     return ready();
   }
 
+  // Spins until ready() or until that time, whatever was in vain before; returns the last ready().
+  template <class Ready>
+  static bool spin_until(uint64_t until_ns, Ready&& ready) {
+    while (monotonic_ns() < until_ns)
+      for (int i = 0; i < kLooksPerClock; ++i) {
+        cpu_relax();
+        if (ready()) return true;
+      }
+    return false;
+  }
+
   // Tells that the sleep after spin() returned false lasted `ns`. If spinning would have caught
   // what ended it, the next spin is a full one again; if it came as soon as we slept, see above.
   void slept(uint64_t ns) {

@@ -86,18 +86,18 @@ void GuestSession::take_spin_seat() {
   spins_ = services_.spinners < settings().spin.seats;
   if (!spins_) return;
   ++services_.spinners;
-  call_spin_us_ = call_spin_us(request_.latency);
+  call_spin_us_ = call_spin_us(request_.urgent);
 }
 
-uint32_t GuestSession::call_spin_us(policy::LatencyClass latency) const {
-  return latency == policy::LatencyClass::kLow ? settings().spin.low_us : settings().spin.us;
+uint32_t GuestSession::call_spin_us(bool urgent) const {
+  return urgent ? settings().spin.low_us : settings().spin.us;
 }
 
-void GuestSession::set_latency(policy::LatencyClass latency) {
-  if (!spins_ || call_spin_us(latency) == call_spin_us_) return;
+void GuestSession::set_urgent(bool urgent) {
+  if (!spins_ || call_spin_us(urgent) == call_spin_us_) return;
   Message spin{};
   spin.type = Type::kSpin;
-  spin.bytes = call_spin_us_ = call_spin_us(latency);
+  spin.bytes = call_spin_us_ = call_spin_us(urgent);
   (void)worker_->send(spin);  // one that does not read is ended for that
 }
 

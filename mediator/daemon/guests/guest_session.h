@@ -65,7 +65,7 @@ class GuestSession final : private io::WorkerProcess::Owner {
     Origin origin;
     std::string program;
     uint32_t guest_pid = 0;
-    policy::LatencyClass latency = policy::LatencyClass::kNormal;  // the vGPU's
+    bool urgent = false;  // is_urgent() of the vGPU's share
   };
 
   // Starts a worker in a fresh slot. Errors carry an errno for the program: EBUSY (no slot), ENOMEM
@@ -92,8 +92,8 @@ class GuestSession final : private io::WorkerProcess::Owner {
   std::array<uint64_t, kChargeKinds> leased_by_kind() const;
   const Channel& channel() const { return slot_.channel(); }
   uint64_t started_ns() const { return started_ns_; }
-  // Its vGPU's is this from now on.
-  void set_latency(policy::LatencyClass latency);
+  // Its vGPU is or is not from now on.
+  void set_urgent(bool urgent);
   // Some of the vGPU's shared memory became free: requests that wait for it are tried again.
   void look_for_extents();
   const WorkerPages& pages() const { return pages_; }
@@ -107,7 +107,7 @@ class GuestSession final : private io::WorkerProcess::Owner {
   // prepare() and its steps, in this order: all that a worker needs, then the worker.
   Result<void> prepare();
   void take_spin_seat();
-  uint32_t call_spin_us(policy::LatencyClass latency) const;
+  uint32_t call_spin_us(bool urgent) const;
   worker_protocol::Start start_message(const ExtentRange& staging) const;
   void release();
   core::QuotaLedger* ledger_of(int32_t resource);  // null: there is no such resource

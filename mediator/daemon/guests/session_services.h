@@ -45,7 +45,7 @@ struct SessionSettings {
   uint64_t staging_bytes = 8u << 20;
   struct {
     uint32_t us = 3000;        // of a worker that has a seat
-    uint32_t low_us = 20'000;  // ... for calls, where its vGPU is of class low
+    uint32_t low_us = 20'000;  // ... for calls, where its vGPU is urgent
     uint32_t seats = 0;
   } spin;
   struct {

@@ -117,7 +117,7 @@ std::vector<int> VgpuServer::connection() const {
 void VgpuServer::set_share(const policy::VgpuShare& share) {
   spec_.share = share;
   executor().set_share(*id_, share);
-  for (const auto& session : sessions_) session->set_latency(share.latency);
+  for (const auto& session : sessions_) session->set_urgent(is_urgent(share));
 }
 
 void VgpuServer::set_memory_limit(uint64_t bytes) {
@@ -237,7 +237,7 @@ bool VgpuServer::start_session(const StartQueue::Request& request) {
     auto started = GuestSession::start(
         services_,
         {spec_.name, *id_, *channel, peers_, executor().loop_time(*id_), shares_,
-         machine_code_.number(), origin, program, request.guest_pid, spec_.share.latency},
+         machine_code_.number(), origin, program, request.guest_pid, is_urgent(spec_.share)},
         *this);
     if (started && origin.local) local_channels_[origin.id] = *channel;
     return started;

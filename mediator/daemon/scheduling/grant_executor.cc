@@ -83,7 +83,10 @@ Result<core::VgpuId> GrantExecutor::add_vgpu(const std::string& name, const std:
   auto id = scheduler_->add_vgpu(monotonic_ns(), share, actions_, learnt_as);
   if (!id) return Error{ENOSPC, "the scheduler has no place for another vGPU"};
   if (vgpus_.size() <= *id) vgpus_.resize(*id + 1);
-  vgpus_[*id] = {.name = name, .learnt_as = learnt_as, .loop_time = loop_budgets_.make()};
+  vgpus_[*id] = {.name = name,
+                 .learnt_as = learnt_as,
+                 .loop_time = loop_budgets_.make(),
+                 .urgent = is_urgent(share)};
   if (learnt_files_)
     learnt_files_->load(vgpus_[*id].learnt_as, [this, v = *id](core::Progress known) {
       vgpus_[v].progress.take_knowledge(std::move(known));
@@ -96,6 +99,7 @@ Result<core::VgpuId> GrantExecutor::add_vgpu(const std::string& name, const std:
 
 void GrantExecutor::set_share(core::VgpuId vgpu, const policy::VgpuShare& share) {
   scheduler_->set_share(monotonic_ns(), vgpu, share, actions_);
+  vgpus_[vgpu].urgent = is_urgent(share);
   if (trace_) trace_->share(monotonic_ns(), vgpu, vgpus_[vgpu].name, share);
   run();
 }
@@ -285,6 +289,7 @@ void GrantExecutor::on_ring(core::SessionId session) {
     log::warning("vgpu {}: a worker passed a descriptor", vgpus_[entry.vgpu].name);
     return entry.end(core::EndReason::kPassedDescriptors);
   }
+  if (vgpus_[entry.vgpu].urgent) expects_ring_until_ns_ = monotonic_ns() + urgent_ring_ns_;
   measure(false);
   read_report(session);
   run();

@@ -28,6 +28,12 @@
 
 namespace sluice {
 
+// Its vGPU is to be served as soon as it comes: what serves it polls for longer before it sleeps
+// (Config::spin_low_us).
+inline bool is_urgent(const policy::VgpuShare& share) {
+  return share.latency == policy::LatencyClass::kLow || share.priority > 0;
+}
+
 class GrantExecutor {
  public:
   // The session's contexts are to have a slice of so long.
@@ -78,6 +84,10 @@ class GrantExecutor {
   // Whether workers have to be woken to take an eviction further (worker_protocol::is_forwarded).
   // Before any session.
   void ring_on_evict(bool ring) { ring_on_evict_ = ring; }
+  // The workers of an urgent vGPU ring again within this, probably; 0: not known.
+  void expect_urgent_rings_within(uint64_t ns) { urgent_ring_ns_ = ns; }
+  // Until then such a ring is expected, so it is worth polling for.
+  uint64_t expects_ring_until_ns() const { return expects_ring_until_ns_; }
   // `hook` is called, once and not before this returns, when the session's report says that it has
   // failed (a CUresult, as its worker has it).
   using ErrorHook = std::function<void(uint64_t guest_error)>;
@@ -169,10 +179,12 @@ class GrantExecutor {
     core::Progress progress;
     std::shared_ptr<io::LoopBudget> loop_time;
     uint64_t evictions_seen = 0, evictions_seen_ns = 0;  // that progress has learnt from
+    bool urgent = false;                                 // is_urgent() of its share
   };
   io::LoopBudgets loop_budgets_{io::LoopShares{}};
   std::vector<VgpuEntry> vgpus_;  // by VgpuId
   bool ring_on_evict_ = false;
+  uint64_t urgent_ring_ns_ = 0, expects_ring_until_ns_ = 0;
   std::unordered_map<pid_t, core::SessionId>
       session_of_;  // by worker: asked for each, at each ring
   size_t session_count_ = 0;

@@ -87,7 +87,7 @@ struct Config {
   std::string worker_uids = "2000000000-2000004095";
   bool require_walls = false;               // refuse to start where a wall is missing
   uint32_t spin_us = 3000;                  // see worker_protocol::Start; of a worker with a seat
-  uint32_t spin_low_us = 20'000;            // ... for calls, where the class is low
+  uint32_t spin_low_us = 20'000;            // ... for calls, where the vGPU is urgent
   std::optional<uint32_t> spin_processors;  // seats; unset: spin_processors_for()
   std::vector<std::string> worker_paths;    // more that workers may read
   // Of the machine code that NVIDIA's driver makes, kept in memory for the programs of one vGPU; 0:

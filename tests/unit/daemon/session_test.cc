@@ -397,8 +397,8 @@ TEST_F(SessionTest, WorkersThatDoNotStartAreReportedToTheProgram) {
   expect_all_free();
 }
 
-// As long as its vGPU's latency class says, if it has a seat; from the next poll on.
-TEST_F(SessionTest, AWorkerPollsAsItsLatencyClassSays) {
+// As long as its vGPU's latency class and priority say, if it has a seat; from the next poll on.
+TEST_F(SessionTest, AWorkerOfAnUrgentVgpuPollsForLonger) {
   config_.spin_processors = 2;
   start();
   create("a");
@@ -413,7 +413,23 @@ TEST_F(SessionTest, AWorkerPollsAsItsLatencyClassSays) {
   EXPECT_EQ(polls_us(*third), worker_protocol::Start{}.call_spin_us) << "it has no seat";
   v.set_share({.weight = 100});
   EXPECT_TRUE(run_until([&] { return polls_us(*first) == config_.spin_us; }));
+  v.set_share({.weight = 100, .priority = 1});
+  EXPECT_TRUE(run_until([&] { return polls_us(*first) == config_.spin_low_us; }));
   EXPECT_EQ(polls_us(*third), worker_protocol::Start{}.call_spin_us);
+}
+
+// The loop polls for the next ring of an urgent vGPU, and of no other.
+TEST_F(SessionTest, RingsOfAnUrgentVgpuAreExpected) {
+  start();
+  create("a");
+  auto p = joined();
+  p->command(fake::kReport, 1, 1);
+  ASSERT_TRUE(run_until([&] { return ask(*p, fake::kGrant).a & SLUICE_GRANT_OPEN; }));
+  EXPECT_EQ(daemon_->expects_ring_until_ns(), 0u);
+  daemon_->find("a")->set_share({.weight = 100, .priority = 1});
+  const uint64_t until_ns = monotonic_ns() + config_.spin_low_us * 1000ull;
+  p->command(fake::kReport, 1, 0);
+  EXPECT_TRUE(run_until([&] { return daemon_->expects_ring_until_ns() >= until_ns; }));
 }
 
 TEST_F(SessionTest, AWorkerThatIsReadyTwiceIsKilled) {

@@ -337,6 +337,16 @@ TEST(Spinner, StandsAsideWhereThePeerComesOnlyOnceItSleeps) {
   EXPECT_GT(looks_in_vain(spinner, 3000), 1);
 }
 
+TEST(Spinner, SpinsUntilATimeHoweverOftenThatWasInVain) {
+  int polls = 0;
+  EXPECT_FALSE(Spinner::spin_until(monotonic_ns(), [&] { return ++polls > 0; })) << "it is over";
+  EXPECT_EQ(polls, 0);
+  EXPECT_TRUE(Spinner::spin_until(UINT64_MAX, [&] { return ++polls == 1000; }));
+  const uint64_t until_ns = monotonic_ns() + 1000;
+  EXPECT_FALSE(Spinner::spin_until(until_ns, [] { return false; }));
+  EXPECT_GE(monotonic_ns(), until_ns);
+}
+
 TEST(Spinner, StandsAsideNoLongerThanSleepsAreShort) {
   Spinner spinner(50);
   looks_in_vain(spinner, 3000);
