@@ -267,6 +267,9 @@ class Policy {
   virtual void on_usages(uint64_t now_ns, std::span<const VgpuUsage> reports) {
     for (const VgpuUsage& r : reports) on_usage(now_ns, r.vgpu, r.usage);
   }
+  // The same of what nobody is owed anything for: used while no other vGPU wanted the GPU, where
+  // Machine::slices_are_free_alone. It comes some 10 ms late, and up to 100.
+  virtual void on_free_usage(uint64_t /*now_ns*/, VgpuId, const Usage&) {}
   // Whether it uses a report's launch and tasks: for one that does not, a driver leaves them 0.
   // Always the same answer.
   virtual bool reads_tasks() const { return true; }
@@ -294,6 +297,8 @@ class Policy {
 
   // Whether `v`, which is idle, may begin a short visit before the policy hears of its arrival.
   virtual bool comes_unasked(VgpuId) const { return false; }
+  // Whether the policy is to hear at once that `v` is idle even where nobody waits for the GPU.
+  virtual bool hears_each_idle(VgpuId) const { return false; }
 
   // For `sluicectl policy` and tests.
   virtual uint64_t quantum_ns() const { return 0; }

@@ -47,6 +47,9 @@ class Forwarding : public Policy {
   void on_usages(uint64_t now_ns, std::span<const VgpuUsage> reports) override {
     inner_->on_usages(now_ns, reports);
   }
+  void on_free_usage(uint64_t now_ns, VgpuId v, const Usage& usage) override {
+    inner_->on_free_usage(now_ns, v, usage);
+  }
   bool reads_tasks() const override { return inner_->reads_tasks(); }
   void on_left(uint64_t now_ns, VgpuId v, LeftReason why, Actions& out) override {
     on_released(now_ns, v, 0, {}, why, out);
@@ -61,6 +64,7 @@ class Forwarding : public Policy {
   void on_change(uint64_t now_ns, uint64_t cost_ns) override { inner_->on_change(now_ns, cost_ns); }
   void on_wake(uint64_t now_ns, Actions& out) override { inner_->on_wake(now_ns, out); }
   bool comes_unasked(VgpuId v) const override { return inner_->comes_unasked(v); }
+  bool hears_each_idle(VgpuId v) const override { return inner_->hears_each_idle(v); }
   uint64_t quantum_ns() const override { return inner_->quantum_ns(); }
   void on_group(uint64_t now_ns, GroupId group, const GroupShare& share, Actions& out) override {
     inner_->on_group(now_ns, group, share, out);

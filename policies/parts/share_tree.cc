@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "policies/parts/forwarding.h"
@@ -17,6 +18,7 @@ class ShareTree final : public Forwarding {
   ShareTree(const Config& config, std::unique_ptr<Policy> inner)
       : Forwarding(std::move(inner)),
         proportional_(config.machine.preemptor == PreemptorKind::kProportional),
+        free_alone_(proportional_ && config.machine.slices_are_free_alone),
         sms_(sms_of(config)),
         cells_(config.machine.spatial ? sms_ : 1),
         nodes_(sms_) {}
@@ -51,7 +53,7 @@ class ShareTree final : public Forwarding {
   }
   void on_vgpu_removed(uint64_t now_ns, VgpuId v, Actions& out) override {
     if (nodes_.vgpu(v).active) nodes_.set_active(v, false);
-    vgpus_[v].wants = false;
+    set_wants(now_ns, v, false);
     nodes_.remove_vgpu(v);
     if (caps_.contains(v)) caps_.remove(v);
     around(now_ns, out, [&] { inner_->on_vgpu_removed(now_ns, v, out); });
@@ -61,7 +63,7 @@ class ShareTree final : public Forwarding {
   void on_arrival(uint64_t now_ns, VgpuId v, Actions& out) override {
     Vgpu& g = vgpus_[v];
     if (g.wants) return;
-    g.wants = true;
+    set_wants(now_ns, v, true);
     g.since_ns = std::max<uint64_t>(now_ns, 1);
     g.served = proportional_;  // when a slice begins the hardware does not say
     if (g.held > 0) see_served(now_ns, v);
@@ -79,9 +81,8 @@ class ShareTree final : public Forwarding {
     });
   }
   void on_idle(uint64_t now_ns, VgpuId v, Actions& out) override {
-    Vgpu& g = vgpus_[v];
-    if (!g.wants) return;
-    g.wants = false;
+    if (!vgpus_[v].wants) return;
+    set_wants(now_ns, v, false);
     around(now_ns, out, [&] {
       if (throttled(v)) return;
       nodes_.set_active(v, false);
@@ -110,6 +111,13 @@ class ShareTree final : public Forwarding {
       for (const VgpuUsage& r : reports) charge(now_ns, r.vgpu, r.usage);
     inner_->on_usages(now_ns, reports);
   }
+  void on_free_usage(uint64_t now_ns, VgpuId v, const Usage& usage) override {
+    double& prepaid = vgpus_[v].prepaid_sm_ns;
+    const double paid = std::min(prepaid, static_cast<double>(usage.sm_ns));
+    prepaid -= paid;
+    charge(now_ns, v, {.sm_ns = usage.sm_ns - static_cast<uint64_t>(paid)});
+    inner_->on_free_usage(now_ns, v, usage);
+  }
   void on_released(uint64_t now_ns, VgpuId v, LaunchId launch, SmRange sms, LeftReason why,
                    Actions& out) override {
     const uint32_t hi = end_of(sms);
@@ -131,6 +139,9 @@ class ShareTree final : public Forwarding {
 
   bool comes_unasked(VgpuId v) const override {
     return !nodes_.minima() && !nodes_.vgpu(v).capped && inner_->comes_unasked(v);
+  }
+  bool hears_each_idle(VgpuId v) const override {
+    return (free_alone_ && nodes_.vgpu(v).capped) || inner_->hears_each_idle(v);
   }
   ShareFigures figures(VgpuId v) const override {
     if (v >= vgpus_.size()) return {};
@@ -175,7 +186,8 @@ class ShareTree final : public Forwarding {
     bool served = true;    // since it became backlogged
     uint32_t held = 0;     // cells
     uint64_t since_ns = 0;
-    uint64_t slice_ns = 0;  // set last by the policy
+    uint64_t slice_ns = 0;     // set last by the policy
+    double prepaid_sm_ns = 0;  // of use alone that will be reported
     ShareFigures figures;
   };
 
@@ -183,6 +195,30 @@ class ShareTree final : public Forwarding {
   uint32_t begin_of(SmRange sms) const { return cells_.size() == 1 ? 0 : sms.lo; }
   uint32_t end_of(SmRange sms) const {
     return std::min<uint32_t>(sms.hi, static_cast<uint32_t>(cells_.size()));
+  }
+
+  // ---- who is alone
+  void set_wants(uint64_t now_ns, VgpuId v, bool wants) {
+    if (vgpus_[v].wants == wants) return;
+    prepay(now_ns);
+    vgpus_[v].wants = wants;
+    wants ? ++wanting_ : --wanting_;
+    wanting_sum_ += wants ? v : -uint64_t{v};
+    alone_ = wanting_ == 1 ? static_cast<VgpuId>(wanting_sum_) : kNoVgpu;
+    prepaid_to_ns_ = now_ns + kFreeAfterNs;
+  }
+  // Use alone is reported too late for a maximum. A vGPU that works alone uses the GPU, so it pays
+  // by the clock, and what is reported later is paid as far as that goes. What goes on behind its
+  // closed gate is not paid beforehand.
+  void prepay(uint64_t now_ns) {
+    if (!free_alone_ || alone_ == kNoVgpu || now_ns <= prepaid_to_ns_) return;
+    const uint64_t ns = now_ns - std::exchange(prepaid_to_ns_, now_ns);
+    Vgpu& g = vgpus_[alone_];
+    if (!nodes_.vgpu(alone_).capped || throttled(alone_) || g.slice_ns == 0) return;
+    const uint64_t sm_ns = ns * sms_;
+    g.prepaid_sm_ns = std::min(g.prepaid_sm_ns + static_cast<double>(sm_ns),
+                               static_cast<double>(kMostPrepaidNs * sms_));
+    charge(now_ns, alone_, {.sm_ns = sm_ns});
   }
 
   void set_asked(uint64_t now_ns, VgpuId v, const VgpuShare& share) {
@@ -391,6 +427,7 @@ class ShareTree final : public Forwarding {
   }
   template <class Event>
   void around(uint64_t now_ns, Actions& out, Event&& event) {
+    prepay(now_ns);
     noted_ = out.size();
     event();
     uint64_t wake_ns = kNeverWake;
@@ -413,8 +450,15 @@ class ShareTree final : public Forwarding {
     out.push_back(Action::wake(wake_ns));
   }
 
-  const bool proportional_;
+  // Alone for so long, use is free (EngineUse::kAloneNs). Reports are late by at most the second.
+  static constexpr uint64_t kFreeAfterNs = 1'000'000, kMostPrepaidNs = 100'000'000;
+
+  const bool proportional_, free_alone_;
   const uint32_t sms_;
+  uint32_t wanting_ = 0;      // vGPUs with work, throttled ones too, ...
+  uint64_t wanting_sum_ = 0;  // ... and the sum of their ids
+  VgpuId alone_ = kNoVgpu;    // the only one of them
+  uint64_t prepaid_to_ns_ = 0;
   std::vector<Cell> cells_;
   std::vector<Vgpu> vgpus_;
   ShareNodes nodes_;

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <deque>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "policies/parts/forwarding.h"
@@ -282,6 +284,88 @@ TEST(ShareTree, AMaximumHoldsForBurstsOfClassLow) {
     }
   }
   EXPECT_GT(throttled, 100u);
+}
+
+// One vGPU alone on an NVIDIA GPU's time slices: its use is free, and reported 20 ms late. Its
+// launches take launch_ns each, and one that has begun goes on behind the closed gate.
+class AloneOnSlices {
+ public:
+  AloneOnSlices(uint32_t max_permille, uint64_t launch_ns, uint64_t pause_ns)
+      : launch_ns_(launch_ns), pause_ns_(pause_ns) {
+    Config c;
+    c.machine.preemptor = PreemptorKind::kProportional;
+    c.machine.handover_ns = 200 * kTreeUs;
+    c.machine.slices_are_free_alone = true;
+    policy_ = find_policy("wfq")->make(c);
+    policy_->on_vgpu_added(0, 0, {.max_permille = max_permille}, out_);
+    take();
+  }
+  void run_until(uint64_t time_ns) {
+    for (; now_ns_ < time_ns; now_ns_ += kStepNs) {
+      if (now_ns_ >= next_work_ns_ && !wants_) policy_->on_arrival(now_ns_, 0, out_), wants_ = true;
+      take();
+      if (wants_ && launch_left_ns_ == 0 && slice_ns_ > 0) launch_left_ns_ = launch_ns_;
+      const bool runs = launch_left_ns_ > 0;
+      if (runs) launch_left_ns_ -= kStepNs;
+      ran_.push_back(runs);
+      if (runs && launch_left_ns_ == 0 && pause_ns_ > 0) {
+        policy_->on_idle(now_ns_, 0, out_), wants_ = false;
+        next_work_ns_ = now_ns_ + pause_ns_;
+        take();
+      }
+      if (ran_.size() > kLateNs / kStepNs && ran_[ran_.size() - 1 - kLateNs / kStepNs])
+        policy_->on_free_usage(now_ns_, 0, {.sm_ns = kStepNs});
+      if (now_ns_ >= wake_ns_) wake_ns_ = ~0ull, policy_->on_wake(now_ns_, out_), take();
+    }
+  }
+  double part() const {
+    return static_cast<double>(std::count(ran_.begin(), ran_.end(), true)) /
+           static_cast<double>(ran_.size());
+  }
+  // In any 100 ms.
+  uint64_t most_ns() const {
+    const size_t window = 100 * kTreeMs / kStepNs;
+    uint64_t sum = 0, most = 0;
+    for (size_t i = 0; i < ran_.size(); ++i) {
+      sum += ran_[i];
+      if (i >= window) sum -= ran_[i - window];
+      most = std::max(most, sum * kStepNs);
+    }
+    return most;
+  }
+  uint64_t throttled() const { return policy_->figures(0).throttled; }
+
+ private:
+  static constexpr uint64_t kStepNs = 50 * kTreeUs, kLateNs = 20 * kTreeMs;
+  void take() {
+    for (const Action& a : std::exchange(out_, {})) {
+      if (a.kind == Action::Kind::kSetSlice) slice_ns_ = a.value;
+      if (a.kind == Action::Kind::kWake) wake_ns_ = a.at_ns;
+    }
+  }
+  const uint64_t launch_ns_, pause_ns_;
+  std::unique_ptr<Policy> policy_;
+  Actions out_;
+  uint64_t now_ns_ = 1, wake_ns_ = ~0ull, next_work_ns_ = 0, launch_left_ns_ = 0, slice_ns_ = 0;
+  bool wants_ = false;
+  std::vector<bool> ran_;
+};
+
+TEST(ShareTree, AMaximumHoldsWhereUseAloneIsFreeAndReportedLate) {
+  for (const uint64_t launch_ns : {kTreeMs, 5 * kTreeMs, 20 * kTreeMs}) {
+    AloneOnSlices v(250, launch_ns, 0);
+    v.run_until(5000 * kTreeMs);
+    // The first millisecond is not paid beforehand.
+    EXPECT_LE(v.most_ns(), 26'250'000 + kTreeMs + 2 * launch_ns) << launch_ns;
+    EXPECT_NEAR(v.part(), 0.25, 0.02) << launch_ns;
+  }
+}
+
+TEST(ShareTree, WhoUsesLessThanItsMaximumAloneIsNotThrottled) {
+  AloneOnSlices v(300, 2 * kTreeMs, 8 * kTreeMs);
+  v.run_until(5000 * kTreeMs);
+  EXPECT_EQ(v.throttled(), 0u);
+  EXPECT_NEAR(v.part(), 0.2, 0.01);
 }
 
 TEST(ShareTree, AGroupsMaximumIsForAllInIt) {

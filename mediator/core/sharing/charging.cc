@@ -38,7 +38,7 @@ void Charging::charge(uint64_t now_ns, VgpuId v, uint64_t sm_ns) {
 void Charging::charge_measured(uint64_t now_ns, VgpuId v, uint64_t sm_ns, bool free) {
   Account& a = vgpus_[v];
   a.used_sm_ns += sm_ns;
-  if (free) return;
+  if (free) return sharing_.policy->on_free_usage(now_ns, v, {.sm_ns = sm_ns});
   a.charged_sm_ns += sm_ns;
   meter.add_used(now_ns, v, sm_ns / sharing_.sm_count());
   sharing_.policy->on_usage(now_ns, v, {.sm_ns = sm_ns});

@@ -49,6 +49,27 @@ TEST(SchedulerOnSlices, AllWhoHaveWorkHoldTheGpuWithSlicesByWeight) {
   EXPECT_EQ(did.find("policy?"), std::string::npos) << did;
 }
 
+// Where use alone is free a maximum needs to know when it ends: the worker is to ring then.
+TEST(SchedulerOnSlices, ACappedVgpuThatIsAloneRingsWhenItIsIdle) {
+  SchedulerConfig c = slices();
+  c.policy_config.machine.slices_are_free_alone = true;
+  Host h(c);
+  const VgpuId a = h.vgpu();
+  const SessionId s = h.session(a);
+  h.report(s, 1, 0);
+  EXPECT_TRUE(opened(h, s));
+  EXPECT_FALSE(h.pages[s].grant & SLUICE_GRANT_CONTENDED);
+  h.report(s, 0, 0);
+  h.scheduler->set_share(h.now, a, {.weight = 100, .max_permille = 250}, h.queue);
+  // Its use alone is reported as free, and counts.
+  h.scheduler->on_used(h.now, a, 100'000'000, true);
+  h.report(s, 1, 0);
+  EXPECT_FALSE(opened(h, s));
+  for (int i = 0; i < 1000 && !opened(h, s); ++i) h.time(h.wake);
+  EXPECT_TRUE(opened(h, s));
+  EXPECT_TRUE(h.pages[s].grant & SLUICE_GRANT_CONTENDED);
+}
+
 // Whoever had more than it is owed is gated until the others have caught up; nobody waits for its
 // leaving, and there is no deadline for it.
 TEST(SchedulerOnSlices, WhoIsAheadIsGatedAndHasNoDeadline) {
