@@ -297,8 +297,9 @@ class Policy {
 
   // Whether `v`, which is idle, may begin a short visit before the policy hears of its arrival.
   virtual bool comes_unasked(VgpuId) const { return false; }
-  // Whether the policy is to hear at once that `v` is idle even where nobody waits for the GPU.
-  virtual bool hears_each_idle(VgpuId) const { return false; }
+  // Whether the policy is to hear at once when `v` has work and when it has none, even where nobody
+  // else wants the GPU.
+  virtual bool hears_at_once(VgpuId) const { return false; }
 
   // For `sluicectl policy` and tests.
   virtual uint64_t quantum_ns() const { return 0; }

@@ -64,7 +64,7 @@ class Forwarding : public Policy {
   void on_change(uint64_t now_ns, uint64_t cost_ns) override { inner_->on_change(now_ns, cost_ns); }
   void on_wake(uint64_t now_ns, Actions& out) override { inner_->on_wake(now_ns, out); }
   bool comes_unasked(VgpuId v) const override { return inner_->comes_unasked(v); }
-  bool hears_each_idle(VgpuId v) const override { return inner_->hears_each_idle(v); }
+  bool hears_at_once(VgpuId v) const override { return inner_->hears_at_once(v); }
   uint64_t quantum_ns() const override { return inner_->quantum_ns(); }
   void on_group(uint64_t now_ns, GroupId group, const GroupShare& share, Actions& out) override {
     inner_->on_group(now_ns, group, share, out);

@@ -140,8 +140,8 @@ class ShareTree final : public Forwarding {
   bool comes_unasked(VgpuId v) const override {
     return !nodes_.minima() && !nodes_.vgpu(v).capped && inner_->comes_unasked(v);
   }
-  bool hears_each_idle(VgpuId v) const override {
-    return (free_alone_ && nodes_.vgpu(v).capped) || inner_->hears_each_idle(v);
+  bool hears_at_once(VgpuId v) const override {
+    return (free_alone_ && nodes_.vgpu(v).capped) || inner_->hears_at_once(v);
   }
   ShareFigures figures(VgpuId v) const override {
     if (v >= vgpus_.size()) return {};

@@ -100,7 +100,7 @@ policy::LeftReason Sharing::left_reason(VgpuId v) const {
 // ---- grant and evict words -------------------------------------------------------------------
 
 uint64_t Sharing::open_flags(VgpuId v) const {
-  const bool contended = vgpus[v].hold == HoldState::kContended || policy->hears_each_idle(v);
+  const bool contended = vgpus[v].hold == HoldState::kContended || policy->hears_at_once(v);
   return SLUICE_GRANT_OPEN | (contended ? SLUICE_GRANT_CONTENDED : 0) | strategy->extra_flags(v);
 }
 

@@ -49,7 +49,8 @@ bool Slices::advance(uint64_t now_ns, ActionQueue& out) {
   for (VgpuId v = 0; v < sharing_.vgpus.size(); ++v) {
     const VgpuState& g = sharing_.vgpus[v];
     if (!g.present() || g.sessions.empty()) continue;
-    const bool alone = g.holds() && sharing_.reports.others_backlogged(v) == 0;
+    const bool alone = g.holds() && sharing_.reports.others_backlogged(v) == 0 &&
+                       !sharing_.policy->hears_at_once(v);
     const bool wanted = slice_ns_[v] > 0 && (g.busy || alone);
     divide_slice(now_ns, v, wanted ? slice_ns_[v] : 0, out);
     if (g.leaving() || wanted == g.holds()) continue;

@@ -5,7 +5,8 @@
 //   - The gate of a backlogged vGPU is open while its slice is not 0. With 0 it is *gated*: its
 //     gate closes and its launches are evicted, but nobody waits for that: it has no deadline.
 //   - An idle vGPU's gate is closed while another is backlogged, so that it rings when it has work
-//     again. A vGPU that has the GPU alone keeps it open.
+//     again. A vGPU that has the GPU alone keeps it open,
+//     unless the policy is to hear of each of its launches (Policy::hears_at_once()).
 //   - The slice is a vGPU's; its backlogged sessions that may launch (crowd.h) share it.
 //   - Holding time says nothing of used time, so use is measured by the caller (on_used()).
 //

@@ -49,8 +49,8 @@ TEST(SchedulerOnSlices, AllWhoHaveWorkHoldTheGpuWithSlicesByWeight) {
   EXPECT_EQ(did.find("policy?"), std::string::npos) << did;
 }
 
-// Where use alone is free a maximum needs to know when it ends: the worker is to ring then.
-TEST(SchedulerOnSlices, ACappedVgpuThatIsAloneRingsWhenItIsIdle) {
+// Where use alone is free a maximum needs to know when it begins and ends: the worker rings then.
+TEST(SchedulerOnSlices, ACappedVgpuThatIsAloneRingsForEachOfItsLaunches) {
   SchedulerConfig c = slices();
   c.policy_config.machine.slices_are_free_alone = true;
   Host h(c);
@@ -60,7 +60,10 @@ TEST(SchedulerOnSlices, ACappedVgpuThatIsAloneRingsWhenItIsIdle) {
   EXPECT_TRUE(opened(h, s));
   EXPECT_FALSE(h.pages[s].grant & SLUICE_GRANT_CONTENDED);
   h.report(s, 0, 0);
+  EXPECT_TRUE(opened(h, s)) << "it is alone";
   h.scheduler->set_share(h.now, a, {.weight = 100, .max_permille = 250}, h.queue);
+  h.drain();
+  EXPECT_FALSE(opened(h, s));
   // Its use alone is reported as free, and counts.
   h.scheduler->on_used(h.now, a, 100'000'000, true);
   h.report(s, 1, 0);
