@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <unordered_map>
 #include <utility>
 
 #include "mediator/base/clock.h"
@@ -383,27 +384,29 @@ void Accounting::find_channels(uint64_t now_ns) {
     for (core::VgpuId v = 0; v < names_.size(); ++v) meter_.set_groups_missing(now_ns, v, false);
     return;
   }
+  // Once through all sessions, of which there may be thousands.
+  std::unordered_map<pid_t, core::SessionId> by_worker;
+  for (core::SessionId id = 0; id < sessions_.size(); ++id)
+    if (sessions_[id].report) by_worker.insert_or_assign(sessions_[id].worker, id);
   for (uint32_t tsgid = 1; tsgid <= SLUICE_SOFT_CHANNELS; ++tsgid) {
-    const sluice_soft_channel c = soft->channel(tsgid);
+    const auto pid = static_cast<pid_t>(soft->channel(tsgid).pid);
+    const auto at = pid == 0 ? by_worker.end() : by_worker.find(pid);
     uint32_t owner = UsageMeter::kNobody;
     groups_.session[tsgid] = core::kNoSession;
-    for (core::SessionId id = 0; id < sessions_.size(); ++id) {
-      MeasuredSession& s = sessions_[id];
-      if (!s.report || c.pid == 0 || s.worker != static_cast<pid_t>(c.pid)) continue;
+    if (at != by_worker.end()) {
+      MeasuredSession& s = sessions_[at->second];
       owner = s.vgpu;
-      groups_.session[tsgid] = id;
+      groups_.session[tsgid] = at->second;
       s.has_group = true;
     }
     if (owner == groups_.owner[tsgid]) continue;
     groups_.owner[tsgid] = owner;
     meter_.assign(tsgid, owner);
   }
-  for (core::VgpuId v = 0; v < names_.size(); ++v) {
-    const bool missing = std::any_of(
-        sessions_.begin(), sessions_.end(),
-        [v](const MeasuredSession& s) { return s.report && s.vgpu == v && !s.has_group; });
-    meter_.set_groups_missing(now_ns, v, missing);
-  }
+  std::vector<bool> missing(names_.size());
+  for (const MeasuredSession& s : sessions_)
+    if (s.report && !s.has_group && s.vgpu < missing.size()) missing[s.vgpu] = true;
+  for (core::VgpuId v = 0; v < names_.size(); ++v) meter_.set_groups_missing(now_ns, v, missing[v]);
 }
 
 // NVIDIA's log names processes. Each session's stands for one group, of its own number.
