@@ -49,7 +49,8 @@ enum class Type : uint32_t {
   kOpenRequest = 19,   // worker: what has this token?
   kOpenReply = 20,     // sluiced: code 0, `bytes` and the driver's handle; or ENOENT
   kOpenEnd = 21,       // worker: it has unmapped that; no answer
-  kSpin = 22,          // sluiced: Start::call_spin_us is `bytes` from now on; no answer
+  kSpin = 22,          // sluiced: Start::call_spin_us is `bytes` from now on, Start::spin_us is
+                       // `offset`; no answer
 };
 
 // What is leased: memory of the device, or of the host for what the worker keeps for its guest; and

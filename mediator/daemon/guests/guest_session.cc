@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "mediator/base/clock.h"
@@ -39,7 +40,7 @@ GuestSession::GuestSession(SessionServices& services, Request request, Owner& ow
 
 GuestSession::~GuestSession() {
   worker_.reset();  // kills and reaps a worker that still runs: only when the daemon itself ends
-  if (spins_) --services_.spinners;
+  std::erase(services_.spinners, this);
   release();
 }
 
@@ -81,12 +82,38 @@ Result<void> GuestSession::prepare() {
   return {};
 }
 
-// A worker with a seat may spin for long; seats are given back by the destructor.
+// A worker with a seat may spin for long; seats are given back by the destructor. A vGPU with many
+// sessions keeps no seat that one with fewer wants.
 void GuestSession::take_spin_seat() {
-  spins_ = services_.spinners < settings().spin.seats;
-  if (!spins_) return;
-  ++services_.spinners;
+  auto& seated = services_.spinners;
+  if (seated.size() >= settings().spin.seats) {
+    GuestSession* giver = who_gives_a_seat();
+    if (!giver) return;
+    giver->give_up_spin_seat();
+  }
+  spins_ = true;
+  seated.push_back(this);
   call_spin_us_ = call_spin_us(request_.urgent);
+}
+
+// The newest of the vGPU with the most seats, if that has two more than its own. (With one more the
+// two would take it from each other.)
+GuestSession* GuestSession::who_gives_a_seat() const {
+  std::map<core::VgpuId, uint32_t> seats;
+  GuestSession* giver = nullptr;
+  for (GuestSession* s : services_.spinners) {
+    const uint32_t n = ++seats[s->request_.vgpu_id];
+    if (!giver || n >= seats[giver->request_.vgpu_id]) giver = s;
+  }
+  const bool may = giver && seats[giver->request_.vgpu_id] >= seats[request_.vgpu_id] + 2;
+  return may ? giver : nullptr;
+}
+
+void GuestSession::give_up_spin_seat() {
+  spins_ = false;
+  std::erase(services_.spinners, this);
+  call_spin_us_ = worker_protocol::Start{}.call_spin_us;
+  tell_spin();
 }
 
 uint32_t GuestSession::call_spin_us(bool urgent) const {
@@ -95,9 +122,16 @@ uint32_t GuestSession::call_spin_us(bool urgent) const {
 
 void GuestSession::set_urgent(bool urgent) {
   if (!spins_ || call_spin_us(urgent) == call_spin_us_) return;
+  call_spin_us_ = call_spin_us(urgent);
+  tell_spin();
+}
+
+void GuestSession::tell_spin() {
+  if (!worker_) return;
   Message spin{};
   spin.type = Type::kSpin;
-  spin.bytes = call_spin_us_ = call_spin_us(urgent);
+  spin.bytes = call_spin_us_;
+  spin.offset = spins_ ? settings().spin.us : worker_protocol::Start{}.spin_us;
   (void)worker_->send(spin);  // one that does not read is ended for that
 }
 

@@ -107,6 +107,9 @@ class GuestSession final : private io::WorkerProcess::Owner {
   // prepare() and its steps, in this order: all that a worker needs, then the worker.
   Result<void> prepare();
   void take_spin_seat();
+  GuestSession* who_gives_a_seat() const;  // null: nobody
+  void give_up_spin_seat();
+  void tell_spin();
   uint32_t call_spin_us(bool urgent) const;
   worker_protocol::Start start_message(const ExtentRange& staging) const;
   void release();
@@ -137,8 +140,9 @@ class GuestSession final : private io::WorkerProcess::Owner {
   Owner& owner_;
   State state_ = State::kStarting;
   bool was_open_ = false;
-  bool spins_ = false;         // it has one of the seats of SessionSettings::spin
-  uint32_t call_spin_us_ = 0;  // ... and polls for calls for so long, by the last message to it
+  bool spins_ = false;  // it has one of the seats of SessionSettings::spin
+  // It polls for so long for calls, by the last message to it.
+  uint32_t call_spin_us_ = worker_protocol::Start{}.call_spin_us;
   const uint64_t started_ns_;
   TakenSlot slot_;
   LedgerEntry ledger_;

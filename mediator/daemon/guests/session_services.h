@@ -22,6 +22,8 @@
 
 namespace sluice {
 
+class GuestSession;
+
 // For how long others stand still, where no source measures it. The configuration's.
 struct StallCosts {
   // A kernel's fault, by the CUresult that its program gets.
@@ -89,7 +91,8 @@ struct SessionServices {
   DenseIds ids = {};
   core::Neighbours neighbours = {};  // vGPUs by the scheduler's id
   io::Spawner* spawner = nullptr;    // the Daemon's
-  uint32_t spinners = 0;             // seats taken (SessionSettings::spin)
+  std::vector<GuestSession*> spinners =
+      {};  // who has a seat (SessionSettings::spin), the newest last
 };
 
 // A session in the ledgers of memory, with a number of its own, until end(). Then what it has

@@ -36,7 +36,9 @@ Decoder::Decoder(WorkerSession& session, const SessionSetup& setup, Decode decod
       for_ends_(std::max(Spinner::longest_us(), setup.start.spin_us)),
       for_gates_(Spinner::longest_us()),
       call_spin_us_(setup.start.call_spin_us),
-      budget_us_(setup.start.call_spin_us) {}
+      end_spin_us_(setup.start.spin_us),
+      budget_us_(setup.start.call_spin_us),
+      end_budget_us_(setup.start.spin_us) {}
 
 void Decoder::loop() {
   // A sleep's length is given to the microsecond; the default slack would add 50.
@@ -100,6 +102,8 @@ bool Decoder::spin() {
   }
   if (const uint32_t us = call_spin_us_.load(std::memory_order_relaxed); us != budget_us_)
     for_records_.set_budget(budget_us_ = us);
+  if (const uint32_t us = end_spin_us_.load(std::memory_order_relaxed); us != end_budget_us_)
+    for_ends_.set_budget(std::max(Spinner::longest_us(), end_budget_us_ = us));
   if (for_records_.spin(poll_ring)) return true;
   // The end that somebody waits for is found here sooner than by the engine thread.
   while (outlook.end_is_near()) {

@@ -41,8 +41,12 @@ class Decoder {
   void expect_word(uint32_t guest_word) { end_word_.expect(guest_word); }
   // The end word's address, which the device has, too; 0: there is none.
   uint64_t end_word() const { return end_word_.address(); }
-  // It polls for so long for the program's next call, from the next time on. Any thread.
-  void spin_for_calls(uint32_t us) { call_spin_us_.store(us, std::memory_order_relaxed); }
+  // It polls for so long for the program's next call, and for an end that is waited for, from the
+  // next time on. Any thread.
+  void spin_for(uint32_t calls_us, uint32_t ends_us) {
+    call_spin_us_.store(calls_us, std::memory_order_relaxed);
+    end_spin_us_.store(ends_us, std::memory_order_relaxed);
+  }
   // Records taken so far.
   uint64_t records() const { return records_.load(std::memory_order_relaxed); }
 
@@ -71,8 +75,8 @@ class Decoder {
   RingConsumer submit_;
   EndWord end_word_;
   Spinner for_records_, for_ends_, for_gates_;
-  std::atomic<uint32_t> call_spin_us_;
-  uint32_t budget_us_;  // for_records_'s
+  std::atomic<uint32_t> call_spin_us_, end_spin_us_;
+  uint32_t budget_us_, end_budget_us_;  // for_records_'s, for_ends_'s
   std::atomic<uint64_t> records_{0};
   uint32_t records_to_held_look_ = kRecordsPerHeldLook;
 };

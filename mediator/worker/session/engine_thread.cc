@@ -133,7 +133,7 @@ ControlLink::Ready EngineThread::on_message(const wp::Message& m, Fd file) {
       slices_.want(m.bytes);
       return {};
     case wp::Type::kSpin:
-      s_.decoder.spin_for_calls(static_cast<uint32_t>(m.bytes));
+      s_.spin_for(static_cast<uint32_t>(m.bytes), static_cast<uint32_t>(m.offset));
       return {};
     case wp::Type::kEnd:
       drain_at_end();

@@ -61,9 +61,14 @@ void WorkerSession::run() {
 
 void WorkerSession::job_loop() {
   ::prctl(PR_SET_NAME, "sluice-jobs");
-  Spinner spinner(Spinner::may_spin_for_long() ? setup.start.spin_us : 0);
+  uint32_t spin_us = setup.start.spin_us;
+  Spinner spinner(Spinner::may_spin_for_long() ? spin_us : 0);
   uint64_t looked_ns = monotonic_ns();
   for (;;) {
+    if (const uint32_t us = job_spin_us_.load(std::memory_order_relaxed); us != spin_us) {
+      spin_us = us;
+      if (Spinner::may_spin_for_long()) spinner.set_budget(us);
+    }
     bool keeps = false;
     {
       std::lock_guard lock(mutex);

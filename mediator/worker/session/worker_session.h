@@ -75,6 +75,12 @@ class WorkerSession : private Charges::Owner {
     end(CUDA_ERROR_UNKNOWN, "protocol violation: " + what);
   }
 
+  // Its threads poll for so long before they sleep, from the next time on. Any thread.
+  void spin_for(uint32_t calls_us, uint32_t others_us) {
+    decoder.spin_for(calls_us, others_us);
+    job_spin_us_.store(others_us, std::memory_order_relaxed);
+  }
+
   // --- answers ---
   void answer(const Call& call, CUresult status, std::span<const std::byte> body = {});
   // With `mutex` held: runs `job` on the job thread when all that the context, or every context,
@@ -166,6 +172,8 @@ class WorkerSession : private Charges::Owner {
   void on_too_many_parked() override { violation("too many calls wait for memory"); }
   void on_held_answered(bool granted) override;
   void post_job(JobQueue::Job job) override { jobs.post(std::move(job)); }
+
+  std::atomic<uint32_t> job_spin_us_{setup.start.spin_us};
 };
 
 }  // namespace sluice::worker

@@ -432,6 +432,30 @@ TEST_F(SessionTest, RingsOfAnUrgentVgpuAreExpected) {
   EXPECT_TRUE(run_until([&] { return daemon_->expects_ring_until_ns() >= until_ns; }));
 }
 
+// One with many sessions holds no seat that one with fewer wants, however long it has had it.
+TEST_F(SessionTest, NoVgpuTakesAllSeatsOfWorkersThatPoll) {
+  config_.spin_processors = 2;
+  start();
+  create("a");
+  create("b");
+  const auto polls_us = [&](LocalProgram& p) { return ask(p, fake::kPolls).a; };
+  const uint64_t without_us = worker_protocol::Start{}.call_spin_us;
+  auto first = joined(), second = joined(), third = joined();
+  EXPECT_EQ(polls_us(*second), config_.spin_us);
+  EXPECT_EQ(polls_us(*third), without_us);
+  auto other = joined("b"), another = joined("b");
+  EXPECT_EQ(polls_us(*other), config_.spin_us);
+  EXPECT_TRUE(run_until([&] { return polls_us(*second) == without_us; }));
+  EXPECT_EQ(polls_us(*first), config_.spin_us);
+  EXPECT_EQ(polls_us(*another), without_us) << "each has one now";
+  second->close();
+  another->close();
+  EXPECT_EQ(polls_us(*first), config_.spin_us);
+  other->close();
+  ASSERT_TRUE(run_until([&] { return daemon_->find("b")->sessions().empty(); }));
+  EXPECT_EQ(polls_us(*joined("b")), config_.spin_us);
+}
+
 TEST_F(SessionTest, AWorkerThatIsReadyTwiceIsKilled) {
   start("twice");
   create("a");
