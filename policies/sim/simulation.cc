@@ -19,18 +19,26 @@ Simulation::Simulation(const Workload& w, Policy& policy, const Options& options
       policy_(policy),
       options_(options),
       account_((out_.vgpus.resize(w.vgpus.size()), w), out_),
-      random_(Random::of(options.seed, 1u << 20)) {
+      random_(Random::of(options.seed, 1u << 20)),
+      kernels_(w, options.model) {
+  usage_.reads_tasks = policy.reads_tasks();
   out_.programs.resize(w.programs.size());
   programs_.resize(w.programs.size());
-  if (options.reference) offered_.resize(w.programs.size());
+  if (options.reference) reference_.offered.resize(w.programs.size());
   vgpus_.resize(w.vgpus.size());
-  preempt_cost_.resize(w.kernels.size());
-  sm_held_.resize(w.gpu.sm_count);
+  held_.sms.resize(w.gpu.sm_count);
   program_of_.push_back(kNone);  // launch ids begin at 1
+}
+
+Simulation::Kernels::Kernels(const Workload& w, DurationModel* given)
+    : preempt_cost(w.kernels.size()),
+      model(given ? *given : own_model),
+      use_bandwidth(std::any_of(w.kernels.begin(), w.kernels.end(),
+                                [](const Kernel& k) { return k.bandwidth > 0; })) {
   for (const Kernel& k : w.kernels) {
     uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
     for (char c : k.name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
-    kernel_key_.push_back(hash);
+    keys.push_back(hash);
   }
 }
 
@@ -92,7 +100,7 @@ Outcome Simulation::run() {
 }
 
 bool Simulation::finished() const {
-  return (any_finite_ && finite_left_ == 0) || (w_.replay_runs && replay_left_ == 0);
+  return (left_.any_finite && left_.finite == 0) || (w_.replay_runs && left_.replays == 0);
 }
 
 void Simulation::advance(uint64_t time_ns) {
@@ -104,12 +112,12 @@ void Simulation::advance(uint64_t time_ns) {
   const uint64_t dt = time_ns - now_ns_;
   bool works = false;
   // A hold is charged while its vGPU has work; leaving costs nothing to one that has none.
-  if (busy_whole_sms_) {
+  if (held_.busy_whole_sms) {
     works = true;
-    account_.add_sum(dt * busy_whole_sms_);
+    account_.add_sum(dt * held_.busy_whole_sms);
   }
-  for (const uint32_t id : launch_holds_) {
-    const Hold& h = holds_[id];
+  for (const uint32_t id : held_.of_launches) {
+    const Hold& h = held_.holds[id];
     if (!account_.busy(h.vgpu)) continue;
     const uint64_t held = dt * (h.hi - h.lo);
     works = true;
@@ -119,8 +127,8 @@ void Simulation::advance(uint64_t time_ns) {
   now_ns_ = time_ns;
   if (!works && account_.busy_count()) {
     out_.idle_with_work_ns += dt;
-    if (!holders_.empty()) out_.kept_ns += dt;
-    for (const Holder& h : holders_) out_.vgpus[h.vgpu].kept_sm_ns += dt * h.sms;
+    if (!held_.holders.empty()) out_.kept_ns += dt;
+    for (const Holder& h : held_.holders) out_.vgpus[h.vgpu].kept_sm_ns += dt * h.sms;
   }
   if (account_.part_ends(dt)) charge();
   account_.pass(time_ns);
@@ -131,7 +139,7 @@ void Simulation::mark() {
   charge();
   for (VgpuId v = 0; v < vgpus_.size(); ++v)
     out_.vgpus[v].held_at_mark.push_back(static_cast<double>(account_.held_sm_ns(v)));
-  ++marks_;
+  ++reference_.marks;
 }
 
 void Simulation::compare_with_fluid() {
@@ -150,8 +158,8 @@ void Simulation::compare_with_fluid() {
           : out_.useful_sm_ns / (static_cast<double>(out_.some_work_ns) * w_.gpu.sm_count);
   // Without hand-overs the same programs come to more launches than in the simulation.
   const auto reference = [&](Loops loops) {
-    return fluid_reference(w_, offered_, work, loops, capacity, now_ns_, w_.share_window_ns,
-                           kFluidSteps + 16 * out_.events);
+    return fluid_reference(w_, reference_.offered, work, loops, capacity, now_ns_,
+                           w_.share_window_ns, kFluidSteps + 16 * out_.events);
   };
   const Fluid own = reference(Loops::kOwnPace), asked = reference(Loops::kAsTheyCame);
   if (!own.complete || !asked.complete) return;
@@ -159,35 +167,35 @@ void Simulation::compare_with_fluid() {
   for (VgpuId v = 0; v < vgpus_.size(); ++v) {
     VgpuResult& r = out_.vgpus[v];
     r.due_sm_ns = own.served[v];
-    for (uint64_t i = 0; i < std::min<uint64_t>(marks_, own.at_mark.size()); ++i)
+    for (uint64_t i = 0; i < std::min<uint64_t>(reference_.marks, own.at_mark.size()); ++i)
       r.due_at_mark.push_back(own.at_mark[i][v]);
-    for (uint64_t i = 0; i < std::min<uint64_t>(marks_, asked.at_mark.size()); ++i)
+    for (uint64_t i = 0; i < std::min<uint64_t>(reference_.marks, asked.at_mark.size()); ++i)
       r.asked_at_mark.push_back(asked.at_mark[i][v]);
   }
 }
 
 void Simulation::charge() {
-  for (Holder& h : holders_) charge(h);
+  for (Holder& h : held_.holders) charge(h);
 }
 
 void Simulation::set_busy(VgpuId v, bool busy) {
   if (account_.busy(v) == busy) return;
   if (account_.concerns_others(v, busy)) charge();
   if (const uint32_t place = vgpus_[v].place; place != kNowhere) {
-    Holder& h = holders_[place];
+    Holder& h = held_.holders[place];
     charge(h);
     count_use(h);
     h.charged_sms = busy ? h.sms : 0;
-    busy_whole_sms_ += busy ? h.sms : -uint64_t{h.sms};
+    held_.busy_whole_sms += busy ? h.sms : -uint64_t{h.sms};
   }
   account_.set_busy(v, busy);
 }
 
 void Simulation::report_usage() {
-  if (reported_ns_ == now_ns_) return;  // use needs time
-  reported_ns_ = now_ns_;
-  for (const uint32_t id : launch_holds_) {
-    const Hold& h = holds_[id];
+  if (usage_.reported_ns == now_ns_) return;  // use needs time
+  usage_.reported_ns = now_ns_;
+  for (const uint32_t id : held_.of_launches) {
+    const Hold& h = held_.holds[id];
     Head& l = programs_[h.program].head;
     if (!l.used_sm_ns) continue;
     settle(l);
@@ -196,17 +204,17 @@ void Simulation::report_usage() {
     l.used_sm_ns = 0;
   }
   if (w_.account == Accounting::kSlowdown) count_interference();
-  reports_.resize(holders_.size());
+  usage_.reports.resize(held_.holders.size());
   size_t n = 0;
-  for (Holder& h : holders_) {
+  for (Holder& h : held_.holders) {
     count_use(h);
     if (!h.used_sm_ns) continue;
     const uint64_t charged = charged_sm_ns(h.vgpu, std::exchange(h.used_sm_ns, 0));
-    if (charged) reports_[n++] = {.vgpu = h.vgpu, .usage = {.sm_ns = charged}};
+    if (charged) usage_.reports[n++] = {.vgpu = h.vgpu, .usage = {.sm_ns = charged}};
   }
-  if (policy_reads_tasks_)
-    for (size_t i = 0; i < n; ++i) tell_tasks(reports_[i]);
-  if (n) policy_.on_usages(now_ns_, {reports_.data(), n});
+  if (usage_.reads_tasks)
+    for (size_t i = 0; i < n; ++i) tell_tasks(usage_.reports[i]);
+  if (n) policy_.on_usages(now_ns_, {usage_.reports.data(), n});
 }
 
 // Of the first launch that works on SMs held for the whole vGPU.
@@ -232,7 +240,7 @@ void Simulation::handle(const Event& e) {
       return;
     }
     case EventKind::kActive: {
-      Hold& h = holds_[e.id];
+      Hold& h = held_.holds[e.id];
       if (!h.present || h.version != e.version) return;
       if (h.state == HoldState::kStarting) h.state = HoldState::kRunning;
       h.was_starting = false;
@@ -243,11 +251,12 @@ void Simulation::handle(const Event& e) {
     case EventKind::kGoOn:
       return reassign(e.id);
     case EventKind::kSeen:
-      if (holds_[e.id].present && holds_[e.id].version == e.version) seen(e.id);
+      if (held_.holds[e.id].present && held_.holds[e.id].version == e.version) seen(e.id);
       return;
     case EventKind::kRelease:
-      if (holds_[e.id].present && holds_[e.id].version == e.version)
-        release(e.id, account_.busy(holds_[e.id].vgpu) ? LeftReason::kEvicted : LeftReason::kIdle);
+      if (held_.holds[e.id].present && held_.holds[e.id].version == e.version)
+        release(e.id,
+                account_.busy(held_.holds[e.id].vgpu) ? LeftReason::kEvicted : LeftReason::kIdle);
       return;
     case EventKind::kWake:
       if (e.version == wake_version_) ask([&](Actions& a) { policy_.on_wake(now_ns_, a); });
@@ -265,7 +274,7 @@ void Simulation::handle(const Event& e) {
       return;
     }
     case EventKind::kSlice:
-      if (e.version == slice_version_) slice_over();
+      if (e.version == slice_.version) slice_over();
       return;
   }
 }

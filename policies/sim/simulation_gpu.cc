@@ -21,7 +21,7 @@ void Simulation::set_speed(uint32_t program, uint64_t speed) {
   }
   if (speed) h.evicted = false;
   h.speed = speed;
-  if (uses_bandwidth_) share_bandwidth();
+  if (kernels_.use_bandwidth) share_bandwidth();
   if (w_.kernels[h.kernel].bandwidth <= 0) set_rate(program, speed);
 }
 
@@ -128,7 +128,7 @@ void Simulation::reassign(VgpuId v) {
   uint64_t general = 0;
   bool may_start = false;
   for (uint32_t id : g.holds) {
-    const Hold& h = holds_[id];
+    const Hold& h = held_.holds[id];
     if (h.program != kNone || h.state == HoldState::kStarting || h.was_starting) continue;
     const uint64_t speed = static_cast<uint64_t>(h.hi - h.lo) * kUnit;
     general += h.state == HoldState::kLeaving ? speed * h.useful / kUnit : speed;
@@ -144,7 +144,7 @@ void Simulation::reassign(VgpuId v) {
     uint64_t speed = 0;
     if (l.holds) {
       for (uint32_t id : g.holds) {
-        const Hold& h = holds_[id];
+        const Hold& h = held_.holds[id];
         if (h.program != p || h.state == HoldState::kStarting || h.was_starting) continue;
         const uint64_t whole = static_cast<uint64_t>(h.hi - h.lo) * kUnit;
         speed += h.state == HoldState::kLeaving ? whole * h.useful / kUnit : whole;
@@ -178,7 +178,7 @@ void Simulation::finish(uint32_t program) {
   count_interference();
   h.present = false;
   h.speed = h.rate = h.own_rate = 0;
-  if (uses_bandwidth_) share_bandwidth();
+  if (kernels_.use_bandwidth) share_bandwidth();
   ++h.version;
   h.holds = 0;
   std::erase(vgpus_[v].heads, program);
@@ -197,7 +197,7 @@ void Simulation::finish(uint32_t program) {
   });
   reassign(v);
   release_evicted(v);
-  if (current_ == v && (idle || !resident(v))) rotate();
+  if (slice_.current == v && (idle || !resident(v))) rotate();
   if (run_ends) run_ended(program);
   next_in_stream(program);
   try_host(program);
@@ -206,8 +206,9 @@ void Simulation::finish(uint32_t program) {
 void Simulation::learn(const Head& h) {
   if (w_.predictor != Predictor::kModel) return;
   const Kernel& k = w_.kernels[h.kernel];
-  model_.learn(kernel_key_[h.kernel],
-               {k.grid_blocks, k.block_threads, k.shared_bytes, k.input_bytes}, h.work / kUnit);
+  kernels_.model.learn(kernels_.keys[h.kernel],
+                       {k.grid_blocks, k.block_threads, k.shared_bytes, k.input_bytes},
+                       h.work / kUnit);
 }
 
 // Releasing one may move others.
@@ -215,7 +216,7 @@ template <class Condition>
 void Simulation::release_where(VgpuId v, LeftReason why, const Condition& condition) {
   for (size_t i = 0; i < vgpus_[v].holds.size();) {
     const uint32_t id = vgpus_[v].holds[i];
-    if (!condition(holds_[id])) {
+    if (!condition(held_.holds[id])) {
       ++i;
       continue;
     }
@@ -255,7 +256,7 @@ void Simulation::run(const Action& a) {
   if (!is_whole_units(w_.gpu.sm_count, w_.gpu.sm_unit, a.sms))
     return violate("run on a part of a unit of SMs");
   for (uint16_t i = lo; i < hi; ++i)
-    if (sm_held_[i])
+    if (held_.sms[i])
       return violate("run of vGPU " + std::to_string(a.vgpu) + " on SM " + std::to_string(i) +
                      ", which somebody holds");
   uint32_t program = kNone;
@@ -272,9 +273,9 @@ void Simulation::run(const Action& a) {
   if (program == kNone) set_changed(a.vgpu, !vgpus_[a.vgpu].holds.empty());
   start_hold(a.vgpu, program, lo, hi, w_.gpu.start_ns + extra);
   if (options_.observer) options_.observer->on_grant(now_ns_, a.vgpu, a.launch, {lo, hi});
-  if (handover_since_ns_) {
-    policy_.on_handover(now_ns_, now_ns_ - handover_since_ns_ + w_.gpu.start_ns + extra);
-    handover_since_ns_ = 0;
+  if (held_.handover_since_ns) {
+    policy_.on_handover(now_ns_, now_ns_ - held_.handover_since_ns + w_.gpu.start_ns + extra);
+    held_.handover_since_ns = 0;
   }
 }
 
@@ -291,56 +292,56 @@ uint64_t Simulation::resume_cost(uint32_t program, uint32_t sms) {
 }
 
 uint32_t Simulation::new_hold() {
-  if (free_holds_.empty()) {
-    holds_.emplace_back();
-    return static_cast<uint32_t>(holds_.size() - 1);
+  if (held_.free.empty()) {
+    held_.holds.emplace_back();
+    return static_cast<uint32_t>(held_.holds.size() - 1);
   }
-  const uint32_t id = free_holds_.back();
-  free_holds_.pop_back();
+  const uint32_t id = held_.free.back();
+  held_.free.pop_back();
   return id;
 }
 
 void Simulation::count_whole(VgpuId v, int64_t sms) {
   VgpuState& g = vgpus_[v];
   if (g.place == kNowhere) {
-    g.place = static_cast<uint32_t>(holders_.size());
-    holders_.push_back({.vgpu = v,
-                        .sms = 0,
-                        .charged_sms = 0,
-                        .used_sm_ns = g.used_sm_ns,
-                        .used_to_ns = now_ns_,
-                        .charged_to_ns = now_ns_});
+    g.place = static_cast<uint32_t>(held_.holders.size());
+    held_.holders.push_back({.vgpu = v,
+                             .sms = 0,
+                             .charged_sms = 0,
+                             .used_sm_ns = g.used_sm_ns,
+                             .used_to_ns = now_ns_,
+                             .charged_to_ns = now_ns_});
   }
-  Holder& h = holders_[g.place];
+  Holder& h = held_.holders[g.place];
   charge(h);
   count_use(h);
   h.sms = static_cast<uint32_t>(h.sms + sms);
-  if (account_.busy(v)) h.charged_sms = h.sms, busy_whole_sms_ += static_cast<uint64_t>(sms);
+  if (account_.busy(v)) h.charged_sms = h.sms, held_.busy_whole_sms += static_cast<uint64_t>(sms);
   if (h.sms > 0) return;
   // What it used until now is reported before it is no longer read (release() did so).
   g.used_sm_ns = h.used_sm_ns;
   const uint32_t place = g.place;
-  holders_[place] = holders_.back();
-  vgpus_[holders_.back().vgpu].place = place;
-  holders_.pop_back();
+  held_.holders[place] = held_.holders.back();
+  vgpus_[held_.holders.back().vgpu].place = place;
+  held_.holders.pop_back();
   g.place = kNowhere;
 }
 
 // A hold that is new takes its place among those that are charged.
 void Simulation::count_hold(uint32_t id) {
-  Hold& h = holds_[id];
+  Hold& h = held_.holds[id];
   vgpus_[h.vgpu].holds.push_back(id);
-  for (uint16_t i = h.lo; i < h.hi; ++i) sm_held_[i] = true;
+  for (uint16_t i = h.lo; i < h.hi; ++i) held_.sms[i] = true;
   if (h.program == kNone) return count_whole(h.vgpu, h.hi - h.lo);
   ++programs_[h.program].head.holds;
-  h.place = static_cast<uint32_t>(launch_holds_.size());
-  launch_holds_.push_back(id);
+  h.place = static_cast<uint32_t>(held_.of_launches.size());
+  held_.of_launches.push_back(id);
 }
 
 void Simulation::start_hold(VgpuId v, uint32_t program, uint16_t lo, uint16_t hi,
                             uint64_t start_ns) {
   const uint32_t id = new_hold();
-  Hold& h = holds_[id];
+  Hold& h = held_.holds[id];
   const uint64_t version = h.version + 1;
   h = Hold{};
   h.version = version;
@@ -373,19 +374,19 @@ void Simulation::set_changed(VgpuId v, bool holds_others) {
 }
 
 void Simulation::drop_hold(uint32_t id) {
-  Hold& h = holds_[id];
+  Hold& h = held_.holds[id];
   h.present = false;
   ++h.version;
-  for (uint16_t i = h.lo; i < h.hi; ++i) sm_held_[i] = false;
+  for (uint16_t i = h.lo; i < h.hi; ++i) held_.sms[i] = false;
   if (h.program == kNone) {
     count_whole(h.vgpu, -(h.hi - h.lo));
   } else {
-    launch_holds_[h.place] = launch_holds_.back();
-    holds_[launch_holds_.back()].place = h.place;
-    launch_holds_.pop_back();
+    held_.of_launches[h.place] = held_.of_launches.back();
+    held_.holds[held_.of_launches.back()].place = h.place;
+    held_.of_launches.pop_back();
   }
   std::erase(vgpus_[h.vgpu].holds, id);
-  free_holds_.push_back(id);
+  held_.free.push_back(id);
 }
 
 void Simulation::evict(const Action& a) {
@@ -400,7 +401,7 @@ void Simulation::evict(const Action& a) {
   std::vector<uint32_t> evicted;
   for (size_t i = 0; i < vgpus_[a.vgpu].holds.size(); ++i) {
     const uint32_t id = vgpus_[a.vgpu].holds[i];
-    const Hold& h = holds_[id];
+    const Hold& h = held_.holds[id];
     if (h.lo >= hi || lo >= h.hi || (a.launch && h.launch != a.launch)) continue;
     found = true;
     if (h.state == HoldState::kSignalled || h.state == HoldState::kLeaving) continue;
@@ -414,7 +415,7 @@ void Simulation::evict(const Action& a) {
   if (options_.observer) options_.observer->on_evict(now_ns_, a.vgpu, a.launch, {lo, hi});
   reassign(a.vgpu);
   for (uint32_t id : evicted) {
-    const Hold& h = holds_[id];
+    const Hold& h = held_.holds[id];
     const bool works = h.program != kNone || account_.busy(a.vgpu);
     push(now_ns_ + (works ? w_.gpu.signal_ns : 0), EventKind::kSeen, id, h.version);
   }
@@ -422,14 +423,14 @@ void Simulation::evict(const Action& a) {
 
 // The hold's SMs in [lo, hi) are to leave; what else it has becomes holds of their own.
 void Simulation::signal(uint32_t id, uint16_t lo, uint16_t hi) {
-  const Hold whole = holds_[id];
+  const Hold whole = held_.holds[id];
   const auto split = [&](uint16_t from, uint16_t to) {
     const uint32_t part = new_hold();
-    const uint64_t version = holds_[part].version + 1;
-    holds_[part] = whole;
-    holds_[part].version = version;
-    holds_[part].lo = from;
-    holds_[part].hi = to;
+    const uint64_t version = held_.holds[part].version + 1;
+    held_.holds[part] = whole;
+    held_.holds[part].version = version;
+    held_.holds[part].lo = from;
+    held_.holds[part].hi = to;
     if (whole.program == kNone) count_whole(whole.vgpu, from - to);  // are counted already
     count_hold(part);
     // Its start-up goes on; the time that is left of it is not kept, so it begins again.
@@ -438,7 +439,7 @@ void Simulation::signal(uint32_t id, uint16_t lo, uint16_t hi) {
   };
   if (whole.lo < lo) split(whole.lo, lo);
   if (hi < whole.hi) split(hi, whole.hi);
-  Hold& leaving = holds_[id];  // split may have moved it
+  Hold& leaving = held_.holds[id];  // split may have moved it
   leaving.lo = std::max(whole.lo, lo);
   leaving.hi = std::min(whole.hi, hi);
   leaving.was_starting = whole.state == HoldState::kStarting;
@@ -450,9 +451,9 @@ void Simulation::signal(uint32_t id, uint16_t lo, uint16_t hi) {
 // Adjacent parts that came by several Runs leave as one, so that the policy hears once.
 void Simulation::join_adjacent(std::vector<uint32_t>& evicted) {
   std::sort(evicted.begin(), evicted.end(),
-            [&](uint32_t x, uint32_t y) { return holds_[x].lo < holds_[y].lo; });
+            [&](uint32_t x, uint32_t y) { return held_.holds[x].lo < held_.holds[y].lo; });
   for (size_t i = 0; i + 1 < evicted.size();) {
-    Hold &first = holds_[evicted[i]], &second = holds_[evicted[i + 1]];
+    Hold &first = held_.holds[evicted[i]], &second = held_.holds[evicted[i + 1]];
     if (first.hi != second.lo || first.program != second.program ||
         first.was_starting != second.was_starting) {
       ++i;
@@ -464,14 +465,14 @@ void Simulation::join_adjacent(std::vector<uint32_t>& evicted) {
     drop_hold(evicted[i + 1]);
     first.hi = to;
     if (whole) count_whole(first.vgpu, to - from);
-    for (uint16_t sm = from; sm < to; ++sm) sm_held_[sm] = true;
+    for (uint16_t sm = from; sm < to; ++sm) held_.sms[sm] = true;
     evicted.erase(evicted.begin() + static_cast<std::ptrdiff_t>(i) + 1);
   }
 }
 
 // The kernels see the evict word: how long until the last task is off these SMs?
 void Simulation::seen(uint32_t id) {
-  Hold& h = holds_[id];
+  Hold& h = held_.holds[id];
   h.state = HoldState::kLeaving;
   Leaving leaving;
   const uint64_t sms = static_cast<uint64_t>(h.hi - h.lo) * kUnit;
@@ -542,7 +543,7 @@ void Simulation::add_leaving(Head& l, uint64_t speed, Leaving& to) {
 
 void Simulation::release(uint32_t id, LeftReason why) {
   report_usage();
-  const Hold h = holds_[id];
+  const Hold h = held_.holds[id];
   drop_hold(id);
   const bool evicted = h.state == HoldState::kSignalled || h.state == HoldState::kLeaving;
   if (h.program != kNone) {
@@ -557,14 +558,14 @@ void Simulation::release(uint32_t id, LeftReason why) {
       }
       why = LeftReason::kEvicted;
     }
-    if (evicted && h.worked) preempt_cost_[l.kernel].observe(now_ns_ - h.evict_ns);
+    if (evicted && h.worked) kernels_.preempt_cost[l.kernel].observe(now_ns_ - h.evict_ns);
   } else if (evicted && vgpus_[h.vgpu].holds.empty()) {
     for (uint32_t p : vgpus_[h.vgpu].heads) {
       Head& l = programs_[p].head;
       if (l.holds || l.speed == 0) continue;
       l.evicted = true;
       ++out_.programs[p].evictions;
-      preempt_cost_[l.kernel].observe(now_ns_ - h.evict_ns);
+      kernels_.preempt_cost[l.kernel].observe(now_ns_ - h.evict_ns);
     }
     if (!vgpus_[h.vgpu].heads.empty()) {
       ++out_.vgpus[h.vgpu].evictions;
@@ -573,7 +574,7 @@ void Simulation::release(uint32_t id, LeftReason why) {
   }
   if (evicted && h.worked) {
     out_.evict_latency_ns.push_back(now_ns_ - h.evict_ns);
-    handover_since_ns_ = std::max<uint64_t>(h.evict_ns, 1);
+    held_.handover_since_ns = std::max<uint64_t>(h.evict_ns, 1);
   }
   account_.set_holding(h.vgpu, !vgpus_[h.vgpu].holds.empty(), now_ns_);
   if (h.program == kNone) set_changed(h.vgpu, !vgpus_[h.vgpu].holds.empty());

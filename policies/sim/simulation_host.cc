@@ -25,10 +25,10 @@ void Simulation::start_programs() {
     }
     const uint64_t runs = p.arrival == ArrivalKind::kOffsets ? p.offsets_ns.size() : p.runs;
     const bool finite = p.arrival == ArrivalKind::kOffsets || p.runs > 0;
-    any_finite_ |= finite;
-    finite_left_ += finite && runs > 0;
+    left_.any_finite |= finite;
+    left_.finite += finite && runs > 0;
     if (p.steps.empty() || (finite && runs == 0)) continue;
-    replay_left_ += w_.replay_runs > 0;
+    left_.replays += w_.replay_runs > 0;
     if (p.arrival == ArrivalKind::kOffsets) {
       for (uint64_t at : p.offsets_ns) push(at, EventKind::kArrive, i);
       s.runs_started = runs;
@@ -50,7 +50,7 @@ void Simulation::schedule_arrival(uint32_t i, uint64_t after_ns) {
 void Simulation::arrive(uint32_t i) {
   const Program& p = w_.programs[i];
   programs_[i].pending.push_back(now_ns_);
-  if (options_.reference) offered_[i].arrivals_ns.push_back(now_ns_);
+  if (options_.reference) reference_.offered[i].arrivals_ns.push_back(now_ns_);
   if (p.arrival == ArrivalKind::kPeriodic)
     schedule_arrival(i, std::max<uint64_t>(p.period_ns, 1));
   else if (p.arrival == ArrivalKind::kPoisson)
@@ -155,7 +155,7 @@ void Simulation::make_head(uint32_t i) {
   // Clamped as a double: the tail of the variation may not fit an integer.
   h.work =
       static_cast<uint64_t>(std::clamp(work, 1.0, static_cast<double>(kMaxWork / kUnit))) * kUnit;
-  if (options_.reference && s.varies) offered_[i].works.push_back(work);
+  if (options_.reference && s.varies) reference_.offered[i].works.push_back(work);
   h.remaining = h.work;
   out_.programs[i].work_arrived_sm_ns += h.work / kUnit;
 
@@ -179,8 +179,8 @@ void Simulation::fill_launch(uint32_t i, double after_sm_ns, uint32_t width_sms)
   l.tasks_total = k.tasks;
   h.tasks_per_work = static_cast<double>(k.tasks) / static_cast<double>(h.work);
   l.sms_wanted = static_cast<uint16_t>(width_sms);
-  l.kernel = kernel_key_[h.kernel];
-  l.preempt_ns = preempt_cost_[h.kernel].mean_ns();
+  l.kernel = kernels_.keys[h.kernel];
+  l.preempt_ns = kernels_.preempt_cost[h.kernel].mean_ns();
   l.predicted_sm_ns = predicted(i, h);
   if (l.predicted_sm_ns)
     l.run_predicted_sm_ns = l.predicted_sm_ns + static_cast<uint64_t>(after_sm_ns);
@@ -209,7 +209,7 @@ void Simulation::announce_head(uint32_t i) {
   if (!had_work) ask([&](Actions& a) { policy_.on_arrival(now_ns_, v, a); });
   reassign(v);
   if (w_.gpu.preemptor == PreemptorKind::kProportional) {
-    if (current_ == kNoVgpu || !resident(current_))
+    if (slice_.current == kNoVgpu || !resident(slice_.current))
       rotate();
     else if (!had_work)
       slice_over();
@@ -229,9 +229,9 @@ uint64_t Simulation::predicted(uint32_t i, const Head& h) {
       break;
     case Predictor::kModel:
       prediction =
-          static_cast<double>(model_
-                                  .predict(kernel_key_[h.kernel], {k.grid_blocks, k.block_threads,
-                                                                   k.shared_bytes, k.input_bytes})
+          static_cast<double>(kernels_.model
+                                  .predict(kernels_.keys[h.kernel], {k.grid_blocks, k.block_threads,
+                                                                     k.shared_bytes, k.input_bytes})
                                   .value_or(0));
       break;
   }
@@ -248,14 +248,14 @@ void Simulation::run_ended(uint32_t i) {
   out_.programs[i].runs.push_back(r);
   ++s.runs_done;
   const uint64_t runs = p.arrival == ArrivalKind::kOffsets ? p.offsets_ns.size() : p.runs;
-  if (runs && s.runs_done == runs) --finite_left_;
-  if (w_.replay_runs && s.runs_done == w_.replay_runs) --replay_left_;
+  if (runs && s.runs_done == runs) --left_.finite;
+  if (w_.replay_runs && s.runs_done == w_.replay_runs) --left_.replays;
   if (p.arrival == ArrivalKind::kClosed) {
     const double mean = static_cast<double>(p.think_ns);
     const uint64_t think = p.think_exponential && p.think_ns
                                ? static_cast<uint64_t>(s.random.exponential(mean))
                                : p.think_ns;
-    if (options_.reference && p.think_exponential) offered_[i].thinks_ns.push_back(think);
+    if (options_.reference && p.think_exponential) reference_.offered[i].thinks_ns.push_back(think);
     schedule_arrival(i, think);
   }
 }

@@ -112,17 +112,17 @@ class Simulation {
     uint64_t useful = kUnit;  // part of its SMs' speed while leaving
     uint64_t since_ns = 0, evict_ns = 0;
     uint64_t version = 0;
-    uint32_t place = 0;   // in launch_holds_, if for a launch
+    uint32_t place = 0;   // in Held::of_launches, if for a launch
     bool worked = false;  // somebody's work ran here when the evict was seen
   };
   static constexpr uint32_t kNowhere = 0xffffffffu;
   struct VgpuState {
     VgpuShare share;
     std::vector<uint32_t> holds;
-    uint32_t place = kNowhere;    // in holders_
+    uint32_t place = kNowhere;    // in Held::holders
     std::vector<uint32_t> heads;  // programs, in the order in which they will run
     uint32_t next_change = 0;
-    uint64_t used_sm_ns = 0;      // not reported yet when it ceased to be in holders_
+    uint64_t used_sm_ns = 0;      // not reported yet when it ceased to be in Held::holders
     uint64_t still_until_ns = 0;  // its SMs have changed
     uint64_t changed_ns = ~0ull;
     uint64_t slice_ns = 0;  // proportional
@@ -175,8 +175,9 @@ class Simulation {
   bool finished() const;
   // What the workload asked for, for the fluid reference, and what was held at each mark.
   uint64_t mark_left_ns() const {
-    return options_.reference && marks_ < most_marks() ? (marks_ + 1) * w_.share_window_ns - now_ns_
-                                                       : ~0ull;
+    return options_.reference && reference_.marks < most_marks()
+               ? (reference_.marks + 1) * w_.share_window_ns - now_ns_
+               : ~0ull;
   }
   uint64_t most_marks() const { return kMostMarks / w_.vgpus.size(); }
   void mark();
@@ -263,6 +264,47 @@ class Simulation {
   void run_ended(uint32_t p);
   uint64_t predicted(uint32_t p, const Head& h);
 
+  // What the workload asked for, for the fluid reference.
+  struct Reference {
+    std::vector<Offered> offered;  // by program; empty without Options::reference
+    uint64_t marks = 0;
+  };
+  // Usage that the policy hears of before each event.
+  struct Usage {
+    uint64_t reported_ns = 0;        // up to here
+    std::vector<VgpuUsage> reports;  // scratch of report_usage()
+    bool reads_tasks = false;        // the policy does
+  };
+  // Who holds which SMs, and who is charged for them as time passes.
+  struct Held {
+    std::vector<Hold> holds;
+    std::vector<uint32_t> free;         // places in `holds`
+    std::vector<Holder> holders;        // vGPUs, by what they hold as a whole
+    std::vector<uint32_t> of_launches;  // holds for one launch
+    std::vector<bool> sms;
+    uint64_t busy_whole_sms = 0;     // held as a whole by vGPUs with work
+    uint64_t handover_since_ns = 0;  // an eviction's begin whose SMs wait for the next Run; 0: none
+  };
+  // What is known of the workload's kernels.
+  struct Kernels {
+    Kernels(const Workload& w, DurationModel* given);
+    std::vector<uint64_t> keys;  // hashes of their names
+    std::vector<PreemptionCost> preempt_cost;
+    DurationModel own_model;
+    DurationModel& model;  // the caller's, or own_model
+    const bool use_bandwidth;
+  };
+  // proportional: whose slice it is.
+  struct Slice {
+    VgpuId current = kNoVgpu;
+    uint64_t version = 0;
+  };
+  // What has to end before the run does.
+  struct Left {
+    uint32_t finite = 0, replays = 0;
+    bool any_finite = false;
+  };
+
   const Workload& w_;
   Policy& policy_;
   const Options options_;
@@ -271,38 +313,20 @@ class Simulation {
   Random random_;
   std::priority_queue<Event> events_;
   Actions actions_;
-  uint64_t reported_ns_ = 0;     // usage up to here has been reported
-  uint64_t busy_whole_sms_ = 0;  // held as a whole by vGPUs with work
   uint64_t order_ = 0, now_ns_ = 0, wake_version_ = 0, launches_ = 0;
   std::vector<ProgramState> programs_;
   std::vector<uint32_t> program_of_;  // by launch id
-  std::vector<Offered> offered_;      // by program; empty without Options::reference
-  uint64_t marks_ = 0;
   std::vector<VgpuState> vgpus_;
-  std::vector<Hold> holds_;
-  std::vector<uint32_t> free_holds_;
-  // Who is charged as time passes: vGPUs by what they hold as a whole, and holds for one launch.
-  std::vector<Holder> holders_;
-  std::vector<VgpuUsage> reports_;  // scratch of report_usage()
-  const bool policy_reads_tasks_ = policy_.reads_tasks();
-  std::vector<uint32_t> launch_holds_;
-  std::vector<bool> sm_held_;
-  uint64_t handover_since_ns_ = 0;  // an eviction's begin whose SMs wait for the next Run; 0: none
-  std::vector<uint64_t> kernel_key_;
-  std::vector<PreemptionCost> preempt_cost_;  // per kernel
-  DurationModel own_model_;
-  DurationModel& model_ = options_.model ? *options_.model : own_model_;
-  // proportional
-  VgpuId current_ = kNoVgpu;
-  uint64_t slice_version_ = 0;
+  Reference reference_;
+  Usage usage_;
+  Held held_;
+  Kernels kernels_;
+  Slice slice_;
+  Left left_;
   std::array<CopyEngine, kCopyWays> engines_{
       {{w_.gpu.copy_part_ns, w_.vgpus.size()}, {w_.gpu.copy_part_ns, w_.vgpus.size()}}};
   double memory_demand_ = 0;         // of all launches, of the bandwidth that there is
   uint64_t interference_to_ns_ = 0;  // who slowed whom is counted up to here
-  uint32_t finite_left_ = 0, replay_left_ = 0;
-  bool any_finite_ = false;
-  const bool uses_bandwidth_ = std::any_of(w_.kernels.begin(), w_.kernels.end(),
-                                           [](const Kernel& k) { return k.bandwidth > 0; });
 };
 
 }  // namespace sluice::policy::sim

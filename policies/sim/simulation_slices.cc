@@ -28,33 +28,34 @@ void Simulation::set_slice(const Action& a) {
   g.slice_set = true;
   reassign(a.vgpu);
   // It takes effect with the next round; but who was alone, or gated, is read now.
-  if (current_ == kNoVgpu || !resident(current_))
+  if (slice_.current == kNoVgpu || !resident(slice_.current))
     rotate();
-  else if (current_ != a.vgpu)
+  else if (slice_.current != a.vgpu)
     slice_over();
 }
 
 // The current vGPU has nothing more to run: the next, or nobody.
 void Simulation::rotate() {
   const VgpuId n = static_cast<VgpuId>(vgpus_.size());
-  const VgpuId from = current_ == kNoVgpu ? n - 1 : current_;
+  const VgpuId from = slice_.current == kNoVgpu ? n - 1 : slice_.current;
   VgpuId next = kNoVgpu;
   for (VgpuId i = 1; i <= n && next == kNoVgpu; ++i)
     if (resident((from + i) % n)) next = (from + i) % n;
-  if (next == kNoVgpu || next == current_) {
-    ++slice_version_;  // whoever is there stays, without a limit
-    if (current_ == kNoVgpu || next == current_ || vgpus_[current_].heads.empty()) return;
+  if (next == kNoVgpu || next == slice_.current) {
+    ++slice_.version;  // whoever is there stays, without a limit
+    if (slice_.current == kNoVgpu || next == slice_.current || vgpus_[slice_.current].heads.empty())
+      return;
     // Gated, and nothing of it is left.
     report_usage();
-    drop_hold(vgpus_[current_].holds.front());
-    account_.set_holding(current_, false, now_ns_);
-    reassign(current_);
-    current_ = kNoVgpu;
+    drop_hold(vgpus_[slice_.current].holds.front());
+    account_.set_holding(slice_.current, false, now_ns_);
+    reassign(slice_.current);
+    slice_.current = kNoVgpu;
     return;
   }
-  if (current_ != kNoVgpu && !vgpus_[current_].holds.empty()) {
-    const uint32_t id = vgpus_[current_].holds.front();
-    const VgpuId v = current_;
+  if (slice_.current != kNoVgpu && !vgpus_[slice_.current].holds.empty()) {
+    const uint32_t id = vgpus_[slice_.current].holds.front();
+    const VgpuId v = slice_.current;
     report_usage();  // who holds nothing is not read, and a long kernel has no event of its
                      // own in its turn
     drop_hold(id);
@@ -65,25 +66,25 @@ void Simulation::rotate() {
     }
     reassign(v);
   }
-  const bool first = current_ == kNoVgpu;
-  current_ = next;
+  const bool first = slice_.current == kNoVgpu;
+  slice_.current = next;
   const uint64_t cost = first ? w_.gpu.start_ns : w_.gpu.switch_ns;
   start_hold(next, kNone, 0, static_cast<uint16_t>(w_.gpu.sm_count), cost);
-  push(now_ns_ + cost + slice_of(next), EventKind::kSlice, 0, ++slice_version_);
+  push(now_ns_ + cost + slice_of(next), EventKind::kSlice, 0, ++slice_.version);
 }
 
 // The slice is over, or somebody has come: go on, or to the next.
 void Simulation::slice_over() {
   bool others = false;
-  for (VgpuId v = 0; v < vgpus_.size() && !others; ++v) others = v != current_ && resident(v);
+  for (VgpuId v = 0; v < vgpus_.size() && !others; ++v) others = v != slice_.current && resident(v);
   if (!others) {
-    ++slice_version_;
+    ++slice_.version;
     return;
   }
-  const Hold& h = holds_[vgpus_[current_].holds.front()];
-  const uint64_t end_ns =
-      h.since_ns + (h.state == HoldState::kStarting ? w_.gpu.switch_ns : 0) + slice_of(current_);
-  if (now_ns_ < end_ns) return push(end_ns, EventKind::kSlice, 0, ++slice_version_);
+  const Hold& h = held_.holds[vgpus_[slice_.current].holds.front()];
+  const uint64_t end_ns = h.since_ns + (h.state == HoldState::kStarting ? w_.gpu.switch_ns : 0) +
+                          slice_of(slice_.current);
+  if (now_ns_ < end_ns) return push(end_ns, EventKind::kSlice, 0, ++slice_.version);
   rotate();
 }
 
