@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "guest-agent/cudart/binaries.h"
-#include "guest-agent/cudart/boxes.h"
 #include "guest-agent/cudart/calls.h"
+#include "guest-agent/cudart/memory/boxes.h"
 
 namespace sluice::cudart {
 namespace {

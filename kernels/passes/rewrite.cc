@@ -6,7 +6,7 @@
 #include <unordered_set>
 
 #include "abi/preempt.h"
-#include "kernels/passes/analysis/barrier_numbers.h"
+#include "kernels/passes/analysis/sync/barrier_numbers.h"
 #include "kernels/passes/clone/clone.h"
 #include "kernels/passes/clone/inline.h"
 #include "kernels/passes/plan.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/ptx/print.h"
 
-#include "kernels/ptx/cursor.h"
+#include "kernels/ptx/parse/cursor.h"
 
 namespace sluice::ptx {
 

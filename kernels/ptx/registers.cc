@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "kernels/ptx/cursor.h"
+#include "kernels/ptx/parse/cursor.h"
 
 namespace sluice::ptx {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A copy of a function in which generic addresses name their state space where that is known, for
-// analyses that ask who else writes there. Unoptimised text reads and writes everything by generic
+// analyses of what else is written there. Unoptimised text reads and writes everything by generic
 // addresses.
 //
 //   counted from             space

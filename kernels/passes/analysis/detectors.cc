@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "kernels/passes/analysis/synchronisation.h"
+#include "kernels/passes/analysis/sync/synchronisation.h"
 #include "kernels/passes/analysis/waits/spin.h"
 
 namespace sluice::passes {

@@ -6,7 +6,7 @@
 
 #include "kernels/passes/analysis/detectors.h"
 #include "kernels/passes/analysis/shared_addresses.h"
-#include "kernels/passes/analysis/synchronisation.h"
+#include "kernels/passes/analysis/sync/synchronisation.h"
 #include "kernels/passes/analysis/waits/persistent.h"
 #include "kernels/passes/analysis/waits/polled_values.h"
 #include "kernels/passes/analysis/waits/spin.h"

@@ -17,8 +17,8 @@
 
 #include "kernels/passes/analysis/author_points.h"
 #include "kernels/passes/analysis/finding.h"
-#include "kernels/passes/analysis/memory_barriers.h"
 #include "kernels/passes/analysis/register_pool.h"
+#include "kernels/passes/analysis/sync/memory_barriers.h"
 #include "kernels/passes/analysis/waits/spin.h"
 #include "kernels/ptx/cfg.h"
 #include "kernels/ptx/divergence.h"

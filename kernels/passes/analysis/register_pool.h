@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels whose warps hand registers to one another (setmaxnreg), and whether a block can put them
-// back behind each task, so that the next one begins with so many a thread as a new block's (rule
+// back behind each task, so that the next one begins with this many a thread as a new block's (rule
 // register-pool).
 //
 // PTX ISA, "setmaxnreg": a warp's count falls by `.dec` and rises by `.inc`, which waits until the

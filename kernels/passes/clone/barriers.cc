@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/passes/clone/barriers.h"
 
-#include "kernels/passes/analysis/synchronisation.h"
+#include "kernels/passes/analysis/sync/synchronisation.h"
 #include "kernels/passes/clone/clone.h"
 
 namespace sluice::passes {

@@ -7,8 +7,8 @@
 // says which, by ballots at the branches that separate them.
 #include <algorithm>
 
-#include "kernels/passes/analysis/lane_sets.h"
-#include "kernels/passes/analysis/synchronisation.h"
+#include "kernels/passes/analysis/sync/lane_sets.h"
+#include "kernels/passes/analysis/sync/synchronisation.h"
 #include "kernels/passes/clone/clone.h"
 
 namespace sluice::passes {

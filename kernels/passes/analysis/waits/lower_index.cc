@@ -22,7 +22,7 @@ constexpr int kMostTurns = 8;
 // A constant that is added to the index: up to here it is a step to a higher neighbour, from here
 // on padding in front of the array (CUB pads by 32 tiles).
 constexpr std::uint64_t kLargestStep = 8;
-// A mask of so many low bits and less is a remainder; wider ones only shorten the register.
+// A mask of this many low bits and less is a remainder; wider ones only shorten the register.
 constexpr std::uint64_t kWidestRing = 0xffff;
 
 bool is_global_atomic(const Statement& s) {

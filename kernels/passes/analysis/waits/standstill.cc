@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "kernels/passes/analysis/synchronisation.h"
+#include "kernels/passes/analysis/sync/synchronisation.h"
 #include "kernels/ptx/registers.h"
 
 namespace sluice::passes {

@@ -31,11 +31,11 @@ class Swaps {
   bool takes_token(std::uint32_t atom, const std::vector<std::uint32_t>& blocks) const;
   // Whether the value that `load` reads only ever is what a compare-and-swap of the same place in
   // the loop compares with, or makes its new value of, or that it is read again only where that
-  // swap has failed: who fails, fails because another one got through. False where that is
+  // swap has failed: a swap fails only because another one succeeded. False where that is
   // not known.
   bool only_compared(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const;
   // Whether a compare-and-swap compares with what statement `load` has read; only then the others
-  // need to be asked.
+  // need to be checked.
   bool may_be_compared(std::uint32_t load) const;
   // Whether the loop only ever puts the value that `load` reads, or what it makes of it, somewhere
   // by a swap: the new head of a list. False where that is not known.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A value that is its own lock: who wants to change it reads it, swaps it for a mark, and stores
-// the new value. Others read again while they find the mark. That is no waiting: whoever put the
-// mark there runs, and its task ends with a value in the place.
+// A value that is its own lock: to change it, a thread reads it, swaps it for a mark, and stores
+// the new value. Others read again while they find the mark. That is no waiting for another task:
+// the thread that put the mark there runs, and its task ends with a value in the place.
 //
 // Owner: find_waiting(), one function, one thread; refers to the control-flow graph. Errs towards
 // waiting.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/ptx/parser.h"
+#include "kernels/ptx/parse/parser.h"
 
 #include <algorithm>
 #include <unordered_set>

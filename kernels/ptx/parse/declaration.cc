@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/ptx/parser.h"
+#include "kernels/ptx/parse/parser.h"
 
 namespace sluice::ptx {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/passes/analysis/memory_barriers.h"
+#include "kernels/passes/analysis/sync/memory_barriers.h"
 
 #include <algorithm>
 #include <string>

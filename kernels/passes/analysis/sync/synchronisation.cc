@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/passes/analysis/synchronisation.h"
+#include "kernels/passes/analysis/sync/synchronisation.h"
 
 #include <unordered_set>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies: of bytes, rows, boxes, symbols, between devices.
 #include "guest-agent/cudart/binaries.h"
-#include "guest-agent/cudart/boxes.h"
 #include "guest-agent/cudart/calls.h"
+#include "guest-agent/cudart/memory/boxes.h"
 
 namespace sluice::cudart {
 namespace {

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/ptx/cursor.h"
 #include "kernels/ptx/module.h"
+#include "kernels/ptx/parse/cursor.h"
 
 namespace sluice::ptx {
 

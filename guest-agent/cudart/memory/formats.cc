@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "guest-agent/cudart/formats.h"
+#include "guest-agent/cudart/memory/formats.h"
 
 #include "abi/array_formats.h"
 

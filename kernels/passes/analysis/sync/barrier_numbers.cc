@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/passes/analysis/barrier_numbers.h"
+#include "kernels/passes/analysis/sync/barrier_numbers.h"
 
 #include <optional>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/passes/analysis/lane_sets.h"
+#include "kernels/passes/analysis/sync/lane_sets.h"
 
 #include <algorithm>
 #include <map>

@@ -2,7 +2,7 @@
 // A function's body: its statements, scopes and declarations.
 #include <algorithm>
 
-#include "kernels/ptx/parser.h"
+#include "kernels/ptx/parse/parser.h"
 
 namespace sluice::ptx {
 

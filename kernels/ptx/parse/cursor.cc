@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/ptx/cursor.h"
+#include "kernels/ptx/parse/cursor.h"
 
 #include <array>
 

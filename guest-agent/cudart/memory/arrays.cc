@@ -2,9 +2,9 @@
 // Arrays, textures and surfaces: descriptions go from the runtime's form to the driver's.
 #include <algorithm>
 
-#include "guest-agent/cudart/boxes.h"
 #include "guest-agent/cudart/calls.h"
-#include "guest-agent/cudart/formats.h"
+#include "guest-agent/cudart/memory/boxes.h"
+#include "guest-agent/cudart/memory/formats.h"
 
 namespace sluice::cudart {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "guest-agent/cudart/boxes.h"
+#include "guest-agent/cudart/memory/boxes.h"
 
-#include "guest-agent/cudart/formats.h"
+#include "guest-agent/cudart/memory/formats.h"
 
 namespace sluice::cudart {
 namespace {
