@@ -156,8 +156,9 @@ struct sluice_slot_header {    /* at the slot's offset; 4 KiB */
   struct sluice_ring submit;   /* program -> worker */
   struct sluice_ring complete; /* worker -> program */
   /* [H] 1: the session's streams hold as much as they may, behind a host function. Nothing that
-   * queues work is to be submitted until it is 0 again; then the wake-up rings. Who submits more
-   * loses the session in the end. HOST_FUNC_DONE comes by the same ring, so the ring stays open. */
+   * queues work is to be submitted until it is 0 again; then the wake-up rings. A program that
+   * submits more loses the session in the end. HOST_FUNC_DONE comes by the same ring, so the ring
+   * stays open. */
   uint32_t hold;
   uint32_t pad;
   /* [H] With SLUICE_JOINED_CLONES_ON_REQUEST: functions whose clones the worker wants, 0: none.

@@ -16,7 +16,7 @@
 
 #define SLUICE_END_WORD_BYTES 64u /* a line of the processor's cache */
 
-/* Offset in the region of the word of a slot with so much staging memory; 0: it has none. */
+/* Offset in the region of the word of a slot with this much staging memory; 0: it has none. */
 static inline uint64_t sluice_end_word_offset(uint64_t staging_offset, uint64_t staging_bytes) {
   return staging_bytes < 2 * SLUICE_END_WORD_BYTES
              ? 0

@@ -118,8 +118,8 @@ struct sluice_preempt_params {
    * l = ceil(log2 d), s1 = min(l,1), s2 = max(l-1,0). _x divides by grid_x, _y by grid_y. */
   uint32_t magic_x, magic_y;
   uint8_t shift_x1, shift_x2, shift_y1, shift_y2;
-  uint32_t
-      target_clocks; /* of a chunk, in SM clocks: a worker draws as many tickets as take so long */
+  uint32_t target_clocks; /* of a chunk, in SM clocks: a worker draws as many tickets as take this
+                             long */
   uint32_t worker_base;   /* number of the first worker: 0, or behind those of a first grid that
                              still runs (growing back). Worker numbers name left-over slots. Where a
                              block runs one task: the first task that is left */
@@ -132,14 +132,14 @@ struct sluice_preempt_params {
   uint16_t sm_lo, sm_hi;  /* SLUICE_LAUNCH_SPATIAL */
   uint16_t sm_quota;      /* 0: no limit */
   uint16_t grid;          /* 0, or 1 for the second grid on the same control block */
-  uint32_t first_tickets; /* so many workers run the task of their own number first, and tickets are
-                             counted from there; the same in every physical launch */
+  uint32_t first_tickets; /* this many workers run the task of their own number first, and tickets
+                             are counted from there; the same in every physical launch */
   uint64_t state; /* resumable clones: a sluice_resume_state for each task, state_stride bytes
                      apart. Needs no initial contents. One launch's at a time */
   uint32_t state_stride; /* SLUICE_RESUME_STRIDE(threads of a block, bytes of a thread) */
   uint32_t place; /* SPATIAL: workers that are to stay. A block that is not wanted on its SM waits
-                     until so many have come to theirs, at most SLUICE_PLACE_NS from the first such
-                     wait on, and then leaves; 0: it leaves at once */
+                     until this many have come to theirs, at most SLUICE_PLACE_NS from the first
+                     such wait on, and then leaves; 0: it leaves at once */
   uint32_t reserved[2];
 };
 

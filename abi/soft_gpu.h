@@ -81,7 +81,7 @@ struct sluice_soft_info {
   uint64_t switch_fixed_ns;         /* cost of a change of context that belongs to nobody */
   uint64_t switch_bytes_per_second; /* with which state is saved and restored; 0: at no cost */
   uint32_t timeslice_us;            /* of a new channel */
-  uint32_t stall_ms; /* a process that holds the GPU and stands still so long loses it */
+  uint32_t stall_ms; /* a process that holds the GPU and stands still this long loses it */
   uint32_t
       sm_group; /* SMs in the smallest group that a green context can have; 0: no such contexts */
   /* For how long a kernel's fault stops every channel; 0: it stops nobody. */

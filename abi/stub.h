@@ -53,7 +53,7 @@
  *              they may use all SMs
  *   keep       with recall: launches on SMs of the new set need not drain
  *   level      where turns are priorities: launches of this generation go to streams whose priority
- *              is so many levels above the lowest one
+ *              is this many levels above the lowest one
  *   fill       with a level above 0: others are kept out of the gaps between launches
  *   standby    with open: it is nobody's turn, and only launches may start that are expected to
  *              take SLUICE_STANDBY_NS at most; ring when there is demand
@@ -70,7 +70,7 @@
 #define SLUICE_GRANT_AT_LEVEL(level) ((uint64_t)(level) << 38)
 #define SLUICE_GRANT_FILL (1ull << 40)
 #define SLUICE_GRANT_STANDBY (1ull << 41)
-/* Longer: who comes unasked delays others for longer. Shorter: more kernels have to ask first. */
+/* Longer: a standby launch delays others for longer. Shorter: more kernels need a grant first. */
 #define SLUICE_STANDBY_NS 500000ull
 
 /* The gate protocol. Model-checked in tests/model/gate_model.h; docs/internals/channel.md says why
@@ -126,7 +126,7 @@
  *     the set of that grant.
  *   - What cannot be confined to SMs (an opaque kernel) runs all the same; `unconfined` counts it.
  */
-/* After so long without a beat sluiced counts as gone and its gates as open: fairness waits, the
+/* After this long without a beat sluiced counts as gone and its gates as open: fairness waits, the
  * programs go on. Shorter: a busy machine opens gates by mistake. Longer: a dead mediator stalls
  * every program for that long. */
 #define SLUICE_STALE_HEARTBEAT_NS 2000000000ull

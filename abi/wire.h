@@ -170,7 +170,7 @@ struct sluice_function_get { /* name follows, name_bytes without NUL */
 /* The clones of a kernel whose module was loaded without any (SLUICE_JOINED_LAZY_CLONES), in a
  * module of their own. From its answer on that module is a part of the kernel's: its own handle
  * names nothing any more. Once for a function. Addresses of variables follow, address_bytes: what
- * the module's array SLUICE_ADDRESS_ARRAY, of so many bytes, is to hold. */
+ * the module's array SLUICE_ADDRESS_ARRAY, of this many bytes, is to hold. */
 #define SLUICE_ADDRESS_ARRAY "sluice_addresses"
 struct sluice_function_clones {
   uint64_t function;
@@ -223,7 +223,7 @@ struct sluice_green {
   uint64_t base; /* a green context of the record's context; 0: the device */
   int32_t device;
   uint32_t flags;     /* SLUICE_GREEN_* */
-  uint32_t groups;    /* SPLIT: so many at most; 0: asks how many there can be */
+  uint32_t groups;    /* SPLIT: this many at most; 0: asks how many there can be */
   uint32_t min_count; /* SPLIT: SMs of each */
   uint32_t how;       /* SPLIT: CUdevSmResourceSplit_flags */
   uint32_t reserved;

@@ -16,7 +16,7 @@
 namespace sluice::guest {
 namespace {
 
-// A log beyond this is cut: nobody reads a table of so many kernels.
+// A log beyond this is cut: nobody reads a table of this many kernels.
 constexpr std::streamoff kMostLogBytes = 64 << 20;
 
 // By words of the reasons that the guest's libcuda and the rewriter give.

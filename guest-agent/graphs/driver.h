@@ -2,7 +2,7 @@
 // What CUDA graphs need of the driver below them: the calling thread's state, checks, and ways to
 // queue work that no stream capture sees. Everything else they do by the public driver API.
 //
-// Who links this library defines driver(); the guest's libcuda.so.1 does so in
+// The user of this library defines driver(); the guest's libcuda.so.1 does so in
 // guest-agent/shim/calls/graph_driver.cc. Any thread, also several at once. Nothing here is called
 // with a lock of this library held, except where a function says so. Errors are CUDA's.
 #pragma once

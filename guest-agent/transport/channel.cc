@@ -183,7 +183,7 @@ void Channel::wait(uint64_t timeout_ns) {
   if (can_wait_ && (fds[1].revents & POLLIN) != 0) drain_eventfd(wake_.get());
 }
 
-bool Channel::look_for_hang_up() {
+bool Channel::poll_hang_up() {
   pollfd fd{socket_.get(), POLLIN | POLLRDHUP, 0};
   if (!hung_up_ && ::poll(&fd, 1, 0) > 0 && fd.revents != 0) hung_up_ = true;
   return hung_up_;
@@ -212,8 +212,8 @@ bool Channel::map_private(void* at, uint64_t bytes) {
   return true;
 }
 
-void Channel::let_go(const std::vector<std::pair<uint64_t, uint64_t>>& keep) {
-  if (!may_let_go()) return;
+void Channel::detach(const std::vector<std::pair<uint64_t, uint64_t>>& keep) {
+  if (!can_detach()) return;
   for (;;) {
     std::pair<void*, uint64_t> one;
     {

@@ -73,7 +73,7 @@ class Channel {
   void wait(uint64_t timeout_ns);
   bool hung_up() const { return hung_up_; }
   // Looks for the hang-up now, without sleeping.
-  bool look_for_hang_up();
+  bool poll_hang_up();
 
   // A session's end alone changes nothing here: the slot and its memory stay the program's until it
   // closes its connection or ends, so that nobody reads zeros where data was. When sluice-agent has
@@ -82,16 +82,16 @@ class Channel {
   // bytes) in `keep` keep their contents: what the program, or a call under way, may still read.
   // Once; other threads may be in any call but join. What they write to those ranges meanwhile may
   // be lost. Nothing to do for local programs, whose region is nobody else's.
-  bool may_let_go() const { return doorbell_page_ != nullptr; }
+  bool can_detach() const { return doorbell_page_ != nullptr; }
 
   // Maps `bytes` of the region from `offset` once more, in the place of what the program has at
   // `at`; whole pages. False: it cannot be, and nothing has changed. Until map_private(at, bytes),
-  // which puts private memory with the same contents there. let_go() does so, too.
+  // which puts private memory with the same contents there. detach() does so, too.
   bool map_again(void* at, uint64_t offset, uint64_t bytes);
   bool map_private(void* at, uint64_t bytes);
-  void let_go(const std::vector<std::pair<uint64_t, uint64_t>>& keep);
+  void detach(const std::vector<std::pair<uint64_t, uint64_t>>& keep);
 
-  // In the child of a fork: lets go of the descriptors, so that the connection ends with the
+  // In the child of a fork: closes the descriptors, so that the connection ends with the
   // parent. Async-signal-safe. The mapping does not exist in the child.
   void abandon_in_child();
 

@@ -37,7 +37,7 @@ struct KernelReport {
   // And one that is launched in windows of its grid (SLUICE_WINDOW_SUFFIX).
   bool windows_too = false;
   // Its author says where its blocks can leave (kernels/include/sluice/preempt.cuh), and they do:
-  // as many blocks as tasks are not finished. Each thread saves so many bytes.
+  // as many blocks as tasks are not finished. Each thread saves this many bytes.
   bool resumable = false;
   std::uint32_t state_bytes = 0;
   // The author has said so, but it cannot be used: why. The kernel then never leaves in mid-work.

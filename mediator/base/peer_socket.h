@@ -40,7 +40,7 @@ Result<PlainMessage> receive_plain(int socket, void* data, size_t bytes);
 // waits for the end of such a connection need not read on.
 bool has_hung_up(int socket);
 
-// A pair of sockets that wake who polls the other end, in place of an eventfd, whose O_NONBLOCK
+// A pair of sockets by which each end wakes the other, in place of an eventfd, whose O_NONBLOCK
 // both would share. `ours` refuses descriptors.
 struct WakePair {
   Fd ours, theirs;

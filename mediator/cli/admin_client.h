@@ -13,7 +13,7 @@ namespace sluice {
 
 class AdminClient {
  public:
-  // This and each call fail when sluiced has not answered after so many seconds. Where sluicectl
+  // This and each call fail when sluiced has not answered after this many seconds. Where sluicectl
   // waits for longer than seconds, it says so (waiting.h).
   static Result<AdminClient> connect(const std::string& socket_path, int timeout_s);
   // The method's result, or the error that sluiced answered (code: JSON-RPC's).

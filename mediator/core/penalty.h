@@ -60,15 +60,15 @@ class Penalty {
   static constexpr uint64_t kForgivenPerSecond = 2'500'000;
   // The debt at which no session may be open. 2 % of a minute less what a minute forgives.
   static constexpr uint64_t kMost = 60'000'000'000 / 50 - 60 * kForgivenPerSecond;
-  // Waits are so many times the debt: others lose 3 % meanwhile. A first crash (78 or 150 ms) waits
-  // for 2.6 or 5 s. Less: others lose more in the first seconds; the bound in minutes stays.
+  // Waits are this many times the debt: others lose 3 % meanwhile. A first crash (78 or 150 ms)
+  // waits for 2.6 or 5 s. Less: others lose more in the first seconds; the bound in minutes stays.
   static constexpr uint64_t kDelay = 33;
   // Debt of one offence at most. Less: spins are cheaper in the long run; more: the first one bars.
   static constexpr uint64_t kMostAtOnce = 450'000'000;
   // Debt of a forced end: a worker started and ended for nothing. 0.8 s forgive it.
   static constexpr uint64_t kForcedEndCost = 2'000'000;
-  // Others that had a session so long ago still count: else one could open its sessions in the gaps
-  // between a neighbour's programs.
+  // Others that had a session this long ago still count: else one could open its sessions in the
+  // gaps between a neighbour's programs.
   static constexpr uint64_t kAlone = 60'000'000'000;
 
   explicit Penalty(uint64_t worst_ns) : worst_ns_(worst_ns) {}

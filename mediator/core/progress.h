@@ -47,7 +47,7 @@ class Progress {
   // Learns from the launches that are done, or were evicted. `session`: not the same for two
   // sessions of the vGPU; its records are distinguished by their launches' numbers.
   void learn(uint32_t session, const sluice_launch_records& records);
-  // So many evictions of the vGPU have taken so long in sum, by sluiced's clock, since the last
+  // This many evictions of the vGPU have taken this long in sum, by sluiced's clock, since the last
   // call: what evicting those kernels cost that learn() saw evicted meanwhile (or sees until the
   // next call). To be called after it.
   void learn_evictions(uint64_t count, uint64_t sum_ns);
@@ -55,7 +55,7 @@ class Progress {
   // odd sums at worst.
   void add(const sluice_launch_records& records, ProgressSums* sums) const;
   // The same of a session that says that it has `demand` launches queued: looks no further than for
-  // so many, beginning where it found the first one the last time.
+  // this many, beginning where it found the first one the last time.
   LaunchHints look(uint32_t session, const sluice_launch_records& records, uint32_t demand);
   void forget(uint32_t session) { sessions_.erase(session); }
 

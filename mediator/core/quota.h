@@ -37,7 +37,8 @@ class QuotaLedger {
   // Charges `guest_bytes` to the session, all or nothing. ENOMEM with the limit named if it does
   // not fit; EINVAL for 0 bytes or a session that is not there.
   Result<void> lease(Session session, uint64_t guest_bytes);
-  // EINVAL if the session does not hold so much: the worker's books are wrong, which should end it.
+  // EINVAL if the session does not hold this much: the worker's books are wrong, which should end
+  // it.
   Result<void> give_back(Session session, uint64_t guest_bytes);
   // What the one holds is the other's from now on; both are of one vGPU. EINVAL as give_back().
   Result<void> move(Session from, Session to, uint64_t guest_bytes);

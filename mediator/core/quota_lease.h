@@ -27,14 +27,14 @@ class QuotaLease {
   // Allocations are charged in such units, the driver's own smallest one.
   static constexpr uint64_t kUnitBytes = 512;
 
-  // In chunks that suit a limit of so many bytes: processes of one vGPU share even a small one.
+  // In chunks that suit a limit of this many bytes: processes of one vGPU share even a small one.
   static uint64_t chunk_for(uint64_t limit_bytes) {
     constexpr uint64_t kLeast = 1ull << 20, kChunksOfALimit = 64;
     return std::clamp(limit_bytes / kChunksOfALimit / kLeast * kLeast, kLeast, kChunkBytes);
   }
   explicit QuotaLease(uint64_t chunk_bytes = kChunkBytes) : chunk_(chunk_bytes) {}
 
-  // What an allocation of so many bytes is charged; 0 if it overflows.
+  // What an allocation of this many bytes is charged; 0 if it overflows.
   static uint64_t charge_for(uint64_t guest_bytes) {
     if (guest_bytes > ~uint64_t{0} - kUnitBytes) return 0;
     return (guest_bytes + kUnitBytes - 1) / kUnitBytes * kUnitBytes;

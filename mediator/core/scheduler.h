@@ -49,7 +49,7 @@ struct SchedulerConfig {
   // kernels or coarse tasks lose their session; longer: a runaway kernel stops everybody for so
   // long.
   uint64_t evict_end_ns = 2'000'000'000;
-  // So many sessions of a vGPU may launch at once while another vGPU is backlogged
+  // This many sessions of a vGPU may launch at once while another vGPU is backlogged
   // (sharing/crowd.h). More: each may have a fault under way when the vGPU is barred for one.
   // Fewer: the GPU idles between short launches of one vGPU's programs.
   uint32_t sessions_at_once = 4;
@@ -70,8 +70,8 @@ struct SchedulerConfig {
   // have to leave delay the next turn; shorter: others' visits wait for launches.
   uint64_t visit_ns = 500'000;
   // A session that was seen running without a grant for evict_end_ns in sum is ended too. The sum
-  // shrinks by one part in so many of the time that passes. Smaller: who runs on for a part of the
-  // time is never ended; larger: what an honest worker's delays add up to ends it one day.
+  // shrinks by one part in this many of the time that passes. Smaller: who runs on for a part of
+  // the time is never ended; larger: what an honest worker's delays add up to ends it one day.
   uint32_t ungranted_leak = 16;
   // What runs on for so long after *left* is the release's own delay.
   uint64_t ungranted_grace_ns = 5'000'000;
@@ -96,7 +96,7 @@ struct SchedulerConfig {
 // What a session's launch records say of the launches that it has queued (core/progress.h):
 // untrusted.
 struct LaunchHints {
-  uint32_t predicted = 0;     // so many of them are predicted
+  uint32_t predicted = 0;     // this many of them are predicted
   uint64_t remaining_ns = 0;  // to run, of these, each alone on the whole GPU
   uint64_t longest_ns = 0;    // the longest of these, whole; 0: not known
   uint64_t preempt_ns = 0;    // what evicting the most expensive of them has cost; 0: not known
@@ -310,7 +310,7 @@ class Scheduler {
   // The answer to kAskStarved, at any time after it: for so long in sum since its start nothing of
   // the session's worker ran although something of it could have.
   void on_starved(uint64_t now_ns, SessionId session, uint64_t starved_ns, ActionQueue& out);
-  // On a GPU with time slices: v's contexts have used so much since the last call. To be called
+  // On a GPU with time slices: v's contexts have used this much since the last call. To be called
   // before any event that the policy decides by; decides nothing itself. Elsewhere ignored (and
   // on_measured() is ignored here). `free`: while no other vGPU wanted it; shown, and not charged,
   // but counts against a maximum.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // DriverApi: the CUDA driver as one table of functions, loaded from NVIDIA's libcuda.so.1 or from
-// the software GPU (libsluice-softcuda.so), so that whoever runs calls cannot tell which one it
+// the software GPU (libsluice-softcuda.so), so that its user cannot tell which one it
 // has.
 //
 // Owned by sluice-worker (and tests, benchmarks), one per process, filled once before any thread

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // DriverDevice: the device files of NVIDIA's kernel driver, as far as the context-switch log needs
 // them (driver_switch_log.h). Four system calls behind an interface, so that a test can answer in
-// the driver's place. Owned by whoever owns the log; one thread. Knows nothing of what is asked.
+// the driver's place. Owned by the owner of the log; one thread. It passes requests on unread.
 #pragma once
 
 #include <cstddef>

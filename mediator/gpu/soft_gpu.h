@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SoftGpu: the software GPU as whoever rules over it sees it, through the shared file of
+// SoftGpu: the software GPU as its controller sees it, through the shared file of
 // abi/soft_gpu.h: its context-switch log, its channels, and the words that control them. On a real
 // GPU the same comes from the driver (FECS event buffer, channel-group controls).
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SwitchRing: the context-switch log of an NVIDIA GPU on its way from the one who may read it to
-// the one who needs it: records in a file in memory, which only the first can write.
+// SwitchRing: the context-switch log of an NVIDIA GPU on its way from the process that may read
+// it to the one that needs it: records in a file in memory, which only the first can write.
 //
 //   0        +----------------------------------------------+
 //            | header: put, known_ns, lost, failed          |

@@ -8,7 +8,7 @@
 namespace sluice::io {
 
 struct LoopBudgets::Common {
-  // So much of the loop's time, and so much at once.
+  // This much of the loop's time, and this much at once.
   struct Bucket {
     double share;
     double burst_ns;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // WaitForecast: when the end of a wait is due, by how long the waits before it took. A sleeper on a
-// virtual machine wakes 30 to 90 us late; a program that waits for launches of 5 ms, one after the
-// other, loses 2 % of its time so (decision 0011), one that waits for launches of 0.3 ms 8 %. Who
-// knows when the end is due sleeps until shortly before it and polls for the rest: an eighth of the
-// wait on each side, but at least as long as a wake-up may be late.
+// virtual machine wakes 30 to 90 us late: a program that waits for launches of 5 ms, one after the
+// other, loses 2 % of its time (decision 0011), one that waits for launches of 0.3 ms 8 %. A waiter
+// that knows when the end is due sleeps until shortly before it and polls for the rest: an eighth
+// of the wait on each side, but at least as long as a wake-up may be late.
 //
-// One a waiter, of one thread. Times in ns.
+// One object per waiter and thread. Times in ns.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ class WaitForecast {
     return {from_ns - waited_ns, 2 * margin_ns};
   }
 
-  // A wait that no spin at its beginning caught took so long in all.
+  // A wait that no spin at its beginning caught took this long in all.
   void took(uint64_t ns) {
     const uint64_t difference = std::max(ns, last_ns_) - std::min(ns, last_ns_);
     known_ = difference <= last_ns_ / kPart;

@@ -5,8 +5,9 @@
 // it has given up its privileges.
 //
 // One thread, blocking. It takes two messages from sluiced: one Setup, then Launch any number of
-// times. Launch carries nothing, so whoever takes over sluiced gets a fresh spawner and no say in
-// what that spawner starts. The keeper ends when sluiced closes the link or breaks the protocol.
+// times. Launch carries nothing, so an attacker who takes over sluiced gets a fresh spawner, and
+// cannot choose what it starts. The keeper ends when sluiced closes the link or breaks the
+// protocol.
 #pragma once
 
 #include <sys/types.h>

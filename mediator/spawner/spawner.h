@@ -53,7 +53,7 @@ class Spawner {
   void open_code_caches(const spawner_protocol::UidRange& uids);
   Result<void> serve();
   Result<void> on_packet();
-  // `asked.flag`: its region, which counts as the memory of who touches it first.
+  // `asked.flag`: its region, which the cgroup that touches it first is charged for.
   Result<void> spawn(const spawner_protocol::Header& asked, int control, int output);
   std::optional<CodeCaches::Place> take_code_cache(uint64_t vgpu);
   void leave_code_cache(const Worker& worker);

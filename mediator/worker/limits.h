@@ -19,9 +19,9 @@ inline constexpr uint64_t kLeastVariableAlign = 16;
 inline constexpr uint64_t kMostVariableAlign = 4096;
 
 // --- charged to the vGPU's host memory ---
-// A module: so much, and so many times its text. Measured on the software GPU: 26 KB for one of 5
-// KB, and 3.6 MB, 17 times its text, for one of 211 KB whose every instruction has a constant of
-// its own. Less: a guest fills the host's memory with modules. More: programs with large modules
+// A module: this much, and this many times its text. Measured on the software GPU: 26 KB for a text
+// of 5 KB, and 3.6 MB, 17 times the text, for one of 211 KB in which every instruction has its own
+// constant. Less: a guest fills the host's memory with modules. More: programs with large modules
 // need a larger limit.
 inline constexpr uint64_t kModuleHostBytes = 64u << 10;
 inline constexpr uint64_t kModuleHostFactor = 24;
@@ -29,64 +29,65 @@ inline constexpr uint64_t kModuleHostFactor = 24;
 // and 9 bytes. Less: a guest fills the host's memory with them.
 inline constexpr uint64_t kVariableHostBytes = 4u << 10;
 inline constexpr uint64_t kLabelHostBytes = 1u << 10;
-// One of machine code: so many times its image. NVIDIA's driver keeps the image and tables of its
+// Machine code: this many times its image. NVIDIA's driver keeps the image and tables of its
 // own, the worker a copy while it loads. Less: as above. More: PyTorch, which loads hundreds of
 // megabytes of machine code, needs a larger limit.
 inline constexpr uint64_t kCubinHostFactor = 3;
 
-// What a session's objects and queues take of a worker, by their numbers, measured on the software
-// GPU, rounded up: a launch that waits (its parameters beside), a free that does, a recorded event;
-// an allocation, a mapping; a texture object; all else that has a handle. Less: a guest that makes
-// as many as it may fills the host's memory (1.2 GB a session). More: programs with very many are
-// refused early.
+// A worker's memory for each object of a session, measured on the software GPU and rounded up: an
+// operation that waits (a launch without its parameters, a free, a recorded event); an allocation
+// or mapping; a texture object; anything else with a handle. Less: a guest that makes as many as it
+// may fills the host's memory (1.2 GB a session). More: programs with very many objects are refused
+// early.
 inline constexpr uint64_t kOperationHostBytes = 768, kAllocationHostBytes = 256;
 inline constexpr uint64_t kTextureHostBytes = 768, kObjectHostBytes = 1024;
-// So much of that is free for each session, and it is charged in such steps, looked at each time
-// that so many records have come. Less: more messages to sluiced. More: as above.
+// Of that, kHeldFreeBytes are free for each session. The rest is charged in steps, checked every
+// kRecordsPerHeldLook records. Less: more messages to sluiced. More: as above.
 inline constexpr uint64_t kHeldFreeBytes = 8u << 20, kHeldStepBytes = 2u << 20;
 inline constexpr uint32_t kRecordsPerHeldLook = 64;
-// Refused, it is asked for again so much later, and no more than so many operations are queued.
+// After a refusal: requested again after this time, and at most this many operations are queued.
 inline constexpr uint64_t kHeldAgainNs = 100'000'000;
 inline constexpr size_t kRefusedOperations = 8192;
 
 // --- bounded ---
-// Priorities of the driver's streams between two levels of grants (SLUICE_GRANT_LEVEL): so many
-// of its own a guest may use where turns are priorities. More: a GPU has six in all.
+// Priorities of the driver's streams between two levels of grants (SLUICE_GRANT_LEVEL): a guest may
+// use this many of its own where turns are priorities. More: a GPU has six in all.
 inline constexpr int kTurnLevels = 2;
-// What goes to the level of visits, as far as it is known: as long as sluiced lets the vGPU before
-// linger, and some. Longer: a heavy tenant's launch keeps others from that level.
+// The longest launch at the level of visits, where its length is known: a little longer than
+// sluiced lets an interrupted vGPU linger. Longer: a heavy tenant's launch keeps others from that
+// level.
 inline constexpr uint64_t kVisitNs = 500'000;
-// There an original counts as longer than expected from so many times that on, and not below so
-// much; every so many of them what was known is forgotten. More often: launches that waited for
-// others' are timed in a slower form. More seldom: a kernel whose blocks have become long keeps the
-// GPU from others.
+// There an original took longer than expected if it took kForgetFactor times that, and at least
+// kForgetAfterNs. After kForgetEach of those its time is forgotten. More often: launches that
+// waited for others' are timed in a slower form. Less often: a kernel whose blocks have become long
+// keeps the GPU from others.
 inline constexpr uint64_t kForgetFactor = 4, kForgetAfterNs = 1'000'000;
 inline constexpr uint64_t kForgetContendedNs = 100'000'000;  // while others wait
 inline constexpr uint32_t kForgetEach = 8;
-// Opaque launches in flight while others wait, by what they are expected to take together; one
-// whose length is not known is alone. Less: gaps between short launches. More: a turn ends so much
+// Opaque launches in flight while others wait: as many as are expected to take this long together;
+// one of unknown length is alone. Less: gaps between short launches. More: a turn ends that much
 // later.
 inline constexpr uint64_t kTurnOpaqueNs = 500'000;
-// There: the next one follows when the one in flight is expected to end so soon. Less: the engine
-// polls too late for it. More: more turns end with two launches in flight.
+// There: the next one is issued this long before the expected end of the one in flight. Less: the
+// engine polls too late for it. More: more turns end with two launches in flight.
 inline constexpr uint64_t kTurnLeadNs = 100'000;
-// The guest's green contexts. Each is a group of channels of the GPU's, of which there are some
-// thousand for all. Less: programs that partition finely get CUDA_ERROR_OUT_OF_MEMORY.
+// The guest's green contexts. Each takes one of the GPU's channel groups, of which there are about
+// a thousand for all. Less: programs that partition finely get CUDA_ERROR_OUT_OF_MEMORY.
 inline constexpr uint32_t kMostGreens = 32;
 // Streams of one context. Each that launches clones has a left-over list (LeftPool::kMaxLists).
 inline constexpr uint32_t kMostStreams = 4000;
-// Texture and surface objects of one context; each costs some hundred bytes here and in the driver.
+// Texture and surface objects of one context; each costs about 100 bytes here and in the driver.
 inline constexpr size_t kMostTextures = 1u << 16;
-// The longest side of an array in texels; the driver says what is too much below. More: sizes whose
-// products overflow.
+// The longest side of an array in texels; below it the driver refuses what is too large. More:
+// sizes whose products overflow.
 inline constexpr uint64_t kMostArraySide = 1u << 20;
 // Parameters of launches that wait, and bodies of calls that do, in bytes. At the first the decoder
 // stops taking records, unless a host function waits; at the second the session ends. Less:
 // programs that queue deep stop sooner.
 inline constexpr uint64_t kQueuedParameterBytes = 64u << 20;
 inline constexpr uint64_t kMostParameterBytes = 256u << 20;
-// The witness: how often it says that its launch still waits, and asks the driver whether. More:
-// what was seen last counts less often, and an overrun is proved so much later.
+// The witness: how often it reports that its launch still waits, and how often it queries the
+// driver. More: the last report counts less often, and an overrun is proved that much later.
 inline constexpr uint64_t kTriedMs = 20;
 inline constexpr uint32_t kWitnessPollUs = 500;
 

@@ -159,8 +159,8 @@ class SharedEvent : public std::enable_shared_from_this<SharedEvent> {
   }
   // Of these, the records that will never end: 0 in place of the others.
   Numbers lost_of(const Numbers& numbers);
-  // Streams that wait for these go on.
-  void let_go(const Numbers& numbers);
+  // Streams that wait for these continue.
+  void unblock_waits(const Numbers& numbers);
   // Those that have not ended; 0 in place of the others.
   Numbers not_passed(const Numbers& numbers);
   uint64_t context() const { return context_; }
@@ -245,7 +245,7 @@ Numbers SharedEvent::lost_of(const Numbers& numbers) {
   return lost;
 }
 
-void SharedEvent::let_go(const Numbers& numbers) {
+void SharedEvent::unblock_waits(const Numbers& numbers) {
   const graphs::InContext there(context_);
   if (there.status != CUDA_SUCCESS) return;
   std::lock_guard lock(mutex_);
@@ -287,20 +287,20 @@ class LostRecords {
         waits = waits_;
       }
       while (!waits.empty()) {
-        look(waits.begin()->first, waits.begin()->second);
+        check(waits.begin()->first, waits.begin()->second);
         auto last = waits.extract(waits.begin());
         const graphs::InContext there(last.key()->context());
         last.key().reset();  // it may end here
       }
     }
   }
-  void look(const std::shared_ptr<SharedEvent>& event, const Numbers& numbers) {
+  void check(const std::shared_ptr<SharedEvent>& event, const Numbers& numbers) {
     if (const Numbers lost = event->lost_of(numbers); lost != Numbers{}) {
-      // First, or who waits for the stream finds nothing wrong.
+      // First, or a call that waits for the stream finds nothing wrong.
       CUresult why = CUDA_SUCCESS;
       if (WorkerLink* link = WorkerLink::current(&why); link != nullptr)
         link->defer(CUDA_ERROR_INVALID_HANDLE);
-      event->let_go(lost);
+      event->unblock_waits(lost);
     }
     const Numbers open = event->not_passed(numbers);
     std::lock_guard lock(mutex_);

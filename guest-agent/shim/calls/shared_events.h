@@ -7,8 +7,8 @@
 //   memory   kSlots words. Record n writes n into word n % kSlots when its stream is there; who
 //            waits for it waits until the word is at least n
 //
-// A record whose process has ended never ends. Who waits for it in the host gets
-// CUDA_ERROR_INVALID_HANDLE. A stream that waits for it goes on, and the program gets that error
+// A record whose process has ended never ends. A call that waits for it gets
+// CUDA_ERROR_INVALID_HANDLE. A stream that waits for it continues, and the program gets that error
 // from its next synchronising call: a thread watches the processes that streams wait for.
 //
 // So records of several streams may end in any order. An event is an ordinary one until it is first

@@ -29,8 +29,8 @@ class Staging {
   // A piece of at least `bytes` (at most total_bytes()), waiting for one if need be. Null: the
   // session has ended, or there is no staging memory.
   std::byte* acquire(size_t bytes);
-  // The same without waiting; null: none is free now. Who holds a piece and wants another uses
-  // this, or two threads would wait for each other's.
+  // The same without waiting; null: none is free now. For a thread that holds a piece
+  // already: two of them would wait for each other's.
   std::byte* acquire_if_free(size_t bytes);
   // Not while holding the session's locks.
   void release(std::byte* piece, size_t bytes);

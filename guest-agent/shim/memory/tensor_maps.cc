@@ -9,7 +9,7 @@
 using namespace sluice::guest;
 
 namespace {
-// The driver's limit. Checked here because so many elements are read from the program's arrays.
+// The driver's limit. Checked here because this many elements are read from the program's arrays.
 constexpr cuuint32_t kMostRank = 5;
 
 // What the driver asks for; CUDA 13's header says 128, older ones 64.

@@ -445,14 +445,14 @@ void WorkerLink::fail(SessionEnd end) {
 }
 
 void WorkerLink::after_end() {
-  if (!channel_->may_let_go() || !channel_->look_for_hang_up() || let_go_.exchange(true)) return;
+  if (!channel_->can_detach() || !channel_->poll_hang_up() || detached_.exchange(true)) return;
   auto keep = at_end_ ? at_end_() : PinnedRanges{};
   // A download that has its answer may be on its way from here to the program's memory.
   const sluice_slot_header& header = channel_->header();
   const uint64_t offset = header.staging_offset, bytes = header.staging_bytes;
   const uint64_t region = channel_->region_bytes();
   if (offset <= region && bytes <= region - offset) keep.emplace_back(offset, bytes);
-  channel_->let_go(keep);
+  channel_->detach(keep);
 }
 
 }  // namespace sluice::guest

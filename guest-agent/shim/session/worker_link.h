@@ -70,9 +70,9 @@ class WorkerLink {
 
   // The process's session, null before open() succeeded or in a forked child (`*why` says which).
   static WorkerLink* current(CUresult* why);
-  // Joins the vGPU if that has not been done. CUDA_ERROR_NO_DEVICE and a complaint if it fails.
-  // `pinned_ranges` tells at the session's end what of the region (offset, bytes) the program may
-  // still read.
+  // Joins the vGPU if that has not been done. CUDA_ERROR_NO_DEVICE and a message if it fails.
+  // `pinned_ranges` is called at the session's end: the ranges of the region (offset, bytes) that
+  // the program may still read.
   using PinnedRanges = std::vector<std::pair<uint64_t, uint64_t>>;
   using FindPinnedRanges = PinnedRanges (*)();
   static CUresult open(FindPinnedRanges pinned_ranges);
@@ -88,7 +88,7 @@ class WorkerLink {
   CUresult post(uint16_t opcode, uint64_t context, size_t bytes, Write&& write) {
     return post(opcode, context, bytes, write, effect_of(opcode));
   }
-  // `mark`, if there is one, then tells what has ended when this has: the link's to read.
+  // `mark`, if there is one: what is known to have ended once this call has. Read by the link.
   template <class Body>
   CUresult post(uint16_t opcode, uint64_t context, const Body& body,
                 KnownIdle::Mark* mark = nullptr) {
@@ -174,8 +174,8 @@ class WorkerLink {
 
   // Whether all that was queued in the context is known to have ended, but for early copies.
   bool idle(uint64_t context);
-  // The same with early copies, in a living session: then the guest itself has the answer to who
-  // asks or waits for a stream, an event or the context.
+  // The same with early copies, in a living session: the guest then answers queries and waits for
+  // streams, events and the context by itself.
   bool all_ended(uint64_t context) {
     return early_.load(std::memory_order_relaxed) == 0 && dead() == CUDA_SUCCESS &&
            !channel_->ended() && idle(context);
@@ -273,8 +273,8 @@ class WorkerLink {
     return CUDA_SUCCESS;
   }
 
-  // The worker asks for no more work until a host function has ended (sluice_slot_header.hold). An
-  // early copy goes on: others wait for its end, the host function's end among them.
+  // The worker takes no more work until a host function has ended (sluice_slot_header.hold). An
+  // early copy continues: other work waits for its end, the host function's included.
   bool held(const Effect& effect) const {
     return load_shared(channel_->header().hold) != 0 &&
            (effect.kind == Effect::kWork || effect.kind == Effect::kWaited) && !channel_->ended();
@@ -290,7 +290,7 @@ class WorkerLink {
   uint64_t take_entry(std::unique_lock<std::mutex>& lock, Pending* pending, Done done);
   void wait_until_locked(std::unique_lock<std::mutex>& lock, std::condition_variable& wake,
                          const std::function<bool()>& ready, Pending* own = nullptr);
-  // One step of the leader's work, without a lock. `own`: what it waits for, where a word may tell.
+  // One step of the leader's work, without a lock. `own`: its own call, if an end word may end it.
   void lead(bool may_sleep, Pending* own = nullptr);
   void sleep_for_completion(uint64_t began_ns, Pending* own);
   bool see_word(Pending* own) const;
@@ -309,7 +309,7 @@ class WorkerLink {
 
   std::unique_ptr<Channel> channel_;
   FindPinnedRanges at_end_ = nullptr;
-  std::atomic<bool> let_go_{false};
+  std::atomic<bool> detached_{false};
   std::atomic<int> dead_{CUDA_SUCCESS};
   std::atomic<int> deferred_{CUDA_SUCCESS}, fault_{CUDA_SUCCESS};
 

@@ -11,7 +11,7 @@
 namespace sluice::exec {
 namespace {
 
-// Freed allocations that are remembered: so many frees ago a dangling pointer is still explained.
+// Freed allocations that are remembered: this many frees ago a dangling pointer is still explained.
 constexpr size_t kFreedKept = 4096;
 // How far outside an allocation an address is still said to be "past its end" or "before it".
 constexpr uint64_t kNear = 4096;

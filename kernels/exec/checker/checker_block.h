@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // BlockChecker: what the checker knows of one block: shadow of its shared and local memory, which
-// accesses of its threads come before which, who stands at its barriers. Internal to kernels/exec;
+// accesses of its threads come before which, who waits at its barriers. Internal to kernels/exec;
 // owned by BlockImpl, the thread in Block::run.
 //
 // Order. Every checked instruction has a time. A thread's access came before another's if a barrier
@@ -79,7 +79,7 @@ class BlockChecker {
   void new_frame(const Warp& warp, uint32_t lane, uint64_t base, uint64_t bytes);
   void copy_local(const Warp& warp, uint32_t lane, uint64_t to, uint64_t from, uint64_t bytes);
 
-  // Says more in a fault: who freed the memory, who waits where.
+  // Adds to a fault: who freed the memory, which threads wait where.
   void explain(Fault& fault) const;
   // With CheckOptions::error: a finding that should end the block. `fault` is then filled.
   bool failed(Fault& fault) const;
@@ -114,8 +114,8 @@ class BlockChecker {
   uint32_t line_of(const Inst& inst) const;
   bool guess_of_exchange(const Inst& inst);
   void collect(Warp& warp, const Inst& inst, const MemoryOp& op);
-  // False: nothing that is followed. Of other blocks' shared memory it is only known what has been
-  // written and what strong accesses order: who races there is not looked for.
+  // False: not followed. Of other blocks' shared memory only writes and the order by strong
+  // accesses are recorded: races there are not detected.
   bool add_access(Warp& warp, uint32_t lane, uint32_t space, uint64_t address, uint32_t bytes,
                   bool write, bool read, bool strong);
   bool is_silent(const Warp& warp, const Inst& inst, const MemoryOp& op, const Access& access,

@@ -48,7 +48,7 @@ using KnownTimes = std::unordered_map<uint32_t, KnownTime>;  // by block
 struct LaunchShadow {
   uint32_t number = 0;  // different for each
   uint32_t time = 0;    // of the last checked instruction; under the shadow's mutex
-  // What those learn who read a location strongly. Under the shadow's mutex.
+  // What a strong read of a location teaches its reader. Under the shadow's mutex.
   std::unordered_map<uint64_t, KnownTimes> published;
 };
 

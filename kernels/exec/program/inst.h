@@ -255,8 +255,8 @@ struct ProgramData {
   Code code;
 };
 
-// 64-byte aligned, zero; pages that nobody touches cost nothing. `data` is null when there is no
-// memory: the owner says so to whoever asked.
+// 64-byte aligned, zero; untouched pages cost nothing. `data` is null when there is no memory: the
+// owner reports that to its caller.
 struct AlignedBytes {
   explicit AlignedBytes(size_t bytes);
   ~AlignedBytes();

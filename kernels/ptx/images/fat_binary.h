@@ -27,7 +27,7 @@ constexpr uint64_t kUnknownBytes = UINT64_MAX;
 Result<std::string> ptx_of_fat_binary(const void* image, uint32_t newest,
                                       uint64_t bytes = kUnknownBytes);
 
-// The same PTX as it lies in the fat binary, copied, for who may turn out not to need it.
+// The same PTX, copied out of the fat binary but still packed: its user may never need the text.
 class PackedPtx {
  public:
   PackedPtx() = default;

@@ -2,7 +2,7 @@
 // Linking PTX: several modules become one text, as cuLink* and nvcc -rdc want it.
 //
 // Pure; any thread. It joins declarations and definitions by name; what the joined text means, and
-// whether everything is resolved, is for whoever loads it.
+// whether everything is resolved, is checked when it is loaded.
 #pragma once
 
 #include <string>

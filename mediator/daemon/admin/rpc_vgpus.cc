@@ -56,7 +56,7 @@ json::object describe(Daemon& d, VgpuServer& v) {
           {"owner", s.owner}};
 }
 
-// `holds`: programs that ask for a session wait for `opens_in_ms`; `waiting`: so many do, for
+// `holds`: programs that ask for a session wait for `opens_in_ms`; `waiting`: this many do, for
 // whatever reason.
 json::object back_off(const VgpuServer& v, uint64_t now) {
   const uint64_t left_ns = v.back_off_ns();

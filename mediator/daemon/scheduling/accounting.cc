@@ -22,14 +22,14 @@ using accounting::UsageMeter;
 namespace {
 
 constexpr uint64_t kMs = 1'000'000;
-// A dense phase gives way to whatever else waits after so long.
+// A dense phase gives way to whatever else waits after this long.
 constexpr uint64_t kSliceNs = 20'000;
 constexpr uint64_t kGapNs = 5'000;
 constexpr uint64_t kLogNs = 10 * kMs, kSlowLogNs = 100 * kMs;
 constexpr uint64_t kCheckNs = 1'000 * kMs;
 constexpr uint64_t kChannelsNs = 1'000 * kMs, kMissingChannelsNs = 20 * kMs;
 constexpr uint64_t kWordsNs = 100 * kMs;
-// While nobody competes: single reads so much rarer, at least this far apart.
+// While nobody competes: single reads this much rarer, at least this far apart.
 constexpr uint64_t kSlowFactor = 10, kSlowStratumNs = 10 * kMs, kSlowRoundNs = 1'000 * kMs;
 // Polling goes on for so long after the last holder has left: a synchronous program is back at
 // once.
@@ -47,7 +47,7 @@ UsageMeter::Config meter_config() {
   c.grace_ns = c.log.grace_ns = kGraceNs;
   return c;
 }
-// A wake-up's cost is measured over at least so many, and taken for a value between these.
+// A wake-up's cost is measured over at least this many, and taken for a value between these.
 constexpr uint64_t kWakesToMeasure = 50, kLeastWakeNs = 3'000, kMostWakeNs = 100'000;
 
 accounting::AdaptivePoller::Config poller_config(const AccountingSettings& s) {
@@ -426,7 +426,7 @@ uint32_t Accounting::group_of(uint32_t pid) const {
   return 0;
 }
 
-// In turn, of so many sessions at once that have ended launches since their last time.
+// In turn, of this many sessions at once that have ended launches since their last time.
 void Accounting::take_words(uint64_t now_ns) {
   next_.words_ns = now_ns + kWordsNs;
   if (!meter_.usable(Source::kWords)) return;

@@ -16,8 +16,8 @@ namespace {
 constexpr uint64_t kRetryNs = 1'000'000'000;
 // A file that went bad gets more time: whoever did it may do it again.
 constexpr uint64_t kDistrustNs = 10'000'000'000;
-// Stamps of two processes that were interrupted between stamp and store may be out of order by so
-// much.
+// Stamps of two processes that were interrupted between stamp and store may be out of order by
+// this much.
 constexpr uint64_t kDisorderNs = 5'000'000;
 constexpr uint64_t kFutureNs = 1'000'000;
 // More impossible records than this in a second, and somebody writes noise.

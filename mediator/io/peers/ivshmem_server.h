@@ -67,7 +67,7 @@ class IvshmemServer {
   bool has_live_peer() const;
   // The live peer's connection, once the handshake is over; -1: there is none. It stays ours.
   int settled_peer() const;
-  // Before somebody else gets the connection as well, who may be the last to close it. Where the
+  // Before another process gets the connection as well, and may be the last to close it. Where the
   // kernel lets a peer pass descriptors, whose close may linger, the peer may say nothing more from
   // here on, and what it has said is forgotten. False: not now.
   bool make_keepable();

@@ -150,7 +150,7 @@ struct PeerThread::State : std::enable_shared_from_this<State> {
     threads.erase(me);
   }
 
-  // With the lock held: for how long the thread has to rest after what has cost so much.
+  // With the lock held: for how long the thread has to rest after what has cost this much.
   uint64_t pay(uint64_t cost_ns) {
     if (!share) return 0;
     const uint64_t now_ns = monotonic_ns();

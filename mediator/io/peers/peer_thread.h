@@ -55,7 +55,7 @@ class PeerThread {
     uint64_t work_ms = limits::kPeerWorkLateMs;
   };
 
-  // Of a processor, for work, beyond so much at once.
+  // Of a processor, for work, beyond this much at once.
   struct Share {
     double part;
     uint64_t burst_ns;

@@ -114,8 +114,8 @@ class GridRunner : private exec::Environment {
   const SmLimits& limits() const { return limits_; }
   uint32_t sms() const { return sms_; }
   // Those of them that blocks may be on: of the context itself, and of a green context in it that
-  // has `green`. Whoever rules over the GPU has the last word (sluice_soft_channel::sm_set): where
-  // that leaves nothing of a green context's SMs, its blocks are where the context's may be.
+  // has `green`. The controller's set overrides both (sluice_soft_channel::sm_set): where it
+  // leaves none of a green context's SMs, its blocks run where the context's may.
   SmSet sms_of(unsigned slot) const;
   static SmSet within(const SmSet& context, const SmSet& green) {
     const SmSet both = context & green;
@@ -170,7 +170,7 @@ class GridRunner : private exec::Environment {
   struct Sm {
     uint32_t threads = 0, registers = 0, shared_bytes = 0, blocks = 0;
     std::vector<Stay> stays;
-    // mps: until when it is left to others who found no room, and from when on it is again.
+    // mps: until when it is left to others that found no room, and from when on it is again.
     uint64_t left_until_ns = 0, keep_until_ns = 0;
     uint8_t left_urgency = 0;  // of the most urgent of them; what is more urgent does not wait
   };

@@ -21,7 +21,8 @@ template <class Item>
 class RunQueue {
  public:
   enum class Kind : uint8_t { kHot, kCold, kPolling };
-  // Of so many picks one goes to cold ones, and one to polling ones, even while there are hot ones.
+  // Of this many picks one goes to cold ones, and one to polling ones, even while there are hot
+  // ones.
   static constexpr uint64_t kPicksPerOther = 16;
 
   void add(Item item, Kind kind) { of(kind).push_back(item); }

@@ -38,7 +38,7 @@ class Arena {
   // The pages of an allocation: where they begin, and how many bytes they are.
   static std::pair<uint64_t, uint64_t> pages_of(uint64_t base, uint64_t bytes);
   // Moves the pages of an allocation to `file`, which is as long as they are, with what is in them.
-  // Whoever writes there meanwhile waits. They stay there until all of their memory is free.
+  // A thread that writes there meanwhile waits. They stay there until all of their memory is free.
   Result<void> share(uint64_t base, uint64_t bytes, Fd file);
   // The file in which the pages lie that begin at `page`; -1: in none.
   int file_of(uint64_t page) const;

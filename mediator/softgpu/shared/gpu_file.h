@@ -9,11 +9,11 @@
 // runlist at kRunlistBase, whose ENGINE_STATUS0(0) tells which channel group is running. A
 // context's channel-group id (TSGID) is its slot + 1.
 //
-// Liveness: whoever owns context slot i or process i holds an open-file-description write lock on
+// Liveness: the owner of context slot i or process i holds an open-file-description write lock on
 // byte kContextLocks + i or kProcessLocks + i of the file. The kernel drops it when the process
-// dies, so nothing here rests on process ids. A process that has the GPU also shows by its beat
-// that it gets on: one that is stopped does not. What a dead one left is cleaned by whoever finds
-// it, and one that stands still loses the GPU. All processes that map this file trust one another
+// dies, so nothing here depends on process ids. A process that holds the GPU also counts a beat,
+// which stops when it is stopped. What a dead process left is cleaned by the process that finds
+// it, and one whose beat stops loses the GPU. All processes that map this file trust one another
 // not to scribble on it; an index read from it is bounded before use all the same.
 #pragma once
 

@@ -34,15 +34,15 @@ bool SharedGpu::gather(const SmSet& on) {
     if (state_->gathering[sm].compare_exchange_strong(owner, process_ + 1)) {
       taken.set(sm);
     } else if (owner != process_ + 1) {
-      // Nobody is rung: two who try in turns would wake each other for ever.
-      let_go(taken);
+      // Nobody is rung: two that try in turn would keep waking each other.
+      release_gathered(taken);
       return false;
     }
   }
   return true;
 }
 
-bool SharedGpu::let_go(const SmSet& on) {
+bool SharedGpu::release_gathered(const SmSet& on) {
   bool had_some = false;
   for (uint32_t sm = 0; sm < sms(); ++sm) {
     uint32_t mine = process_ + 1;
@@ -52,7 +52,7 @@ bool SharedGpu::let_go(const SmSet& on) {
 }
 
 void SharedGpu::gathered(const SmSet& on) {
-  if (!let_go(on)) return;
+  if (!release_gathered(on)) return;
   for (uint64_t set = state_->starved.load() & ~(uint64_t{1} << process_); set != 0; set &= set - 1)
     ring(static_cast<unsigned>(std::countr_zero(set)));
 }

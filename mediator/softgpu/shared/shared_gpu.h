@@ -6,7 +6,7 @@
 // fcfs and timeslice: the engine goes to one context at a time, in the order of the queue: a
 // context takes a ticket, waits until nobody is on the engine and nobody alive has a smaller
 // ticket, and puts its name in the holder word. mps: all contexts run; each process claims what its
-// blocks take of an SM. Those who wait eject the dead and the stopped. Every word of the file may
+// blocks take of an SM. Waiting processes eject dead and stopped ones. Every word of the file may
 // be changed by others at any time.
 //
 // Threads: all members may be called from any thread; what changes one slot's place (request,
@@ -47,7 +47,7 @@ class SharedGpu {
   bool is_mps() const { return info_.mode == SLUICE_SOFT_MPS; }
   bool has_slices() const { return info_.mode == SLUICE_SOFT_TIMESLICE; }
   bool saves() const { return info_.preemption == SLUICE_SOFT_SAVE; }
-  // How long it takes to save or restore so many bytes of state.
+  // How long it takes to save or restore this many bytes of state.
   uint64_t transfer_ns(uint64_t bytes) const;
   static uint32_t tsgid(unsigned slot) { return slot + 1; }
 
@@ -72,8 +72,8 @@ class SharedGpu {
   uint64_t free_memory();
 
   // The queue. request: take a ticket. try_acquire: take the engine if it is this slot's turn; with
-  // `out_of_turn` whoever is before it loses its place (for when they do not come; they stand in
-  // line again when they next try). withdraw: leave the queue.
+  // `out_of_turn` the slots before it lose their places (where they do not come; they queue again
+  // when they next try). withdraw: leave the queue.
   void request(unsigned slot);
   bool try_acquire(unsigned slot, bool out_of_turn = false);
   void withdraw(unsigned slot);
@@ -151,7 +151,7 @@ class SharedGpu {
   bool wait_bell(uint32_t seen, std::chrono::nanoseconds timeout);
   void ring_self() { ring(process_); }
   // Removes contexts whose process has died, or stands still, from the engine and from the queue.
-  // Called every now and then by those who wait: what it has seen is remembered.
+  // Called now and then by a waiting process; what it has seen is remembered.
   void eject_absent();
 
  private:
@@ -171,7 +171,7 @@ class SharedGpu {
   bool stands_still(unsigned process, uint64_t holding);
   void eject_holder(uint64_t holder);
   void eject_claims(unsigned process);
-  bool let_go(const SmSet& on);
+  bool release_gathered(const SmSet& on);
   uint64_t starving(uint32_t sm, unsigned urgency) const;
   void show_beside();
   void log_switch(uint8_t tag, uint32_t tsgid, uint32_t pid);

@@ -20,7 +20,7 @@
 //                              stops every process of the GPU (default 150000), `0`: not at all
 //   SLUICE_SOFT_EXCEPTION_US   likewise a misaligned access, and what else an SM finds wrong
 //                              (default 78000)
-//   SLUICE_SOFT_STALL_MS       a process that has the GPU and stands still so long loses it
+//   SLUICE_SOFT_STALL_MS       a process that has the GPU and stands still this long loses it
 //                              (default 500)
 // This process's own:
 //   SLUICE_SOFT_CONTEXT_US     for how long every process of the GPU stands still when this one

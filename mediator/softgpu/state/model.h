@@ -20,7 +20,7 @@ struct SmLimits {
   uint32_t threads = 2048;
   uint32_t registers = 65536;
   uint32_t shared_bytes = 228 * 1024;
-  // A warp's registers come from one of so many equal parts of the SM's.
+  // A warp's registers come from one of this many equal parts of the SM's.
   uint32_t sub_partitions = 4;
   uint32_t register_unit = 256;  // registers are given to a warp in such units
   uint32_t shared_unit = 128;

@@ -30,9 +30,9 @@ namespace {
 constexpr uint32_t kComputeCapability = 90;
 constexpr ptx::Module::Version kNewestPtx{9, 0};
 
-// What a compiler for the GPU keeps to when it gives registers to threads: so many blocks of so
-// many threads have to fit on an SM (.minnctapersm, without it one), whose 65536 registers are
-// given to warps in units of 8 per thread.
+// The most registers per thread that a compiler for the GPU may use: .minnctapersm blocks (or one)
+// of the kernel's size have to fit on an SM, whose 65536 registers are given to warps in units of 8
+// per thread.
 std::map<std::string, uint32_t, std::less<>> register_limits(const ptx::Module& module) {
   std::map<std::string, uint32_t, std::less<>> limits;
   for (const ptx::Function& f : module.functions()) {

@@ -182,7 +182,7 @@ bool free_device(State& s, Context& context, uint64_t base);
 bool close_import(Context& context, uint64_t base);
 
 // reservations.cc: device memory that contexts take besides allocations. False: there is no more.
-// reserve_local: before a kernel with so much local memory is launched. reserve_limit: before a
+// reserve_local: before a kernel with this much local memory is launched. reserve_limit: before a
 // limit changes; under context.mutex.
 bool reserve_local(State& s, Context& context, uint64_t bytes_per_thread);
 bool reserve_limit(State& s, Context& context, CUlimit limit, size_t now, size_t value);

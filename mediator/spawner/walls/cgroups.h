@@ -12,8 +12,8 @@
 //     sluice-workers.TAG/     and from here
 //       w0/ w1/ ...           memory.max, pids.max, cpu.weight
 //
-// The folder is locked (flock) as long as the object lives, so that another sluiced tells those of
-// the living from those of the dead. Whoever comes next removes what is empty of the latter.
+// The folder is locked (flock) as long as the object lives, so that another sluiced can tell
+// folders in use from abandoned ones. The next one removes abandoned folders that are empty.
 //
 // Owned by the spawner, one thread. Needs no controller. Without a cgroup2 mount that can be
 // written there is none of it, and `open` says why. Works on open folders, so it goes on after a

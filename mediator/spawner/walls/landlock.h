@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Landlock: what a worker may reach of the file system, whoever it is, refused by the kernel. It
-// also keeps its signals, its tracing and abstract Unix sockets to itself (kernels since 6.12).
+// Landlock: the part of the file system that a worker may reach, whatever its user id; the kernel
+// refuses the rest, and signals, tracing and abstract Unix sockets to others (since 6.12).
 //
 // Called in the new process before it becomes the worker; cannot be undone. Stands beside the other
 // walls, and in the place of a root folder of its own where the host does not allow that.

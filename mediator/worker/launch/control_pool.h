@@ -37,7 +37,7 @@ class ControlPool {
 
   // Makes the first pages, so that the first launches need not. Waits for them.
   CUresult prepare(uint32_t pages);
-  // A zeroed block. Seldom waits for a page to be zeroed; CUDA_ERROR_OUT_OF_MEMORY if all are in
+  // A zeroed block. May wait for a page to be zeroed. CUDA_ERROR_OUT_OF_MEMORY if all blocks are in
   // use.
   CUresult take(Block* block);
   // The launch is done and no physical launch names the block any more.
@@ -119,7 +119,7 @@ class StatePool {
     uint64_t bytes = 0;
     StatePool* pool = nullptr;
   };
-  // `pay`: charges so many bytes more, for good; false: they are not there.
+  // `pay`: charges this many bytes more, for good; false: they are not there.
   StatePool(const gpu::DriverApi& api, std::function<bool(uint64_t bytes)> pay)
       : api_(api), pay_(std::move(pay)) {}
 

@@ -4,11 +4,11 @@
 //
 //   LaunchPlanner       which clone, in which form, with what geometry      planner.h
 //   Lanes               the driver's streams in which a guest's continues   lanes.h
-//   SmConfinement       who keeps a launch to its SMs                       sms/confinement.h
+//   SmConfinement       what confines a launch to its SMs                   sms/confinement.h
 //   BlockConfinement    ... its own blocks                                  sms/block_confinement.h
 //   WindowedLaunches    launches that are queued a window at a time         windows.h
-//   Launcher            physical launches, and what became of them          launcher.h
-//   Filler              what keeps others out of the gaps of a chain        filler.h
+//   Launcher            submissions to the driver, and how they ended       launcher.h
+//   Filler              keeps others out of the gaps of a chain             filler.h
 //   CudaStreams         the stream engine's driver, in front of them        cuda_streams.h
 //
 // Owned by CudaStreams; all of them are used under the session's lock.

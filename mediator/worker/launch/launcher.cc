@@ -112,7 +112,7 @@ sluice_preempt_params Launcher::params_of(const StreamObject& s, const LaunchWor
 // How far the launch has come by its launch record. False: the record does not say.
 bool Launcher::read_record(const LaunchWork& w, Reached& at) {
   if (w.plan.form == FormKind::kWindows) {
-    // The engine asks only when all before it are done, so what was queued has run.
+    // The engine calls this only when all before it are done, so what was queued has run.
     at.tasks = w.windows.rest.end();
     at.done = !w.windows.rest.left();
     at.record = all_.records.read(w.record);
@@ -157,7 +157,7 @@ LaunchEnd Launcher::end(LaunchWork& w) {
     if (w.record >= 0) all_.records.set_state(w.record, SLUICE_LAUNCH_DONE);
     return LaunchEnd::kDone;
   }
-  // The engine asks about a launch only when all before it are done, so it has passed its
+  // The engine calls this only when all launches before it are done, so it has passed its
   // predecessor.
   w.progress.begun = true;
   if (all_.evicted() < w.submission.generation && tasks_done == w.progress.tasks_before)

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launcher: physical launches of a launch, and what became of each.
-//
-//   plan      LaunchPlanner, when the program asks
+// Launcher: submits a launch to the driver, once or several times, and reads how each submission
+// ended.
+//   plan      LaunchPlanner, when the program launches
 //   confine   SmConfinement, before each submission: the lane
 //   launch    a submission: windows, a clone, or the original
 //   more, narrow, grow    while it runs
-//   end       it has ended: done, or evicted and to be launched again
+//   end       done, or evicted and to be launched again
 //
-// What a launch that ended has done is known from its windows, else from its record, a hint that
-// the kernel wrote, else from its control block. A kernel that forges either runs into its own
-// unfinished work, nobody else's.
+// How far a launch came is known from its windows, else from its record, a hint that the kernel
+// wrote, else from its control block. A kernel that forges either damages its own work only.
+//
 //
 // Owned by CudaStreams, used under the session's lock. Errors are the driver's.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a session's handles stand for, and what its streams have queued. Plain structures that hold
-// driver objects; who calls the driver with them are the files of calls/ and launch/.
+// driver objects; the files of calls/ and launch/ call the driver with them.
 //
 // Owned by the session's handle table and, while work is queued, by that work (shared_ptr).
 // Fields say which lock guards them; what says nothing is fixed once the object is made. "Session
@@ -377,7 +377,7 @@ struct LaunchWork : Work {
   // From plan() on, if it is evictable; asked for again when it is first given to the driver.
   uint64_t launch_id = 0;
   class RecordPool* records = nullptr;
-  int record = -1;             // -1: none was free; the control block alone tells
+  int record = -1;             // -1: none was free; progress is in the control block
   StatePool::Piece state;      // resumable clones
   ControlPool::Block control;  // from its first submission on
 };

@@ -6,8 +6,8 @@
 namespace sluice::worker {
 
 namespace {
-// What is queued of it runs: the launch before it in its stream is done. What comes behind it is
-// queued only then, so it has nothing to ask.
+// Whether what is queued of it runs: the launch before it in its stream is done. What comes behind
+// it is queued only then, and so needs no check.
 bool has_passed(LaunchWork& w) {
   if (w.windows.pred && w.windows.pred->progress.done) w.windows.pred = nullptr;
   return !w.windows.pred;

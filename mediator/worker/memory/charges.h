@@ -58,8 +58,8 @@ class Charges {
   // Texture objects of all contexts.
   std::atomic<uint32_t> textures{0};
 
-  // Calls `then(true)` with so much charged, or `then(false)` with nothing: at once, or on the job
-  // thread when sluiced has answered.
+  // Calls `then(true)` with this much charged, or `then(false)` with nothing: at once, or on the
+  // job thread when sluiced has answered.
   void with_device_memory(uint64_t bytes, ChargeKind kind, std::function<void(bool charged)> then);
   void with_host_memory(uint64_t bytes, std::function<void(bool charged)> then);
   // Leave to load a module, where that is paced.

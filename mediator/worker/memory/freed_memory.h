@@ -43,7 +43,7 @@ class FreedMemory {
   // `bytes`.
   std::optional<Allocation> take(uint64_t owner, uint32_t stream, uint64_t bytes);
 
-  // Takes out the blocks in kPassed that were freed at least so long ago.
+  // Takes out the blocks in kPassed that were freed at least this long ago.
   std::vector<Allocation> take_passed(uint64_t now_ns, uint64_t age_ns = 0);
   bool has_passed() const;
   // Takes out whatever is the owner's, which is gone.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // PinnedMemory: what the driver has pinned for a session, so that kernels and copy engines address
 // it: the stub pages (signal page, launch records), zeros that control blocks begin as copies of,
-// and extents of the region. The report page is neither pinned nor mapped: what says who has left
-// is out of every kernel's reach.
+// and extents of the region. The report page is neither pinned nor mapped: no kernel can
+// reach the word that reports what has left.
 //
 // Owned by the WorkerSession. Job thread, with a context of the session current; pinned once for
 // all contexts. An extent that is not pinned still works, only slower.

@@ -19,10 +19,10 @@ namespace {
 // the engine: an event query costs some 0.1 us, on a real GPU up to 1 us.
 constexpr uint32_t kRecordsPerPoll = 16;
 constexpr uint32_t kRingPollsPerPoll = 8;
-// Who waits for an end asks for nothing meanwhile. Only where there are processors to spare: a spin
-// of so many polls offers its own seldom.
+// A program that waits for an end makes no calls meanwhile. Only where there are processors to
+// spare: a spin with this few polls rarely yields its own.
 constexpr uint32_t kRingPollsNearEnd = 1;
-// What the shortest sleep and waking from it add on a virtual machine, where a timer is slow.
+// The shortest sleep and wake-up on a virtual machine, whose timers are slow.
 constexpr uint64_t kSleepCostNs = 80'000;
 }  // namespace
 

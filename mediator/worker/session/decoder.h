@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decoder: the session's thread that takes records from the submit ring, checks them, and queues
-// what they ask for. It never waits for the GPU, the driver's compiler, sluiced or the program.
+// their work. It never waits for the GPU, the driver's compiler, sluiced or the program.
 // While it is awake, or work is in flight, it also polls the stream engine (pollers.h).
 //
 //   records in the ring   decoded, one after the other
@@ -41,7 +41,7 @@ class Decoder {
   void expect_word(uint32_t guest_word) { end_word_.expect(guest_word); }
   // The end word's address, which the device has, too; 0: there is none.
   uint64_t end_word() const { return end_word_.address(); }
-  // It polls for so long for the program's next call, and for an end that is waited for, from the
+  // It polls this long for the program's next call, and for an end that is waited for, from the
   // next time on. Any thread.
   void spin_for(uint32_t calls_us, uint32_t ends_us) {
     call_spin_us_.store(calls_us, std::memory_order_relaxed);
@@ -57,17 +57,17 @@ class Decoder {
   // Spins for a record, and for ends of launches that somebody waits for, as long as that is likely
   // to pay. False: time to sleep.
   bool spin();
-  // The program knows of the end by its word: nobody waits for the engine.
+  // The program has seen the end in its word, so that no call waits for the engine's poll.
   bool word_tells(uint32_t poll);
   // Polls the stream engine; whether anything completed. Cheap while nothing is in flight.
   bool poll_engine();
-  // Until the end that somebody waits for, if it is due before so long a sleep is over; else
-  // shortens the sleep to before it. True: the program asks for something.
+  // Polls until the end that a call waits for, if that is due within the sleep; otherwise shortens
+  // the sleep to before it. True: a record has come.
   bool poll_to_the_end(uint64_t* sleep_ns);
   // Sleeps until it is woken; polls now and then while work is in flight. Returns for how long, ns.
   uint64_t sleep();
   void sleep_until_resumed();
-  // It is about to sleep for so long (0: it is back). `polls`: it polls the engine.
+  // It is about to sleep for `sleep_ns` (0: it is awake). `polls`: it polls the engine.
   void about_to_sleep(bool polls, uint64_t sleep_ns);
 
   WorkerSession& s_;

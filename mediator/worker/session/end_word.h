@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // EndWord: the word in a slot's staging memory that the GPU writes when what the program waits for
 // has ended (abi/end_word.h), as the decoder follows it. The program sees the end there by itself,
-// so nobody waits for the engine's poll: it is polled seldom before the word is there, since a
-// fault writes none, and then first of all the next record is expected. The question that finds an
-// end takes the driver more than a microsecond, which a record would wait for.
+// so no call waits for the engine's poll. Before the word is written the engine is polled rarely,
+// since a fault writes none. Afterwards the next record comes first: the query that finds an end
+// takes the driver more than a microsecond, for which a record would wait.
 //
 // Decoder. The program can write the word, too: it decides nothing but when to poll.
 #pragma once

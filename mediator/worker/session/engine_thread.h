@@ -29,7 +29,7 @@ class EngineThread {
 
  private:
   struct Quiet {
-    uint64_t records = 0, since_ns = 0;  // so many records were taken, and no more since then
+    uint64_t records = 0, since_ns = 0;  // this many records were taken, and no more since then
   };
   void end_if_quiet(bool busy, Quiet& quiet);
   // Polls once, and says how long to sleep. `sleep_ns`: of the sleep before. True: work is queued.

@@ -30,8 +30,8 @@ class JobQueue {
     ready_.notify_one();
   }
 
-  // The oldest job; waits until there is one, so long at most. A program that makes one such call
-  // after another waits for each: to be woken takes longer than most of them do.
+  // The oldest job; waits for one for `most`. It spins first, since a program that makes such calls
+  // one after another waits for each, and waking up takes longer than most of them.
   std::optional<Job> take(Spinner& spinner, std::chrono::nanoseconds most) {
     const bool there =
         spinner.spin([this] { return waiting_.load(std::memory_order_acquire) != 0; });
@@ -51,7 +51,7 @@ class JobQueue {
   // `most` jobs or more are waiting. Then `then` is called before any can be taken.
   template <class Then>
   bool full(size_t most, Then then) {
-    // Before each record, nearly always in vain.
+    // Called before each record, so it takes no lock where there is room.
     if (waiting_.load(std::memory_order_acquire) < most) return false;
     std::lock_guard lock(mutex_);
     if (jobs_.size() < most) return false;

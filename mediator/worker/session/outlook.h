@@ -19,9 +19,9 @@ namespace sluice::worker {
 
 class Outlook {
  public:
-  // With more operations queued, the end of what somebody waits for is not near, and sleeping keeps
-  // the driver's queue filled as well: a thread that spins would only take the software GPU's
-  // processor.
+  // With more operations queued, the end that a call waits for is not near. A thread that sleeps
+  // keeps the driver's queue filled as well; one that spins would only take a processor from the
+  // software GPU.
   static constexpr size_t kNearOperations = 8;
 
   struct Poll {

@@ -16,16 +16,15 @@ namespace sluice::worker {
 // While a launch runs in windows: its next window follows within some microseconds.
 inline constexpr uint64_t kPollWindowsNs = 2'000;
 inline constexpr uint64_t kPollFirstNs = 5'000;
-// At most, while somebody waits for an end or sluiced wants the GPU back; and otherwise.
+// The longest: while a call waits for an end or sluiced recalls the GPU; and otherwise.
 inline constexpr uint64_t kPollUrgentNs = 50'000;
 inline constexpr uint64_t kPollMostNs = 200'000;
 // While the gate is closed: only to see whether sluiced still lives.
 inline constexpr uint64_t kPollGateNs = 250'000'000;
-// Without sluiced: only to see whether the program still asks for anything.
+// Without sluiced: only to see whether the program still makes calls.
 inline constexpr uint64_t kPollOrphanNs = 500'000'000;
-// Where the end of what somebody waits for is expected: polled without a sleep from so long before
-// it until so long after it. A sleep of less than the first ends too late on a
-// virtual machine.
+// The end that a call waits for is polled for without sleeping from kBeforeEndNs before it is due
+// until kAfterEndNs after that. A sleep shorter than the first ends too late on a virtual machine.
 inline constexpr uint64_t kBeforeEndNs = 150'000, kAfterEndNs = 200'000;
 
 inline void sleep_on(pollfd* fds, nfds_t n, uint64_t ns) {

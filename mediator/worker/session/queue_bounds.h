@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// QueueBounds: how much a program may have queued in its streams: so many operations, and so many
-// bytes of parameters and kept bodies.
+// QueueBounds: how much a program may have queued in its streams, in operations and in bytes of
+// parameters and kept bodies.
 //
 //   below the bound               records are taken
 //   at the bound                  the decoder stops taking records until something has completed

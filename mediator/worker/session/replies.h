@@ -3,7 +3,7 @@
 // fit waits in private memory, in order and bounded, because nothing here may ever wait for the
 // guest.
 //
-// Owned by the session; any thread. Whoever waits on the slot's bell calls flush() when it rings.
+// Owned by the session; any thread. The thread that waits on the slot's bell calls flush() then.
 #pragma once
 
 #include <atomic>

@@ -24,13 +24,13 @@ struct SessionLimits {
   size_t parked_calls = 4096;            // that wait for streams, leases or extents; more end it
   uint64_t module_bytes = 256ull << 20;  // of one module's text
   uint32_t contexts = 8;                 // each costs hundreds of MB on a real GPU
-  // A session that is asked to end while launches are in flight first waits so long for their ends:
-  // one may be about to fault, which stops the GPU (146 to 151 ms on an H100) and would not be
-  // known of. Shorter: guests hide their faults by leaving; longer: programs that are interrupted
-  // in a long kernel hold what they have for so much longer.
+  // A session that is asked to end while launches are in flight first waits this long for their
+  // ends: one may be about to fault, which stops the GPU (146 to 151 ms on an H100) and would not
+  // be known of. Shorter: guests hide their faults by leaving; longer: programs that are
+  // interrupted in a long kernel hold what they have for so much longer.
   uint64_t drain_at_end_ms = 200;
-  // Without sluiced nobody reports the program's end. One that asks for nothing for so long, while
-  // nothing of it runs, is taken for ended, and its memory comes free.
+  // Without sluiced nobody reports the program's end. A program that makes no call for this long,
+  // while none of its work runs, counts as ended, and its memory is freed.
   uint64_t orphan_ms = 60'000;
 };
 

@@ -30,7 +30,7 @@ class Sleeper {
     sleep_ns_ = ns;
     woken_ = false;
   }
-  // It is not to sleep for longer than so long.
+  // It is not to sleep for longer than this long.
   void wake_from(uint64_t longest_ns) {
     if (sleep_ns_ <= longest_ns || woken_) return;
     woken_ = true;

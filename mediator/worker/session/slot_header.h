@@ -43,8 +43,8 @@ class SlotHeader {
     if (!holds) signal_eventfd(wake_);
   }
 
-  // Asks the program for the clones of this function, as far as it knows them. Of two that share a
-  // place one may have no clones for ever: then the other has its turn.
+  // Requests the clones of this function from the program. Of two functions that share a place one
+  // may never get clones; so every kTurn-th request replaces the one that is there.
   void want_clones(uint64_t function) {
     constexpr uint32_t kTurn = 8;
     uint64_t& place = header_->wanted_clones[function % SLUICE_WANTED_CLONES];

@@ -6,8 +6,8 @@
 //                                                                                      |
 //   answered  <-- waiting: the calls that wait for it  <-------------------------------+
 //
-// `queued` bounds it, `outlook` is what the decoder knows of it without the lock. Whoever gives the
-// engine something calls WorkerSession::after_engine() then.
+// `queued` bounds it, `outlook` is what the decoder knows of it without the lock. After each change
+// of the engine's queues WorkerSession::after_engine() is called.
 //
 // Owned by the WorkerSession, used under its lock, but for `outlook`, `queued.bytes` and
 // gate.word().

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// WorkerSession: all that a sluice-worker is: one guest process's contexts, memory, modules and
+// WorkerSession: the state of a sluice-worker: one guest process's contexts, memory, modules and
 // streams, its slot's rings, its gate, and the three threads that serve them.
 //
-//   decoder  (decoder.h)        takes records, checks them, queues what they ask for; never waits
+//   decoder  (decoder.h)        takes records, checks them, queues their work; never waits
 //   engine   (engine_thread.h)  polls the stream engine when the decoder does not; hears sluiced
 //   jobs     (job_queue.h)      makes the driver calls that may take long or have to follow a
 //                               synchronisation: module loads, memory, contexts
@@ -87,10 +87,10 @@ class WorkerSession : private Charges::Owner {
   // has queued is complete.
   void post_after_sync(const std::shared_ptr<ContextObject>& context, std::function<void()> job);
   void post_after_sync_all(std::function<void()> job);
-  // With `mutex` held, after the engine was given something: publishes its state, notices a fault,
-  // and wakes whoever sleeps too long for what is now under way.
+  // With `mutex` held, after a change of the engine's queues: publishes its state, notices a fault,
+  // and wakes the thread that would sleep too long for what is now in flight.
   void after_engine();
-  // Queues what is no launch, and answers the call: with `wait` when it is complete.
+  // Queues work that is no launch, and answers the call: with `wait` when the work is complete.
   void submit_work(const Call& call, const StreamObject& stream, std::shared_ptr<StreamCall> work,
                    bool wait);
   // With `mutex` held: the device's address of the slot's end word, if the GPU is to write it for
@@ -115,8 +115,8 @@ class WorkerSession : private Charges::Owner {
   void pin_extent(uint64_t offset, uint64_t bytes);
 
   // --- memory in the order of streams (stream_memory.cc) ---
-  // With `mutex` held: before a launch in `stream` that wants so much local memory a thread. Where
-  // sluiced has to be asked first, the stream waits for that; then *grant says how it went.
+  // With `mutex` held: before a launch in `stream` that wants this much local memory a thread.
+  // Where sluiced has to be asked first, the stream waits for that; then *grant says how it went.
   void charge_local(StreamObject& stream, uint64_t bytes_per_thread,
                     std::shared_ptr<LocalGrant>* grant);
   // With `mutex` held: memory that its program has freed in the order of this stream stays with the

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Demand: how many launches the GPU alone can bring about. It is what the gate reports to sluiced.
+// Demand: how many launches can run without the program's help. The gate reports it to sluiced.
 //
 // A launch is stalled if the program has to do something first: an operation before it, in its
 // stream or in one that it is ordered behind, is a host function or a wait for a value, and not
 // complete. Only the others are reported. Otherwise a program that withholds an answer would count
 // as backlogged, and hold its share of the GPU idle.
 //
-// Counted as operations come and go while none needs the program; else counted anew by update().
+// Counted incrementally while no operation needs the program; otherwise recounted by update().
 //
 // Owned by StreamEngine; no lock of its own.
 #pragma once
@@ -37,7 +37,7 @@ class Demand {
   Gate& gate_;
   uint32_t launches_ = 0;
   uint32_t program_ops_ = 0;  // in all streams' program_seqs
-  bool stale_ = false;        // the gate's demand has to be counted anew
+  bool stale_ = false;        // the gate's demand has to be recounted
 };
 
 }  // namespace sluice::worker

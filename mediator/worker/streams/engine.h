@@ -10,11 +10,11 @@
 //  - everything else (copies, events, opaque launches, ...) only when every evictable launch before
 //    it in the stream is known to be done, because it cannot check a predecessor; behind it
 //    launches may be queued again at once, since the driver's own order keeps them behind it.
-// Orders across streams (event waits, the legacy stream) are kept here, by holding until the other
-// side is known to be complete; driver streams are all non-blocking, and no launch is ever queued
+// Orders across streams (event waits, the legacy stream) are kept here: work is held until what it
+// follows is known to be complete. Driver streams are non-blocking, and no launch is ever queued
 // behind a wait in the driver, so evicted launches never wait for held ones.
-// What ends without being done is put back, and when everything physical of its stream has ended it
-// is issued again, in order, under the generation of the next grant, before any new launch.
+// A launch that ends without being done is put back. When all physical work of its stream has ended
+// it is issued again, in order, under the generation of the next grant, before any new launch.
 //
 // Pure logic: no clock (`now_ns` is handed in), no lock (the owner's), no driver (EngineDriver), so
 // that tests can evict at every point. Knows nothing of handles, rings and guests.
@@ -39,10 +39,10 @@ struct EngineLimits {
   // Physical launches and operations queued in one driver stream. Deep enough to hide a completion
   // poll behind running work; each evicted launch in it costs an empty launch (about 3 us).
   uint32_t stream_depth = 64;
-  // A marker covers at most so many operations, so that the queue is refilled before it runs dry.
+  // A marker covers at most this many operations, so that the queue is refilled before it runs dry.
   uint32_t marker_interval = 16;
   // Opaque launches in flight while nobody waits. While somebody does: one, or as many as are
-  // expected to take so long together.
+  // expected to take this long together.
   uint32_t opaque_depth = 32;
   bool slices = false;  // contexts share by time slices: slice_queue.h
   uint64_t opaque_contended_ns = 0;
@@ -50,9 +50,9 @@ struct EngineLimits {
   // until the engine has seen the end; longer: an eviction more often finds two.
   uint64_t opaque_lead_ns = 0;
   // kStuck in a row before a launch counts as failed. Should not happen at all; without the limit a
-  // kernel that forges its control block would be relaunched for ever.
+  // kernel that forges its control block would be relaunched without end.
   uint32_t futile_launches = 100;
-  // After kNoRoom the launch is tried again so much later, twice that after the next, and so on:
+  // After kNoRoom the launch is tried again this much later, twice that after the next, and so on:
   // its SMs are full of what its own vGPU runs in other streams. Shorter: more launches for
   // nothing.
   uint64_t retry_first_ns = 50'000;
@@ -94,10 +94,10 @@ class StreamEngine {
   void notify_stream(StreamId stream, uint64_t token, uint64_t now_ns);
   void notify_context(ContextId context, uint64_t token, uint64_t now_ns);
   void notify_record(const std::shared_ptr<EventRecord>& record, uint64_t token);
-  // For whoever waits for the stream, or for all of the context, before notify_*(): the GPU writes
-  // `value` when all that is queued so far has ended. Only if all of it is in one stream and in the
-  // driver's queue, and nothing of it can be evicted or has failed; otherwise false, and nothing
-  // happens. When the word is there, poll() finds all of it complete.
+  // For a call that waits for the stream, or for the context, before notify_*(): the GPU writes
+  // `value` when everything queued so far has ended. Only if all of it is in one stream and in the
+  // driver's queue, and none of it can be evicted or has failed; otherwise false, and nothing
+  // happens. Once the word is written, poll() finds all of it complete.
   bool write_end_word(StreamId stream, uint64_t address, uint32_t value, uint64_t now_ns);
   bool write_end_word_of_context(ContextId context, uint64_t address, uint32_t value,
                                  uint64_t now_ns);

@@ -22,7 +22,7 @@ class FreeBulk {
   // a session, 4 % of a GPU in all 64 of a vGPU.
   static constexpr uint64_t kLeastBytes = 256u << 10;
 
-  // True: so many go without a grant, now.
+  // True: this many go without a grant, now.
   bool take(uint64_t now_ns, uint64_t bytes) {
     const double earned = static_cast<double>(now_ns - at_ns_) * 1e-9 * kBytesPerSecond;
     left_ = std::min<double>(kBytes, left_ + earned);

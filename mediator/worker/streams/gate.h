@@ -56,9 +56,9 @@ class Gate {
   // The session is ending: from now on the gate is closed, whatever the grant says.
   void shut() { shut_ = true; }
   bool open(uint64_t now_ns) const;
-  // The grant word as it is now: any thread. For whoever waits for a change of it.
+  // The grant word as it is now, for a thread that waits for it to change. Any thread.
   uint64_t word() const { return __atomic_load_n(&host_->grant, __ATOMIC_ACQUIRE); }
-  // Somebody else waits for the GPU: keep what cannot be evicted short.
+  // Another vGPU waits for the GPU: keep what cannot be evicted short.
   bool contended() const;
   bool stale(uint64_t now_ns) const;
   // Launches of an older generation have been called back, are still in flight and must not stay.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who waits for what is queued: streams, contexts, events, and host functions that the program
-// runs; the rest of the engine is in streams/engine.cc.
+// The engine's waits: for streams, contexts and events, and for host functions that the program
+// runs. The rest of the engine is in streams/engine.cc.
 #include <algorithm>
 
 #include "mediator/worker/streams/engine.h"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpaqueLimit: how many launches that cannot be evicted may be in flight. Whoever waits for the GPU
-// waits for all of them.
+// OpaqueLimit: how many launches that cannot be evicted may be in flight. A vGPU that waits for the
+// GPU waits for all of them.
 //
-//   nobody waits     `depth`
-//   somebody waits   one, or as many as are expected to take `contended_ns` together
+//   not contended    `depth`
+//   contended        one, or as many as are expected to take `contended_ns` together
 //
-// On time slices nobody waits for them so: slice_queue.h.
+// On time slices slice_queue.h decides instead.
 //
 // Owned by StreamEngine; no lock of its own. Times are ns of the GPU.
 #pragma once

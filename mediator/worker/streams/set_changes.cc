@@ -8,7 +8,7 @@
 
 namespace sluice::worker {
 
-// What can be said beforehand of launches in flight. sluiced reads it before it asks.
+// How launches in flight would take a change of their SM set; sluiced reads it before a change.
 uint32_t StreamEngine::how_kept() const {
   uint32_t kept = 0;
   bool grows = true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SliceQueue: how many launches may be in flight where contexts share the GPU by time slices. A
-// gate that closes holds back what has not been issued; what is in flight goes on behind it, and
-// takes slices from whoever has the turn.
+// gate that closes holds back what has not been issued; what is in flight keeps running behind it,
+// and takes slices from the vGPU whose turn it is.
 //
 //   the gate was not closed for kCalmNs   `depth`: what is in flight fills the slices
 //   else                                  two, or as many as end within kAheadNs at the pace of

@@ -230,7 +230,7 @@ TEST_F(AgentTest, TheHostEndsASession) {
   auto next = join("q");
   const auto asked = receive(SLUICE_CONTROL_OPEN);  // the agent has read all before this
   EXPECT_STREQ(asked.text, "q");
-  EXPECT_FALSE(program->channel->look_for_hang_up());
+  EXPECT_FALSE(program->channel->poll_hang_up());
   program->channel.reset();
   const auto close = receive(SLUICE_CONTROL_CLOSE);
   EXPECT_EQ(close.slot, 3u);
@@ -249,11 +249,11 @@ TEST_F(AgentTest, WithoutItsAgentAProgramLetsGoOfTheDeviceAndKeepsItsData) {
   ASSERT_NE(program->channel, nullptr) << program->error;
   Channel& channel = *program->channel;
   std::memset(channel.region() + kRegion - 8192, 0x66, 8192);
-  EXPECT_TRUE(channel.may_let_go());
-  EXPECT_FALSE(channel.look_for_hang_up());
+  EXPECT_TRUE(channel.can_detach());
+  EXPECT_FALSE(channel.poll_hang_up());
   stop_agent();
-  EXPECT_TRUE(channel.look_for_hang_up());
-  channel.let_go({{kRegion - 8192, 4096}});
+  EXPECT_TRUE(channel.poll_hang_up());
+  channel.detach({{kRegion - 8192, 4096}});
   EXPECT_EQ(channel.region()[kRegion - 8192], std::byte{0x66});
   EXPECT_EQ(channel.region()[kRegion - 1], std::byte{0}) << "the memory is its own now";
   channel.region()[0] = std::byte{1};

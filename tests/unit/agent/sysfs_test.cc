@@ -125,8 +125,8 @@ TEST_F(SysfsAgentTest, TheDeviceIsBusyUntilTheLastProgramOfAnAgentHasGone) {
   device_.~VgpuDevice();
   new (&device_) VgpuDevice;
   ASSERT_FALSE(second().ok());
-  EXPECT_TRUE(program->channel->look_for_hang_up());
-  program->channel->let_go({});
+  EXPECT_TRUE(program->channel->poll_hang_up());
+  program->channel->detach({});
   auto opened = second();
   EXPECT_TRUE(opened.ok()) << opened.error().message;
 }

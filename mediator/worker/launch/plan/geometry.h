@@ -24,7 +24,7 @@ struct LoopSettings {
   uint16_t chunk_max = 1024;
   uint8_t batch_shift = 1;  // a batch, the time between two checks of the evict word: chunk /
                             // 2^this and one task
-  // FLEP's amortising factor: every worker draws and runs so many tasks between two checks,
+  // FLEP's amortising factor: every worker draws and runs this many tasks between two checks,
   // whatever they take. 0: adaptive.
   uint16_t fixed_chunk = 0;
   // What the rest of a grid may take to leave the GPU where every block runs one task and those
@@ -33,8 +33,8 @@ struct LoopSettings {
   // How long a window of a grid takes where it is launched in windows. 0: no windows. Where tasks
   // are short, each window costs some 1 us (an H200).
   uint32_t window_us = 32;
-  // How long before a window's last block begins the next one is queued: an eviction waits for so
-  // much and a whole window at most. The worker and the driver take most of it (an H200: with 8 us
+  // How long before a window's last block begins the next one is queued: an eviction waits for
+  // this and a whole window at most. The worker and the driver take most of it (an H200: with 8 us
   // of 16 windows often came too late, 1.05 of the original's time instead of 1.01).
   uint32_t window_lead_us = 16;
   // Where turns are priorities: launches that are expected to take no longer are the original,

@@ -9,7 +9,7 @@
 namespace sluice::worker {
 
 namespace {
-// What of the blocks that the whole GPU holds at once so many of its SMs do.
+// What of the blocks that the whole GPU holds at once this many of its SMs do.
 uint32_t held_by(const FunctionObject& f, uint32_t resident, uint32_t sms) {
   return resident / static_cast<uint32_t>(f.module->context->shape.multiprocessors) * sms;
 }
@@ -91,9 +91,9 @@ void LaunchPlanner::plan(LaunchWork& w, bool contended) {
     if (w.state.address == 0) w.plan.geometry = Geometry{};
   }
   if (!w.plan.geometry.evictable && !f.form.resumable) ++whole_;
-  // So that sluiced can tell how long a launch will take before it lets it run.
+  // sluiced predicts from the record how long the launch will take before it lets it run.
   if (w.plan.geometry.evictable) all_.take_record(w, true);
-  // Of one that others interrupt the time says little.
+  // A launch that others interrupt is not timed.
   if (w.plan.form == FormKind::kWindows) take_windows(w, v, windows, sms, !contended);
 }
 
@@ -196,7 +196,7 @@ void LaunchPlanner::original_ended(LaunchWork& w, bool contended, uint64_t from_
   }
 }
 
-// What its form comes to on so many SMs. Of a launch in windows: what it is where these cannot be
+// What its form comes to on this many SMs. Of a launch in windows: what it is where these cannot be
 // (take_windows).
 Geometry LaunchPlanner::form_geometry(LaunchWork& w, LaunchVariant& v, uint32_t sms) {
   CloneForm form = w.request.function->form;
@@ -259,7 +259,7 @@ bool LaunchPlanner::fit_to(LaunchWork& w, uint32_t sms) {
     LaunchVariant& v = f.variants[w.plan.variant];
     chunk = v.chunks.chunk();
     w.plan.form = FormKind::kLoop;
-    // Also while others wait for the GPU: sets change seldom, and no window is wasted then.
+    // Also while others wait for the GPU: sets change rarely, and no window is wasted then.
     const bool whole_at_once = w.plan.tasks <= w.plan.per_sm * sms;
     const WindowPlan windows = whole_at_once ? WindowPlan{} : take_form(w, v, sms, true);
     w.submission.on_sms = form_geometry(w, v, sms);
@@ -283,10 +283,10 @@ bool LaunchPlanner::fit_to(LaunchWork& w, uint32_t sms) {
   return true;
 }
 
-// Blocks of an original that the GPU holds at once may wait for each other, though nothing says
-// that they do; where its part does not hold them, some of them would never come. Those of a larger
-// grid cannot, but for earlier ones. Clusters need SMs that lie together, which groups of the
-// smallest size do not promise.
+// Blocks of an original that the whole GPU holds at once may wait for each other, declared or not;
+// in a partition that does not hold them all, some would never start. Blocks of a larger grid can
+// wait for earlier ones only. Clusters need adjacent SMs, which groups of the smallest size do not
+// guarantee.
 bool LaunchPlanner::may_confine_original(LaunchWork& w, uint32_t sms) {
   if (SLUICE_LAUNCHED_CLUSTER_DIM(w.request.flags, 0) != 0) return false;
   FunctionObject& f = *w.request.function;

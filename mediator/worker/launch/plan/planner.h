@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// LaunchPlanner: how a launch will be done. Which clone of its kernel, in which form (loop, one
-// task a block, windows) and with what geometry; and what the launches that ended say about the
-// next.
+// LaunchPlanner: how a launch will run. It chooses the clone of its kernel, the form (loop, one
+// task a block, windows) and the geometry for the GPU or a part of it, and learns from the times of
+// launches that ended.
 //
-//   plan()            when the program asks for the launch: for the whole GPU
+//   plan()            when the program launches: for the whole GPU
 //   fit_to()          when it is first issued on a green context: for that many SMs
 //   observe()         when it is done: its time, for the next plans
 //   observe_piece()   when it was evicted the first time: that of a part, where nothing is known
@@ -11,8 +11,8 @@
 //                     than expected is timed again
 //
 // A launch whose plan is not evictable runs as the original. Where turns are priorities its length
-// is learnt, whatever its kernel is: by it others know how long they wait, and how many such
-// launches may be in flight. On time slices, too: the ends of short ones are asked for together.
+// is learnt whatever its kernel is: by it sluiced knows how long others wait, and the engine how
+// many may be in flight. On time slices, too: the ends of short ones are queried together.
 //
 // Owned by CudaStreams, used under the session's lock. Times are ns of the GPU.
 #pragma once
@@ -40,7 +40,7 @@ class LaunchPlanner {
   void plan(LaunchWork& w, bool contended);
   // Plans the next submission for so many SMs. False: it needs more.
   bool fit_to(LaunchWork& w, uint32_t sms);
-  // Whether the original may run on so many SMs alone.
+  // Whether the original may run on this many SMs alone.
   bool may_confine_original(LaunchWork& w, uint32_t sms);
 
   void observe(LaunchWork& w, uint64_t ns);

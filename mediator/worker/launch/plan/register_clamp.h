@@ -81,7 +81,7 @@ struct ChosenForm {
   CUfunction function = nullptr;
   uint32_t blocks_per_sm = 0;  // 0: it does not fit, or the driver does not know the shape
 };
-// The form for launches of `threads` threads a block with so much dynamic shared memory (the
+// The form for launches of `threads` threads a block with this much dynamic shared memory (the
 // clones' has the loop's share besides): the clamped one where the clone holds fewer blocks than
 // the original and the clamped one more than the clone. Lets the clones have that much shared
 // memory.

@@ -12,7 +12,7 @@
 namespace sluice::worker {
 
 namespace {
-// Of so many workers that are to stay, those that the others wait for
+// Of this many workers that are to stay, those that the others wait for
 // (sluice_preempt_params.place): a proxy or a waiting block of somebody else may have a worker's
 // room.
 uint32_t workers_in_place(uint32_t workers) { return workers - workers / 8; }

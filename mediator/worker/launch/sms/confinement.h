@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SmConfinement: who keeps a launch to the SMs of its grant, and in which lane it goes.
+// SmConfinement: what confines a launch to the SMs of its grant, and which lane it takes.
 //
 //   Confinement  the grant names  and                                              the launch goes
 //   kHardware    a part           a green context of that set is ready, and the    its lane there
@@ -13,9 +13,9 @@
 // GPU's, likewise where SMs are shared and the grant names none. Where they are not, its lanes are
 // in that green context, and nothing is chosen here.
 //
-// A launch in a green context is planned for a GPU of as many SMs as its set has. No block of it
-// comes elsewhere, so it has no quota, nothing is barred, and it may have any form. It stays there
-// until it has ended: another set is an eviction.
+// A launch in a green context is planned for a GPU of as many SMs as its set has. Its blocks run
+// nowhere else, so it has no quota, no SM is barred, and it may have any form. It stays there until
+// it has ended: a change of the set evicts it.
 //
 // Owned by CudaStreams, used under the session's lock.
 #pragma once

@@ -61,9 +61,9 @@ class GreenContexts {
   // stops its other work for some 20 us: at most half of the time.
   static constexpr uint64_t kPauses = 1;
   static constexpr uint64_t kAfterFailureNs = 1'000'000'000;
-  // Launches wait so long at most, and then not until there has been one that was wanted: the first
-  // has a driver's compiler before it, where the SMs are full of what no set binds none can prove
-  // itself, and sets may change faster than contexts can be made.
+  // Launches wait this long at most, and then not until there has been one that was wanted: the
+  // first has a driver's compiler before it, where the SMs are full of what no set binds none can
+  // prove itself, and sets may change faster than contexts can be made.
   static constexpr uint64_t kMostWaitNs = 50'000'000;
 
   // `beside`: a stream of the primary context that is seldom busy. `sms`: of the GPU.

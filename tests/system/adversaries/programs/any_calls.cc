@@ -105,7 +105,7 @@ class ChannelLink {
       if (c.call_id == 0) continue;
       answers_[c.call_id] = {c.status, {buffer.body().begin(), buffer.body().end()}};
     }
-    channel_.look_for_hang_up();
+    channel_.poll_hang_up();
   }
 
   guest::Channel& channel_;
