@@ -5,6 +5,7 @@
 // addresses.inc checks every address before it is touched. Whole warps that access one contiguous
 // piece or one word take short paths.
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/exec/block/block.h"
 #include "kernels/exec/block/block_state.h"
@@ -81,27 +82,100 @@ inline bool load_parameter(Warp& w, const Inst& in) {
   return true;
 }
 
-// A volatile load, or one that is ordered: each element is read once, as a whole.
+using Bits128 = long long __attribute__((vector_size(16)));
+template <u32 bytes>
+using UintOf = std::conditional_t<bytes == 2, u16, std::conditional_t<bytes == 4, u32, u64>>;
+
+// A vector of one lane, of 16 bytes at most, read or written at once as a GPU does it: programs
+// keep a value and its flag in one (CUB's look-back). An aligned access of 16 bytes is atomic on
+// every x86 processor with AVX. The address is aligned to the whole in device memory; where the
+// host's is not, by its elements.
+template <class T, int N>
+inline void load_vector(u64 from, T* values) {
+  constexpr u32 bytes = sizeof(T) * N;
+  if constexpr (bytes > 16) {  // no instruction has it
+    load_vector<T, N / 2>(from, values);
+    load_vector<T, N / 2>(from + bytes / 2, values + N / 2);
+  } else if (from % bytes != 0) {
+    for (int k = 0; k < N; ++k) values[k] = __atomic_load_n(as<T>(from) + k, __ATOMIC_RELAXED);
+  } else if constexpr (bytes == 16) {
+    Bits128 all;
+    asm volatile("movdqa %1, %0" : "=x"(all) : "m"(*as<Bits128>(from)));
+    __builtin_memcpy(values, &all, bytes);
+  } else {
+    using Bits = UintOf<bytes>;
+    const Bits all = __atomic_load_n(as<Bits>(from), __ATOMIC_RELAXED);
+    __builtin_memcpy(values, &all, bytes);
+  }
+}
+template <class T, int N>
+inline void store_vector(u64 to, const T* values) {
+  constexpr u32 bytes = sizeof(T) * N;
+  if constexpr (bytes > 16) {
+    store_vector<T, N / 2>(to, values);
+    store_vector<T, N / 2>(to + bytes / 2, values + N / 2);
+  } else if (to % bytes != 0) {
+    for (int k = 0; k < N; ++k)
+      __atomic_store_n(as_mutable<T>(to) + k, values[k], __ATOMIC_RELAXED);
+  } else if constexpr (bytes == 16) {
+    Bits128 all;
+    __builtin_memcpy(&all, values, bytes);
+    asm volatile("movdqa %1, %0" : "=m"(*as_mutable<Bits128>(to)) : "x"(all));
+  } else {
+    using Bits = UintOf<bytes>;
+    Bits all;
+    __builtin_memcpy(&all, values, bytes);
+    __atomic_store_n(as_mutable<Bits>(to), all, __ATOMIC_RELAXED);
+  }
+}
+
+template <class T, int N>
+bool load_vectors_strong(Warp& w, Pattern pattern, const u32* to, const u64* p) {
+  bool news = false;
+  T values[N];
+  const bool uniform = pattern == Pattern::kUniform;
+  if (uniform) load_vector<T, N>(p[0], values);
+  for (u32 j = w.exec; j != 0; j &= j - 1) {
+    const int i = __builtin_ctz(j);
+    if (!uniform) load_vector<T, N>(p[i], values);
+    for (int k = 0; k < N; ++k) {
+      if (to[k] == kNoOperand) continue;
+      auto* d = target<T>(w, to[k]);
+      news = news || d[i] != to_lane<T>(values[k]);
+      d[i] = to_lane<T>(values[k]);
+    }
+  }
+  return news;
+}
+
+template <class T>
+bool load_elements_strong(Warp& w, Pattern pattern, u32 to, const u64* p) {
+  auto* d = target<T>(w, to);
+  if (pattern == Pattern::kUniform) {
+    const T value = __atomic_load_n(as<T>(p[0]), __ATOMIC_RELAXED);
+    const bool news = d[__builtin_ctz(w.exec)] != to_lane<T>(value);
+    broadcast<T>(w, to, value);
+    return news;
+  }
+  bool news = false;
+  for (u32 j = w.exec; j != 0; j &= j - 1) {
+    const int i = __builtin_ctz(j);
+    const auto value = to_lane<T>(__atomic_load_n(as<T>(p[i]), __ATOMIC_RELAXED));
+    news = news || d[i] != value;
+    d[i] = value;
+  }
+  return news;
+}
+
+// A volatile load, or one that is ordered: each lane's value is read once, as a whole.
 template <class T, int N>
 Flow load_strong(Warp& w, const Inst& in, Pattern pattern, const u32* to, const u64* p) {
   // A load that finds what its register held already is probably one of a polling loop.
   bool news = false;
-  const u32 m = w.exec;
-  for (int k = 0; k < N; ++k) {
-    if (to[k] == kNoOperand) continue;
-    auto* d = target<T>(w, to[k]);
-    if (pattern == Pattern::kUniform) {
-      const T value = __atomic_load_n(as<T>(p[0]) + k, __ATOMIC_RELAXED);
-      news = news || d[__builtin_ctz(m)] != to_lane<T>(value);
-      broadcast<T>(w, to[k], value);
-    } else {
-      for (u32 j = m; j != 0; j &= j - 1) {
-        const int i = __builtin_ctz(j);
-        const auto value = to_lane<T>(__atomic_load_n(as<T>(p[i]) + k, __ATOMIC_RELAXED));
-        news = news || d[i] != value;
-        d[i] = value;
-      }
-    }
+  if constexpr (N == 1) {
+    if (to[0] != kNoOperand) news = load_elements_strong<T>(w, pattern, to[0], p);
+  } else {
+    news = load_vectors_strong<T, N>(w, pattern, to, p);
   }
   if (!news) ++w.spin;
   if ((in.mod & kModAcquire) != 0) __atomic_thread_fence(__ATOMIC_ACQUIRE);
@@ -150,6 +224,18 @@ Flow load(Warp& w, const Inst& in) {
 }
 
 template <class T, int N>
+Flow store_vectors_strong(Warp& w, const Inst& in, const u64* p) {
+  for (u32 j = w.exec; j != 0; j &= j - 1) {
+    const int i = __builtin_ctz(j);
+    T values[N];
+    for (int k = 0; k < N; ++k)
+      values[k] = static_cast<T>(source<T>(w, w.block->aux[in.aux + static_cast<u32>(k)])[i]);
+    store_vector<T, N>(p[i], values);
+  }
+  return Flow::kNext;
+}
+
+template <class T, int N>
 Flow store(Warp& w, const Inst& in) {
   if constexpr (N == 1) {
     if (const u64 to = contiguous_piece(w, in, sizeof(T), true)) {
@@ -165,6 +251,9 @@ Flow store(Warp& w, const Inst& in) {
   const u32 m = w.exec;
   const bool strong = (in.mod & kModStrong) != 0;
   if ((in.mod & kModRelease) != 0) __atomic_thread_fence(__ATOMIC_RELEASE);
+  if constexpr (N > 1) {
+    if (strong) return store_vectors_strong<T, N>(w, in, p);
+  }
   for (int k = 0; k < N; ++k) {
     const u32 operand = N == 1 ? in.b : w.block->aux[in.aux + static_cast<u32>(k)];
     const auto* b = source<T>(w, operand);

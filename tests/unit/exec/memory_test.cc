@@ -4,6 +4,9 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
+#include <thread>
+
 namespace sluice::exec {
 namespace {
 
@@ -40,6 +43,71 @@ TEST_F(ExecMemory, PatternsOfAddresses) {
   for (uint32_t i = 0; i < 64; ++i) {
     EXPECT_EQ(sum[i], in[i] + in[3] + in[63 - i] + (i % 4 != 0 ? in[i * 7 % 64] : 0));
     EXPECT_EQ(scattered[i * 7 % 64], i % 4 != 0 ? i : 7777u);
+  }
+}
+
+// A thread of the host as another SM: at 32 slots of 16 bytes each, whose halves are always equal.
+class OtherSide {
+ public:
+  explicit OtherSide(bool writes) : thread_([this, writes] { writes ? write() : read(); }) {}
+  ~OtherSide() { end(); }
+  uint64_t end() {
+    over_ = true;
+    if (thread_.joinable()) thread_.join();
+    return torn_;
+  }
+  uint64_t address() { return reinterpret_cast<uint64_t>(slots_); }
+  static constexpr uint64_t kBytes = 32 * 16;
+
+ private:
+  using Slot = long long __attribute__((vector_size(16)));
+  void write() {
+    for (long long n = 1; !over_; ++n)
+      for (Slot& slot : slots_) asm volatile("movdqa %1, %0" : "=m"(slot) : "x"(Slot{n, n}));
+  }
+  void read() {
+    while (!over_)
+      for (Slot& slot : slots_) {
+        Slot seen;
+        asm volatile("movdqa %1, %0" : "=x"(seen) : "m"(slot));
+        torn_ += seen[0] != seen[1];
+      }
+  }
+  Slot slots_[32] = {};
+  std::atomic<bool> over_{false};
+  uint64_t torn_ = 0;
+  std::thread thread_;
+};
+
+// As on a GPU: programs keep a value and its flag in one vector (CUB's look-back).
+TEST_F(ExecMemory, VectorsThatAreNotCachedAreReadAndWrittenAtOnce) {
+  for (const char* order : {"relaxed.gpu.global", "volatile.global", "global.cg"}) {
+    SCOPED_TRACE(order);
+    const std::string begin =
+        "mov.u32 %r0, %tid.x;\nmul.wide.u32 %rd11, %r0, 16;\nadd.s64 %rd10, %rd0, %rd11;\n"
+        "mov.u64 %rd20, 0;\nmov.u64 %rd21, 0;\nL:\nadd.u64 %rd20, %rd20, 1;\n";
+    const std::string end = "setp.lt.u64 %p1, %rd20, 20000;\n@%p1 bra L;\n";
+    const std::string op = std::string(order) + ".v2.u64 ";
+    ASSERT_TRUE(load(kernel(begin + "ld." + op + "{%rd12, %rd13}, [%rd10];\n" +
+                            "setp.ne.u64 %p2, %rd12, %rd13;\n@%p2 add.u64 %rd21, %rd21, 1;\n" +
+                            end + "red.global.add.u64 [%rd1], %rd21;")))
+        << error_;
+    std::vector<uint64_t> torn(1);
+    {
+      OtherSide writer(true);
+      ASSERT_TRUE(map_.add(writer.address(), OtherSide::kBytes));
+      ASSERT_EQ(launch({1}, {32}, {writer.address(), share(torn)}), RunState::kDone)
+          << fault_.describe();
+      EXPECT_TRUE(map_.remove(writer.address()));
+    }
+    EXPECT_EQ(torn[0], 0u) << "loads";
+    EXPECT_TRUE(map_.remove(reinterpret_cast<uint64_t>(torn.data())));
+    ASSERT_TRUE(load(kernel(begin + "st." + op + "[%rd10], {%rd20, %rd20};\n" + end))) << error_;
+    OtherSide reader(false);
+    ASSERT_TRUE(map_.add(reader.address(), OtherSide::kBytes));
+    ASSERT_EQ(launch({1}, {32}, {reader.address()}), RunState::kDone) << fault_.describe();
+    EXPECT_EQ(reader.end(), 0u) << "stores";
+    EXPECT_TRUE(map_.remove(reader.address()));
   }
 }
 

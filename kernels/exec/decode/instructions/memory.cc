@@ -55,8 +55,11 @@ bool Decoder::do_ld_st() {
   const bool hint = take("L2::cache_hint");
   Space space;
   memory_space(space);
+  // Blocks hand values to one another by vectors that no cache keeps (CUB's look-back until 2.1).
+  const bool uncached = has_word("cg") || has_word("cv");
   uint16_t mod = take_order_and_hints();
   size_t vector = take("v2") ? 2 : take("v4") ? 4 : 1;
+  if (vector > 1 && uncached) mod |= kModStrong;
   Type type = take_type();
   if (type == Type::kNone || type == Type::kPred || bits_of(type) * vector > 128)
     return unsupported();
