@@ -7,6 +7,7 @@
 #include <shared_mutex>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "guest-agent/cudart/runtime.h"
 
@@ -127,6 +128,29 @@ CUresult link_parts(Binary& binary, Errors& errors) {
   return r;
 }
 
+// Whether the driver offers the binary without some of its managed variables. A guest's does so
+// with machine code that was linked from parts: it keeps such variables in pinned memory, which
+// takes the PTX that the parts have.
+bool lacks_managed(const Binary& binary) {
+  for (const auto& variable : binary.variables) {
+    CUdeviceptr address = 0;
+    size_t bytes = 0;
+    if (variable->managed != nullptr && managed_address(binary.library, variable->name.c_str(),
+                                                        &address, &bytes) == CUDA_ERROR_NOT_FOUND)
+      return true;
+  }
+  return false;
+}
+
+void link_for_managed(Binary& binary, Errors& errors) {
+  CUlibrary linked_before = std::exchange(binary.library, nullptr);
+  if (report("linked parts", link_parts(binary, errors)) == CUDA_SUCCESS) {
+    driver().cuLibraryUnload(linked_before);
+  } else {
+    binary.library = linked_before;
+  }
+}
+
 // Tells the program where its managed variables are.
 cudaError_t bind_variables(const Binary& binary) {
   for (const auto& variable : binary.variables) {
@@ -139,6 +163,12 @@ cudaError_t bind_variables(const Binary& binary) {
                    "libcudart: this driver has no managed variables (%s); use cudaMallocManaged\n",
                    variable->name.c_str());
     }
+    // The program would read it through a null pointer, and end without a word.
+    if (r == CUDA_ERROR_NOT_FOUND)
+      std::fprintf(stderr,
+                   "libcudart: the managed variable %s is in machine code without PTX; build with "
+                   "PTX (-gencode arch=compute_75,code=compute_75)\n",
+                   variable->name.c_str());
     if (r != CUDA_SUCCESS) return to_runtime(r);
     *variable->managed = reinterpret_cast<void*>(address);
   }
@@ -165,6 +195,8 @@ cudaError_t load_binary(Binary& binary) {
   if (r != CUDA_SUCCESS && in_parts)
     r = report("its wrapper", errors.load(&binary.library, wrapper));
   if (r != CUDA_SUCCESS && in_parts) r = report("linked parts", link_parts(binary, errors));
+  if (r == CUDA_SUCCESS && in_parts && binary.linked.empty() && lacks_managed(binary))
+    link_for_managed(binary, errors);
   if (r != CUDA_SUCCESS && in_parts && errors.text[0] != '\0')
     std::fprintf(stderr, "libcudart: %s\n", errors.text);
   if (r != CUDA_SUCCESS) binary.library = nullptr;

@@ -64,11 +64,9 @@ class VirtualRanges {
     return true;
   }
 
-  // Whether the range is made of whole mappings in one reservation, without gaps.
+  // Whether the range is made of whole mappings without gaps, be they in one reservation or in
+  // several side by side.
   bool is_whole(uint64_t base, uint64_t bytes) const {
-    const auto at = reservation_of(base);
-    if (bytes == 0 || at == reservations_.end() || bytes > at->second - (base - at->first))
-      return false;
     uint64_t left = bytes;
     for (auto it = mappings_.find(base);
          it != mappings_.end() && it->first == base && left >= it->second.bytes; ++it) {
@@ -78,12 +76,10 @@ class VirtualRanges {
     }
     return false;
   }
-  // Whether the range lies in one reservation and cuts no mapping. It may have gaps, or nothing in
-  // it at all.
+  // Whether the range is reserved, by one reservation or several side by side (as an H200's driver
+  // takes it), and cuts no mapping. It may have gaps, or nothing in it at all.
   bool can_unmap(uint64_t base, uint64_t bytes) const {
-    const auto at = reservation_of(base);
-    if (bytes == 0 || at == reservations_.end() || bytes > at->second - (base - at->first))
-      return false;
+    if (bytes == 0 || !is_reserved(base, bytes)) return false;
     const auto cut = [&](uint64_t border) {
       const Mapping* one = find(border);
       return one != nullptr && one->base != border;
@@ -127,6 +123,15 @@ class VirtualRanges {
   }
   bool is_reserved(uint64_t address) const {
     return reservation_of(address) != reservations_.end();
+  }
+  // All of it, in one reservation or in several that lie side by side.
+  bool is_reserved(uint64_t base, uint64_t bytes) const {
+    for (auto at = reservation_of(base); at != reservations_.end();) {
+      const uint64_t end = at->first + at->second;
+      if (bytes <= end - base) return true;
+      at = reservations_.find(end);
+    }
+    return false;
   }
 
   // Whether all of the range may be touched: mappings of one reservation that lie side by side are

@@ -326,6 +326,36 @@ TEST_F(Runtime, LinkedParts) {
   EXPECT_EQ(cudaFree(out), cudaSuccess);
 }
 
+// Where the linked image comes without a managed variable, as a guest's machine code does, the
+// parts have it.
+TEST_F(Runtime, ManagedVariablesOfLinkedParts) {
+  const std::string part = fat_binary_of(kManagedPtx);
+  const void* parts[] = {part.data(), nullptr};
+  Program linked(fat_binary_of(
+      ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry work()\n{\n ret;\n}\n"));
+  linked.wrapper().version = kLinkedWrapper;
+  linked.wrapper().more = parts;
+  static void *counter_at = nullptr, *missing_at = nullptr;
+  static char host;
+  linked.kernel(&host, "work");
+  linked.managed_variable(&counter_at, "counter", 4);
+  testing::internal::CaptureStderr();
+  ASSERT_TRUE(linked.start());
+  EXPECT_EQ(said(), "");
+  ASSERT_NE(counter_at, nullptr);
+  ASSERT_EQ(launch_new(&host, {1, 1, 1}, {1, 1, 1}, nullptr), cudaSuccess);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(*static_cast<volatile uint32_t*>(counter_at), 106u);
+
+  Program without(fat_binary_of(kManagedPtx));
+  without.managed_variable(&missing_at, "missing", 4);
+  testing::internal::CaptureStderr();
+  without.start();
+  EXPECT_NE(said().find("the managed variable missing is in machine code"), std::string::npos);
+  EXPECT_EQ(missing_at, nullptr);
+  cudaGetLastError();
+}
+
 // Nothing of it is for the user to read.
 TEST_F(Runtime, PropertiesSayNothing) {
   testing::internal::CaptureStderr();

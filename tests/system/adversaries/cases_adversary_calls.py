@@ -55,7 +55,10 @@ class AdversaryCalls(WithVictim):
             text, _ = guest.communicate(timeout=support.TIMEOUT_S + sessions * 10)
             self.assertEqual(guest.returncode, 0, text)
             lines += text.splitlines()
-        self.assertEqual(len(lines), sessions * AT_ONCE)
+        others = [line for line in lines if not re.search(r"\d+ calls", line)]
+        lines = [line for line in lines if line not in others]
+        print("\n".join(others), flush=True)  # what the guest's library says
+        self.assertEqual(len(lines), sessions * AT_ONCE, others)
         print("\n".join(line for line in lines if "signal" in line), flush=True)
         made, succeeded = (sum(int(re.search(pattern, line)[1]) for line in lines)
                            for pattern in (r"(\d+) calls", r"(\d+) succeeded"))
