@@ -268,7 +268,7 @@ class Policy {
     for (const VgpuUsage& r : reports) on_usage(now_ns, r.vgpu, r.usage);
   }
   // The same of what nobody is owed anything for: used while no other vGPU wanted the GPU, where
-  // Machine::slices_are_free_alone. It comes some 10 ms late, and up to 100.
+  // Machine::slices_are_free_alone. By the clock, of those for which hears_at_once().
   virtual void on_free_usage(uint64_t /*now_ns*/, VgpuId, const Usage&) {}
   // Whether it uses a report's launch and tasks: for one that does not, a driver leaves them 0.
   // Always the same answer.

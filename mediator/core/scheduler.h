@@ -312,8 +312,7 @@ class Scheduler {
   void on_starved(uint64_t now_ns, SessionId session, uint64_t starved_ns, ActionQueue& out);
   // On a GPU with time slices: v's contexts have used this much since the last call. To be called
   // before any event that the policy decides by; decides nothing itself. Elsewhere ignored (and
-  // on_measured() is ignored here). `free`: while no other vGPU wanted it; shown, and not charged,
-  // but counts against a maximum.
+  // on_measured() is ignored here). `free`: while no other vGPU wanted it; shown, and not charged.
   void on_used(uint64_t now_ns, VgpuId vgpu, uint64_t sm_ns, bool free = false);
   // The host has sampled the GPU: a context of `running` was at work, or of nobody that the host
   // knows (kNoSession). Decides who is ended (sharing/deadlines.h has the table), so what was read

@@ -53,7 +53,7 @@ class ShareTree final : public Forwarding {
   }
   void on_vgpu_removed(uint64_t now_ns, VgpuId v, Actions& out) override {
     if (nodes_.vgpu(v).active) nodes_.set_active(v, false);
-    set_wants(now_ns, v, false);
+    vgpus_[v].wants = false;
     nodes_.remove_vgpu(v);
     if (caps_.contains(v)) caps_.remove(v);
     around(now_ns, out, [&] { inner_->on_vgpu_removed(now_ns, v, out); });
@@ -63,7 +63,7 @@ class ShareTree final : public Forwarding {
   void on_arrival(uint64_t now_ns, VgpuId v, Actions& out) override {
     Vgpu& g = vgpus_[v];
     if (g.wants) return;
-    set_wants(now_ns, v, true);
+    g.wants = true;
     g.since_ns = std::max<uint64_t>(now_ns, 1);
     g.served = proportional_;  // when a slice begins the hardware does not say
     if (g.held > 0) see_served(now_ns, v);
@@ -82,7 +82,7 @@ class ShareTree final : public Forwarding {
   }
   void on_idle(uint64_t now_ns, VgpuId v, Actions& out) override {
     if (!vgpus_[v].wants) return;
-    set_wants(now_ns, v, false);
+    vgpus_[v].wants = false;
     around(now_ns, out, [&] {
       if (throttled(v)) return;
       nodes_.set_active(v, false);
@@ -112,10 +112,7 @@ class ShareTree final : public Forwarding {
     inner_->on_usages(now_ns, reports);
   }
   void on_free_usage(uint64_t now_ns, VgpuId v, const Usage& usage) override {
-    double& prepaid = vgpus_[v].prepaid_sm_ns;
-    const double paid = std::min(prepaid, static_cast<double>(usage.sm_ns));
-    prepaid -= paid;
-    charge(now_ns, v, {.sm_ns = usage.sm_ns - static_cast<uint64_t>(paid)});
+    charge(now_ns, v, usage);
     inner_->on_free_usage(now_ns, v, usage);
   }
   void on_released(uint64_t now_ns, VgpuId v, LaunchId launch, SmRange sms, LeftReason why,
@@ -186,8 +183,7 @@ class ShareTree final : public Forwarding {
     bool served = true;    // since it became backlogged
     uint32_t held = 0;     // cells
     uint64_t since_ns = 0;
-    uint64_t slice_ns = 0;     // set last by the policy
-    double prepaid_sm_ns = 0;  // of use alone that will be reported
+    uint64_t slice_ns = 0;  // set last by the policy
     ShareFigures figures;
   };
 
@@ -195,30 +191,6 @@ class ShareTree final : public Forwarding {
   uint32_t begin_of(SmRange sms) const { return cells_.size() == 1 ? 0 : sms.lo; }
   uint32_t end_of(SmRange sms) const {
     return std::min<uint32_t>(sms.hi, static_cast<uint32_t>(cells_.size()));
-  }
-
-  // ---- who is alone
-  void set_wants(uint64_t now_ns, VgpuId v, bool wants) {
-    if (vgpus_[v].wants == wants) return;
-    prepay(now_ns);
-    vgpus_[v].wants = wants;
-    wants ? ++wanting_ : --wanting_;
-    wanting_sum_ += wants ? v : -uint64_t{v};
-    alone_ = wanting_ == 1 ? static_cast<VgpuId>(wanting_sum_) : kNoVgpu;
-    prepaid_to_ns_ = now_ns + kFreeAfterNs;
-  }
-  // Use alone is reported too late for a maximum. A vGPU that works alone uses the GPU, so it pays
-  // by the clock, and what is reported later is paid as far as that goes. What goes on behind its
-  // closed gate is not paid beforehand.
-  void prepay(uint64_t now_ns) {
-    if (!free_alone_ || alone_ == kNoVgpu || now_ns <= prepaid_to_ns_) return;
-    const uint64_t ns = now_ns - std::exchange(prepaid_to_ns_, now_ns);
-    Vgpu& g = vgpus_[alone_];
-    if (!nodes_.vgpu(alone_).capped || throttled(alone_) || g.slice_ns == 0) return;
-    const uint64_t sm_ns = ns * sms_;
-    g.prepaid_sm_ns = std::min(g.prepaid_sm_ns + static_cast<double>(sm_ns),
-                               static_cast<double>(kMostPrepaidNs * sms_));
-    charge(now_ns, alone_, {.sm_ns = sm_ns});
   }
 
   void set_asked(uint64_t now_ns, VgpuId v, const VgpuShare& share) {
@@ -427,7 +399,6 @@ class ShareTree final : public Forwarding {
   }
   template <class Event>
   void around(uint64_t now_ns, Actions& out, Event&& event) {
-    prepay(now_ns);
     noted_ = out.size();
     event();
     uint64_t wake_ns = kNeverWake;
@@ -450,15 +421,8 @@ class ShareTree final : public Forwarding {
     out.push_back(Action::wake(wake_ns));
   }
 
-  // Alone for so long, use is free (EngineUse::kAloneNs). Reports are late by at most the second.
-  static constexpr uint64_t kFreeAfterNs = 1'000'000, kMostPrepaidNs = 100'000'000;
-
   const bool proportional_, free_alone_;
   const uint32_t sms_;
-  uint32_t wanting_ = 0;      // vGPUs with work, throttled ones too, ...
-  uint64_t wanting_sum_ = 0;  // ... and the sum of their ids
-  VgpuId alone_ = kNoVgpu;    // the only one of them
-  uint64_t prepaid_to_ns_ = 0;
   std::vector<Cell> cells_;
   std::vector<Vgpu> vgpus_;
   ShareNodes nodes_;

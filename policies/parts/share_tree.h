@@ -18,10 +18,10 @@
 //             until it interrupts their next bursts.
 //   maximum   A token bucket: max of the time, kBurstNs * max at once. A node without tokens is
 //             throttled: to the policy its vGPUs are idle, and they leave the GPU. The time to
-//             leave is paid from the bucket, too. Where use alone is free and reported late, it is
-//             paid by the clock. The policy knows no more work of it than its tokens last, so it
-//             goes as short work goes: behind others' turns its bucket would be full long before it
-//             is served, and what does not fit would be lost.
+//             leave is paid from the bucket, too. Where use alone is free, it is paid by the clock.
+//             The policy knows no more work of it than its tokens last, so it goes as short work
+//             goes: behind others' turns its bucket would be full long before it is served, and
+//             what does not fit would be lost.
 //             Neither it nor anybody beside a minimum comes unasked.
 //   target    counted: from backlogged to the first grant. refuses() says no to one that the policy
 //             behind cannot keep (wait_bound_ns()).

@@ -286,7 +286,7 @@ TEST(ShareTree, AMaximumHoldsForBurstsOfClassLow) {
   EXPECT_GT(throttled, 100u);
 }
 
-// One vGPU alone on an NVIDIA GPU's time slices: its use is free, and reported 20 ms late. Its
+// One vGPU alone on an NVIDIA GPU's time slices: its use is free, and reported by the clock. Its
 // launches take launch_ns each, and one that has begun goes on behind the closed gate.
 class AloneOnSlices {
  public:
@@ -313,8 +313,7 @@ class AloneOnSlices {
         next_work_ns_ = now_ns_ + pause_ns_;
         take();
       }
-      if (ran_.size() > kLateNs / kStepNs && ran_[ran_.size() - 1 - kLateNs / kStepNs])
-        policy_->on_free_usage(now_ns_, 0, {.sm_ns = kStepNs});
+      if (runs) policy_->on_free_usage(now_ns_, 0, {.sm_ns = kStepNs});
       if (now_ns_ >= wake_ns_) wake_ns_ = ~0ull, policy_->on_wake(now_ns_, out_), take();
     }
   }
@@ -336,7 +335,7 @@ class AloneOnSlices {
   uint64_t throttled() const { return policy_->figures(0).throttled; }
 
  private:
-  static constexpr uint64_t kStepNs = 50 * kTreeUs, kLateNs = 20 * kTreeMs;
+  static constexpr uint64_t kStepNs = 50 * kTreeUs;
   void take() {
     for (const Action& a : std::exchange(out_, {})) {
       if (a.kind == Action::Kind::kSetSlice) slice_ns_ = a.value;
@@ -351,12 +350,11 @@ class AloneOnSlices {
   std::vector<bool> ran_;
 };
 
-TEST(ShareTree, AMaximumHoldsWhereUseAloneIsFreeAndReportedLate) {
+TEST(ShareTree, AMaximumHoldsWhereUseAloneIsFree) {
   for (const uint64_t launch_ns : {kTreeMs, 5 * kTreeMs, 20 * kTreeMs}) {
     AloneOnSlices v(250, launch_ns, 0);
     v.run_until(5000 * kTreeMs);
-    // The first millisecond is not paid beforehand.
-    EXPECT_LE(v.most_ns(), 26'250'000 + kTreeMs + 2 * launch_ns) << launch_ns;
+    EXPECT_LE(v.most_ns(), 26'250'000 + 2 * launch_ns) << launch_ns;
     EXPECT_NEAR(v.part(), 0.25, 0.02) << launch_ns;
   }
 }

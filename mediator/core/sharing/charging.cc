@@ -8,7 +8,7 @@
 namespace sluice::core {
 
 void Charging::charge_by_clock(uint64_t now_ns) {
-  if (!sharing_.strategy->charges_by_clock()) return;
+  if (!sharing_.strategy->charges_by_clock()) return sharing_.strategy->charge_alone(now_ns);
   for (const VgpuId v : sharing_.holders) charge_clock_of(now_ns, v);
   const VgpuId beside = sharing_.strategy->runs_beside();
   if (beside != policy::kNoVgpu) charge_clock_of(now_ns, beside);
@@ -38,7 +38,7 @@ void Charging::charge(uint64_t now_ns, VgpuId v, uint64_t sm_ns) {
 void Charging::charge_measured(uint64_t now_ns, VgpuId v, uint64_t sm_ns, bool free) {
   Account& a = vgpus_[v];
   a.used_sm_ns += sm_ns;
-  if (free) return sharing_.policy->on_free_usage(now_ns, v, {.sm_ns = sm_ns});
+  if (free) return;
   a.charged_sm_ns += sm_ns;
   meter.add_used(now_ns, v, sm_ns / sharing_.sm_count());
   sharing_.policy->on_usage(now_ns, v, {.sm_ns = sm_ns});

@@ -29,7 +29,7 @@ class Charging {
   void charge_by_clock(uint64_t now_ns);
   void charge_clock_of(uint64_t now_ns, VgpuId v);
   // On time slices: v's contexts have used so much.
-  // `free`: it is shown, and not charged. It counts against a maximum.
+  // `free`: it is shown, and not charged.
   void charge_measured(uint64_t now_ns, VgpuId v, uint64_t sm_ns, bool free = false);
   // On the rest: corrects what the clock has charged (Scheduler::on_measured()).
   void correct(uint64_t now_ns, VgpuId v, uint64_t refund_sm_ns, uint64_t extra_sm_ns);

@@ -2,6 +2,7 @@
 #include "mediator/core/sharing/slices.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "mediator/core/sharing/sharing.h"
 
@@ -12,6 +13,21 @@ bool Slices::set_slice(const policy::Action& a) {
   if (a.value == 0 && slice_ns_[a.vgpu] != 0) gated_ns_[a.vgpu] = kJustNow;
   slice_ns_[a.vgpu] = a.value;
   return true;
+}
+
+// Who has the GPU alone until what it had begun has left, if the policy is to hear at once: then
+// its gate is open only while it has work.
+VgpuId Slices::alone() const {
+  if (sharing_.holders.size() != 1) return policy::kNoVgpu;
+  const VgpuId v = sharing_.holders.front();
+  const bool is_alone = sharing_.reports.others_backlogged(v) == 0;
+  return is_alone && sharing_.policy->hears_at_once(v) ? v : policy::kNoVgpu;
+}
+
+void Slices::charge_alone(uint64_t now_ns) {
+  if (alone_ == policy::kNoVgpu || now_ns <= alone_to_ns_) return;
+  const uint64_t ns = now_ns - std::exchange(alone_to_ns_, now_ns);
+  sharing_.policy->on_free_usage(now_ns, alone_, {.sm_ns = ns * sharing_.sm_count()});
 }
 
 void Slices::charge_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns) {
@@ -46,9 +62,11 @@ bool Slices::rides(uint64_t now_ns, VgpuId v, SessionId s) {
 bool Slices::advance(uint64_t now_ns, ActionQueue& out) {
   if (sharing_.reports.outstanding()) return false;
   bool any = false;
+  size_t backlogged = 0;
   for (VgpuId v = 0; v < sharing_.vgpus.size(); ++v) {
     const VgpuState& g = sharing_.vgpus[v];
     if (!g.present() || g.sessions.empty()) continue;
+    backlogged += g.backlogged();
     const bool alone = g.holds() && sharing_.reports.others_backlogged(v) == 0 &&
                        !sharing_.policy->hears_at_once(v);
     const bool wanted = slice_ns_[v] > 0 && (g.busy || alone);
@@ -61,6 +79,12 @@ bool Slices::advance(uint64_t now_ns, ActionQueue& out) {
       close(now_ns, v, out);
       sharing_.deadlines.stop(v);
     }
+  }
+  if (backlogged > 1) contended_ns_ = now_ns;
+  if (const VgpuId v = alone(); v != alone_) {
+    charge_alone(now_ns);
+    alone_ = v;
+    alone_to_ns_ = std::max(now_ns, contended_ns_ + kFreeAfterNs);
   }
   return any;
 }

@@ -5,10 +5,12 @@
 //   - The gate of a backlogged vGPU is open while its slice is not 0. With 0 it is *gated*: its
 //     gate closes and its launches are evicted, but nobody waits for that: it has no deadline.
 //   - An idle vGPU's gate is closed while another is backlogged, so that it rings when it has work
-//     again. A vGPU that has the GPU alone keeps it open,
-//     unless the policy is to hear of each of its launches (Policy::hears_at_once()).
+//     again. A vGPU that has the GPU alone keeps it open, unless the policy is to hear of each of
+//     its launches (Policy::hears_at_once()).
 //   - The slice is a vGPU's; its backlogged sessions that may launch (crowd.h) share it.
-//   - Holding time says nothing of used time, so use is measured by the caller (on_used()).
+//   - Holding time says nothing of used time, so use is measured by the caller (on_used()). That
+//     comes late for who is alone: what the policy is to hear at once is charged by the clock,
+//     until all that the vGPU had begun has left.
 //
 // Owned by Sharing as its strategy, one thread. All vGPUs are checked after each event.
 #pragma once
@@ -28,6 +30,7 @@ class Slices final : public WholeGpu {
   bool set_slice(const policy::Action& action) override;
   bool charges_by_clock() const override { return false; }
   bool has_deadlines() const override { return false; }
+  void charge_alone(uint64_t now_ns) override;
   void charge_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns) override;
   void on_vgpu_added(VgpuId v) override {
     reset_record(slice_ns_, v);
@@ -42,11 +45,17 @@ class Slices final : public WholeGpu {
   void divide_slice(uint64_t now_ns, VgpuId v, uint64_t slice_ns, ActionQueue& out);
   bool rides(uint64_t now_ns, VgpuId v, SessionId s);
 
-  static constexpr uint64_t kEndsNs = 6'000'000, kJustNow = ~0ull;
+  VgpuId alone() const;
 
-  std::vector<uint64_t> gated_ns_;          // by VgpuId, when its slice became 0
-  std::vector<uint64_t> slice_ns_;          // by VgpuId, as the policy set it; 0: gated
-  std::vector<uint64_t> session_slice_ns_;  // by SessionId, as last set; 0: not yet
+  static constexpr uint64_t kEndsNs = 6'000'000, kJustNow = ~0ull;
+  // So long after another had work, use is free (EngineUse::kAloneNs).
+  static constexpr uint64_t kFreeAfterNs = 1'000'000;
+
+  std::vector<uint64_t> gated_ns_;               // by VgpuId, when its slice became 0
+  std::vector<uint64_t> slice_ns_;               // by VgpuId, as the policy set it; 0: gated
+  std::vector<uint64_t> session_slice_ns_;       // by SessionId, as last set; 0: not yet
+  VgpuId alone_ = policy::kNoVgpu;               // since the last event, charged until alone_to_ns_
+  uint64_t alone_to_ns_ = 0, contended_ns_ = 0;  // ... when several had work last
 };
 
 }  // namespace sluice::core

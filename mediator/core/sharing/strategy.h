@@ -41,6 +41,8 @@ class SharingStrategy {
   // Charging: SMs that v is charged for while it holds.
   virtual uint32_t charged_sms(VgpuId v) const = 0;
   virtual bool charges_by_clock() const { return true; }
+  // ... else: what the policy is to hear of by the clock all the same (Policy::on_free_usage()).
+  virtual void charge_alone(uint64_t /*now_ns*/) {}
   // Whose clock runs though it does not hold the GPU.
   virtual VgpuId runs_beside() const { return policy::kNoVgpu; }
   // Whether somebody waits for evicted vGPUs, so that they have a deadline.

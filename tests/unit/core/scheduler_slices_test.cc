@@ -49,8 +49,9 @@ TEST(SchedulerOnSlices, AllWhoHaveWorkHoldTheGpuWithSlicesByWeight) {
   EXPECT_EQ(did.find("policy?"), std::string::npos) << did;
 }
 
-// Where use alone is free a maximum needs to know when it begins and ends: the worker rings then.
-TEST(SchedulerOnSlices, ACappedVgpuThatIsAloneRingsForEachOfItsLaunches) {
+// Where use alone is free a maximum goes by the clock: the worker rings when its work begins and
+// ends, and what goes on behind the closed gate counts.
+TEST(SchedulerOnSlices, AMaximumHoldsForWhoIsAlone) {
   SchedulerConfig c = slices();
   c.policy_config.machine.slices_are_free_alone = true;
   Host h(c);
@@ -64,13 +65,42 @@ TEST(SchedulerOnSlices, ACappedVgpuThatIsAloneRingsForEachOfItsLaunches) {
   h.scheduler->set_share(h.now, a, {.weight = 100, .max_permille = 250}, h.queue);
   h.drain();
   EXPECT_FALSE(opened(h, s));
-  // Its use alone is reported as free, and counts.
-  h.scheduler->on_used(h.now, a, 100'000'000, true);
-  h.report(s, 1, 0);
-  EXPECT_FALSE(opened(h, s));
-  for (int i = 0; i < 1000 && !opened(h, s); ++i) h.time(h.wake);
+
+  const auto until = [&](bool open) {
+    for (int i = 0; i < 1000 && opened(h, s) != open; ++i) h.time(h.wake);
+    return h.now;
+  };
+  h.time(h.now + 100 * kMs);
+  const uint64_t from = h.now;
+  h.report(s, 1, 1);
   EXPECT_TRUE(opened(h, s));
-  EXPECT_TRUE(h.pages[s].grant & SLUICE_GRANT_CONTENDED);
+  EXPECT_TRUE(h.pages[s].grant & SLUICE_GRANT_CONTENDED) << "or it would not ring";
+  const uint32_t generation = SLUICE_GRANT_GENERATION(h.pages[s].grant);
+  EXPECT_LT(until(false) - from, 10 * kMs);
+  h.time(h.now + 20 * kMs);
+  h.report(s, 1, 0, generation);
+  EXPECT_NEAR(static_cast<double>(until(true) - from), 4.0 * 20 * kMs, 25.0 * kMs);
+}
+
+// A burst shorter than the time after which use is free is none for that.
+TEST(SchedulerOnSlices, ShortBurstsAloneCountAgainstAMaximum) {
+  SchedulerConfig c = slices();
+  c.policy_config.machine.slices_are_free_alone = true;
+  Host h(c);
+  const VgpuId a = h.vgpu();
+  const SessionId s = h.session(a);
+  h.scheduler->set_share(h.now, a, {.weight = 100, .max_permille = 250}, h.queue);
+  h.drain();
+  uint64_t ran = 0;
+  for (int i = 0; i < 200; ++i) {
+    h.report(s, 1, 1);
+    for (int k = 0; k < 1000 && !opened(h, s); ++k) h.time(h.wake);
+    h.time(h.now + kMs / 2);
+    ran += kMs / 2;
+    h.report(s, 0, 0, opened(h, s) ? 0 : SLUICE_GRANT_GENERATION(h.pages[s].grant));
+    h.time(h.now + kMs / 10);
+  }
+  EXPECT_LT(static_cast<double>(ran), 0.3 * static_cast<double>(h.now));
 }
 
 // Whoever had more than it is owed is gated until the others have caught up; nobody waits for its
