@@ -134,13 +134,12 @@ class VirtualRanges {
     return false;
   }
 
-  // Whether all of the range may be touched: mappings of one reservation that lie side by side are
-  // as one. Zero bytes: the address.
+  // Whether all of the range may be touched: mappings that lie side by side are as one. Zero bytes:
+  // the address.
   bool contains(uint64_t address, uint64_t bytes) const {
     const Mapping* at = find(address);
     if (at == nullptr || at->access == 0) return false;
-    const auto reservation = reservation_of(address);
-    if (bytes > reservation->second - (address - reservation->first)) return false;
+    if (bytes > UINT64_MAX - address) return false;
     const uint64_t end = address + bytes;
     auto it = mappings_.find(at->base);
     uint64_t reached = at->base + at->bytes;
