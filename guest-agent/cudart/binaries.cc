@@ -194,9 +194,9 @@ cudaError_t load_binary(Binary& binary) {
   }
   if (r != CUDA_SUCCESS && in_parts)
     r = report("its wrapper", errors.load(&binary.library, wrapper));
-  if (r != CUDA_SUCCESS && in_parts) r = report("linked parts", link_parts(binary, errors));
-  if (r == CUDA_SUCCESS && in_parts && binary.linked.empty() && lacks_managed(binary))
-    link_for_managed(binary, errors);
+  const bool as_it_is = r == CUDA_SUCCESS;
+  if (!as_it_is && in_parts) r = report("linked parts", link_parts(binary, errors));
+  if (as_it_is && in_parts && lacks_managed(binary)) link_for_managed(binary, errors);
   if (r != CUDA_SUCCESS && in_parts && errors.text[0] != '\0')
     std::fprintf(stderr, "libcudart: %s\n", errors.text);
   if (r != CUDA_SUCCESS) binary.library = nullptr;

@@ -347,6 +347,15 @@ TEST_F(Runtime, ManagedVariablesOfLinkedParts) {
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   EXPECT_EQ(*static_cast<volatile uint32_t*>(counter_at), 106u);
 
+  ASSERT_EQ(launch_new(&host, {1, 1, 1}, {1, 1, 1}, nullptr), cudaSuccess);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(*static_cast<volatile uint32_t*>(counter_at), 207u);
+  // They are made anew by a reset.
+  EXPECT_EQ(cudaDeviceReset(), cudaSuccess);
+  ASSERT_EQ(launch_new(&host, {1, 1, 1}, {1, 1, 1}, nullptr), cudaSuccess);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(*static_cast<volatile uint32_t*>(counter_at), 106u);
+
   Program without(fat_binary_of(kManagedPtx));
   without.managed_variable(&missing_at, "missing", 4);
   testing::internal::CaptureStderr();
