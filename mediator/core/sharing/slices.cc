@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "mediator/core/sharing/sharing.h"
+#include "policies/accounting/engine_use.h"
 
 namespace sluice::core {
 
@@ -84,7 +85,7 @@ bool Slices::advance(uint64_t now_ns, ActionQueue& out) {
   if (const VgpuId v = alone(); v != alone_) {
     charge_alone(now_ns);
     alone_ = v;
-    alone_to_ns_ = std::max(now_ns, contended_ns_ + kFreeAfterNs);
+    alone_to_ns_ = std::max(now_ns, contended_ns_ + accounting::EngineUse::kAloneNs);
   }
   return any;
 }

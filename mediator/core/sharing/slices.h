@@ -48,8 +48,6 @@ class Slices final : public WholeGpu {
   VgpuId alone() const;
 
   static constexpr uint64_t kEndsNs = 6'000'000, kJustNow = ~0ull;
-  // So long after another had work, use is free (EngineUse::kAloneNs).
-  static constexpr uint64_t kFreeAfterNs = 1'000'000;
 
   std::vector<uint64_t> gated_ns_;               // by VgpuId, when its slice became 0
   std::vector<uint64_t> slice_ns_;               // by VgpuId, as the policy set it; 0: gated
