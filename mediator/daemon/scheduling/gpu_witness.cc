@@ -79,7 +79,7 @@ void GpuWitness::on_worker_message(const wp::Message& m) {
     if (m.code != 0) return end(clean_text(m.text, sizeof m.text));
     silent_.cancel();
     ready_ns_ = monotonic_ns();
-    told_.clear();
+    logged_.clear();
     go(State::kRests);
     return log::info("the GPU has a witness (process {}): who keeps it beyond its slices is ended",
                      process_->pid());
@@ -121,7 +121,7 @@ void GpuWitness::on_worker_exit(const io::WorkerExit& exit) {
 
 void GpuWitness::none(const std::string& why) {
   why_ = why;
-  if (std::exchange(told_, why) != why)
+  if (std::exchange(logged_, why) != why)
     log::warning(
         "the GPU has no witness, so nobody is ended for keeping it beyond its time slices: {}",
         why);

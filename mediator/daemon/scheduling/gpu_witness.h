@@ -75,7 +75,7 @@ class GpuWitness : private io::WorkerProcess::Owner {
   io::Spawner& spawner_;
   const Settings settings_;
   State state_ = State::kNone;
-  std::string why_ = "it has not begun", told_;
+  std::string why_ = "it has not begun", logged_;
   std::unique_ptr<io::WorkerProcess> process_;
   io::Timer again_, silent_;
   uint64_t again_ms_, asked_ns_ = 0, ready_ns_ = 0, request_ = 0;

@@ -56,7 +56,7 @@ bool SoftTimeSlices::open(uint64_t now_ns) {
   inode_ = ::stat(file_.c_str(), &st) == 0 ? st.st_ino : 0;
   checked_ns_ = now_ns;
   for (Group& g : groups_) g = {};
-  looked_ns_ = now_ns;
+  polled_ns_ = now_ns;
   return true;
 }
 
@@ -73,9 +73,9 @@ uint64_t SoftTimeSlices::set(pid_t worker, uint64_t slice_ns) {
 void SoftTimeSlices::forget(pid_t worker) { slice_us_.erase(worker); }
 
 void SoftTimeSlices::look(uint64_t now_ns, bool now, const Works&, const Used& used) {
-  if (!open(now_ns) || (!now && now_ns - looked_ns_ < kLookNs)) return;
-  const uint64_t elapsed_ns = now_ns - looked_ns_;
-  looked_ns_ = now_ns;
+  if (!open(now_ns) || (!now && now_ns - polled_ns_ < kPollNs)) return;
+  const uint64_t elapsed_ns = now_ns - polled_ns_;
+  polled_ns_ = now_ns;
   used_ns_.clear();
   for (uint32_t tsgid = 1; tsgid <= SLUICE_SOFT_CHANNELS; ++tsgid) {
     const sluice_soft_channel c = gpu_->channel(tsgid);

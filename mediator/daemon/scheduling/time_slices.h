@@ -70,7 +70,7 @@ class SoftTimeSlices final : public TimeSlices {
   void look(uint64_t now_ns, bool now, const Works& works, const Used& used) override;
 
  private:
-  static constexpr uint64_t kLookNs = 500'000, kReopenNs = 50'000'000;
+  static constexpr uint64_t kPollNs = 500'000, kReopenNs = 50'000'000;
   struct Group {
     uint32_t generation = 0;
     uint64_t engine_ns = 0;
@@ -83,7 +83,7 @@ class SoftTimeSlices final : public TimeSlices {
   std::map<pid_t, uint64_t> used_ns_;  // of one look
   std::vector<Group> groups_ = std::vector<Group>(SLUICE_SOFT_CHANNELS + 1);
   ino_t inode_ = 0;
-  uint64_t looked_ns_ = 0, tried_ns_ = 0, checked_ns_ = 0;
+  uint64_t polled_ns_ = 0, tried_ns_ = 0, checked_ns_ = 0;
 };
 
 }  // namespace sluice

@@ -40,13 +40,13 @@ void WorkerTimeSlices::settle(uint64_t now_ns) {
 }
 
 void WorkerTimeSlices::look(uint64_t now_ns, bool now, const Works& works, const Used& used) {
-  if (now || looked_ns_ == 0 || now_ns - looked_ns_ >= kLookNs) {
-    looked_ns_ = now_ns;
+  if (now || polled_ns_ == 0 || now_ns - polled_ns_ >= kPollNs) {
+    polled_ns_ = now_ns;
     used_.clear();
     settle(now_ns);
     for (const auto& u : used_) used(static_cast<pid_t>(u.worker), u.ns, u.free);
     if (witness_ && use_.suspects()) witness_->ask(now_ns);
-    tell_of_excess(now_ns);
+    log_excess(now_ns);
   }
   // Always: a program that was away for 10 us would count as idle until its next report.
   for (auto& [pid, w] : workers_) {
@@ -62,12 +62,12 @@ void WorkerTimeSlices::on_witness(GpuWitness::Say say) {
   use_.on_witness(monotonic_ns(), say);
 }
 
-void WorkerTimeSlices::tell_of_excess(uint64_t now_ns) {
-  if (!witness_ || now_ns < told_ns_ + kTellNs) return;
-  told_ns_ = now_ns;
+void WorkerTimeSlices::log_excess(uint64_t now_ns) {
+  if (!witness_ || now_ns < logged_ns_ + kLogEachNs) return;
+  logged_ns_ = now_ns;
   for (const auto& [pid, w] : workers_) {
     const uint64_t ns = use_.excess_ns(static_cast<uint32_t>(pid));
-    if (ns < kWorthTellingNs) continue;
+    if (ns < kLeastLoggedNs) continue;
     log::info("worker {}: {} ms beyond its time slices while the witness waited", pid,
               ns / 1'000'000);
   }

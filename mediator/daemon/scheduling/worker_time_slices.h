@@ -55,9 +55,9 @@ class WorkerTimeSlices final : public TimeSlices {
   Witness witness() const override;
 
  private:
-  static constexpr uint64_t kLookNs = 20'000;
+  static constexpr uint64_t kPollNs = 20'000;
   // What is worth a line of the log, and how often.
-  static constexpr uint64_t kWorthTellingNs = 50'000'000, kTellNs = 1'000'000'000;
+  static constexpr uint64_t kLeastLoggedNs = 50'000'000, kLogEachNs = 1'000'000'000;
   // What the hardware takes: shorter ones leave it no time for work, longer ones nobody else.
   static constexpr uint64_t kLeastNs = 100'000, kMostNs = 10'000'000'000;
   struct Worker {
@@ -65,7 +65,7 @@ class WorkerTimeSlices final : public TimeSlices {
     Work work = Work::kNone;  // at the last look
   };
   void settle(uint64_t now_ns);
-  void tell_of_excess(uint64_t now_ns);
+  void log_excess(uint64_t now_ns);
 
   accounting::EngineUse use_;
   std::shared_ptr<SwitchLogFeed> log_;
@@ -74,7 +74,7 @@ class WorkerTimeSlices final : public TimeSlices {
   std::vector<gpu::SwitchEvent> events_;
   std::vector<accounting::EngineUse::Used> used_;
   std::map<pid_t, Worker> workers_;
-  uint64_t looked_ns_ = 0, told_ns_ = 0;
+  uint64_t polled_ns_ = 0, logged_ns_ = 0;
   std::unique_ptr<GpuWitness> witness_;  // last: it calls us
 };
 
