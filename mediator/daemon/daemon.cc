@@ -25,6 +25,10 @@ extern char** environ;
 namespace sluice {
 namespace {
 
+// What a hand-over costs where the GPU is given whole, by eviction. It is also the most that is
+// learnt of one (policies/wfq/turn_length.h).
+constexpr uint64_t kEvictionNs = 100'000;
+
 // `sms`: of a GPU that is shared in space, in units of `unit`; 0: it is given whole.
 core::SchedulerConfig scheduler_config(const Config& c, bool nvidia, uint32_t sms, uint32_t unit) {
   core::SchedulerConfig s;
@@ -41,7 +45,10 @@ core::SchedulerConfig scheduler_config(const Config& c, bool nvidia, uint32_t sm
     s.policy_config.machine.slices_are_free_alone = true;
   }
   s.turns_by_priority = c.turns_by_priority;
-  if (c.turns_by_priority) s.policy_config.machine.handover_ns = kTurnHandoverNs;
+  if (c.turns_by_priority)
+    s.policy_config.machine.handover_ns = kTurnHandoverNs;
+  else if (!c.slices && sms == 0)
+    s.policy_config.machine.handover_ns = kEvictionNs;
   s.policy_config.min_quantum_ns = uint64_t{c.least_quantum_us()} * 1000;
   s.policy_config.max_quantum_ns = uint64_t{c.quantum_max_us} * 1000;
   s.policy_config.latency_target_ns = uint64_t{c.latency_target_us} * 1000;

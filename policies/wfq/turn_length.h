@@ -28,15 +28,12 @@ class TurnLength {
 
   // The mean cost of a hand-over, which short preemptions go by.
   double handover_ns() const { return handover_ns_; }
+  // No more than is known of the machine: who leaves slowly, as launches do that cannot leave, is
+  // charged for that time, and most of it is work. Learnt as a cost of everybody's, it would make
+  // all turns longer, and use up what preemptions may cost.
   void learn(uint64_t cost_ns) {
-    // Clipped at what max_quantum_ns can pay for, so that one stuck eviction does not lengthen
-    // everybody's quantum for long; and near the guess, so that who leaves slowly each time does
-    // not lengthen it for good, and uses up what preemptions may cost.
-    const auto guess = static_cast<double>(config_.machine.handover_ns);
-    const double bound =
-        std::min(static_cast<double>(config_.max_quantum_ns) * config_.handover_loss,
-                 kMostOverGuess * std::max(guess, kLeastGuessNs));
-    const double cost = std::min(static_cast<double>(cost_ns), bound);
+    const double known = std::max(static_cast<double>(config_.machine.handover_ns), kLeastKnownNs);
+    const double cost = std::min(static_cast<double>(cost_ns), known);
     handover_ns_ += (cost - handover_ns_) / 8;
     // Turns do not follow each hand-over: a number of turns in a second that changed all the time
     // would make them uneven.
@@ -62,9 +59,10 @@ class TurnLength {
   static constexpr double kWindowNs = 1e9;
   static constexpr double kFewTurns = 3;
   static constexpr double kCheapLoss = 0.01;
-  // With four times the guess short work beside launches of 2 to 4 ms that cannot leave had half as
-  // much. Hand-overs of rewritten kernels take 90 to 320 us.
-  static constexpr double kMostOverGuess = 2, kLeastGuessNs = 200e3;
+  // Rewritten kernels leave GPUs within 90 to 320 us. With twice this, who works for 1 ms and
+  // pauses as long beside launches of 1 to 2 ms that cannot leave keeps half of what this leaves
+  // it; beside kernels that take 300 us to leave this costs 2 % of the GPU.
+  static constexpr double kLeastKnownNs = 100e3;
   static constexpr uint32_t kKnownHandovers = 16;  // before that their cost is a guess
   static constexpr double kLeastHandovers = 4;
 

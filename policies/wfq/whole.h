@@ -90,10 +90,7 @@ class WholeGpu : public Policy {
   void on_usage(uint64_t, VgpuId v, const Usage& usage) override;
   bool reads_tasks() const override { return false; }
   void on_left(uint64_t now_ns, VgpuId v, LeftReason, Actions& out) override;
-  // The time of who leaves late is its own: it is no cost of handing over.
-  void on_handover(uint64_t, uint64_t cost_ns) override {
-    if (!was_late_) length_.learn(cost_ns);
-  }
+  void on_handover(uint64_t, uint64_t cost_ns) override { length_.learn(cost_ns); }
   void on_wake(uint64_t now_ns, Actions& out) override;
   // One that its sure share would let go first, if it wants as much as it did on average.
   bool comes_unasked(VgpuId v) const override {
@@ -319,7 +316,6 @@ class WholeGpu : public Policy {
   bool interrupted_ = false;  // kDrains, kFree: a turn that was not over
   Turn turn_;
   uint64_t turns_ = 0;
-  bool was_late_ = false;                      // who left last, in leaving
   uint64_t wake_ns_ = 0;                       // last wake asked for
   uint64_t evicted_ns_ = 0, drain_sm_ns_ = 0;  // kDrains: since then
   Amends amends_{clock_, config_.machine.sm_count};

@@ -17,8 +17,7 @@ constexpr uint64_t kLateHandovers = 5, kLateNs = 1'000'000;
 // owes them that.
 void WholeGpu::end_drain(uint64_t now_ns) {
   const uint64_t by_ns = now_ns - evicted_ns_;
-  was_late_ = by_ns > std::max(kLateNs, kLateHandovers * config_.machine.handover_ns);
-  if (!was_late_)
+  if (by_ns <= std::max(kLateNs, kLateHandovers * config_.machine.handover_ns))
     amends_.left_in_time(holder_);
   else if (amends_.overran(holder_, by_ns, drain_sm_ns_))
     return;
