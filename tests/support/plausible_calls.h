@@ -34,8 +34,8 @@ struct PlausibleAnswer {
   std::vector<std::byte> body;
 };
 
-// `out[i] = out[i] * 3 + k`, `rounds` times; `deep` keeps 16 KiB a thread of its own; `talk`
-// prints.
+// `out[i] = out[i] * 3 + k`, `rounds` times; `look` reads and writes by any texture or surface
+// object; `deep` keeps 16 KiB a thread of its own; `talk` prints.
 inline constexpr char kPlausiblePtx[] = R"(.version 7.0
 .target sm_70
 .address_size 64
@@ -70,6 +70,19 @@ AGAIN:
   @%p2 bra AGAIN;
   st.global.u32 [%rd4], %r6;
 DONE:
+  ret;
+}
+.visible .entry look(.param .u64 p_out, .param .u64 p_object)
+{
+  .reg .b32 %r<10>;
+  .reg .b64 %rd<5>;
+  ld.param.u64 %rd1, [p_out];
+  ld.param.u64 %rd2, [p_object];
+  mov.u32 %r1, %tid.x;
+  mul.lo.u32 %r2, %r1, 77777;
+  tex.2d.v4.s32.s32 {%r3, %r4, %r5, %r6}, [%rd2, {%r1, %r2}];
+  sust.b.1d.b32.trap [%rd2, {%r1}], %r3;
+  st.global.u32 [%rd1], %r3;
   ret;
 }
 .visible .entry deep(.param .u64 p_out)
@@ -139,6 +152,7 @@ class PlausibleCalls {
 
   void one() {
     if (chance(2)) return custom();
+    if (chance(3)) return chain();
     const auto& rows = all_rows();
     (this->*rows[random_() % rows.size()])(false);
   }
@@ -247,6 +261,11 @@ class PlausibleCalls {
     p->location.type = static_cast<CUmemLocationType>(1);
   }
   void sensible(CUmemLocation* l) { l->type = static_cast<CUmemLocationType>(1); }
+  void sensible(CUDA_TEXTURE_DESC* d) {
+    for (auto& mode : d->addressMode) mode = static_cast<CUaddress_mode>(random_() % 5);
+    d->filterMode = static_cast<CUfilter_mode>(random_() % 2);
+    d->flags = static_cast<unsigned>(random_() % 64);
+  }
   void sensible(CUDA_RESOURCE_DESC* d) {
     d->resType = static_cast<CUresourcetype>(random_() % 4);
     const uint64_t words[] = {chance(2) ? handle(SLUICE_HANDLE_ARRAY) : address(),
@@ -412,6 +431,169 @@ class PlausibleCalls {
     return rows;
   }
 
+  // --- chains of calls, of which the rows alone would seldom make the second ---
+  template <uint16_t Opcode, class... A>
+  bool row(A... a) {
+    ++made_;
+    if (guest::call_row<Opcode>(*this, context(), a...) != CUDA_SUCCESS) return false;
+    ++succeeded_;
+    return true;
+  }
+  template <class T>
+  T any_of(const std::vector<T>& from) {
+    return from.empty() ? T{} : from[random_() % from.size()];
+  }
+  struct Range {
+    uint64_t at = 0, bytes = 0;
+  };
+  // One that it has; or a part of it, or more than it, as two that lie side by side are.
+  Range range(const std::vector<Range>& of) {
+    Range r = any_of(of);
+    if (chance(6)) r.at += pick<uint64_t>({4096, kUnit, 0 - kUnit, 1});
+    if (chance(4)) r.bytes = pick<uint64_t>({kUnit, 2 * kUnit, 4 * kUnit, r.bytes / 2, number()});
+    return r;
+  }
+  void virtual_memory() {
+    const uint64_t bytes = chance(12) ? number() : kUnit * (1 + random_() % 4);
+    switch (random_() % 10) {
+      case 0:
+      case 1: {
+        CUdeviceptr at = 0;
+        if (row<calls::kOpcode_cuMemAddressReserve>(&at, static_cast<size_t>(bytes), size_t{0},
+                                                    CUdeviceptr{address()}, 0ull))
+          reserved_.push_back({at, bytes});
+        return;
+      }
+      case 2: {
+        CUmemAllocationProp prop{};
+        fill(&prop, !chance(12));
+        CUmemGenericAllocationHandle made = 0;
+        const CUmemAllocationProp* p = &prop;
+        if (row<calls::kOpcode_cuMemCreate>(&made, static_cast<size_t>(bytes), p, 0ull))
+          physical_.push_back({made, bytes});
+        return;
+      }
+      case 3:
+      case 4:
+      case 5: {
+        const Range at = range(reserved_), what = any_of(physical_);
+        const uint64_t size = chance(8) ? at.bytes : what.bytes;
+        const uint64_t which = chance(12) ? word() : what.at;
+        if (row<calls::kOpcode_cuMemMap>(CUdeviceptr{at.at}, static_cast<size_t>(size),
+                                         static_cast<size_t>(chance(12) ? number() : 0),
+                                         CUmemGenericAllocationHandle{which}, 0ull))
+          mapped_.push_back({at.at, size});
+        return;
+      }
+      case 6:
+      case 7: {
+        const Range at = range(mapped_);
+        auto* desc = reinterpret_cast<CUmemAccessDesc*>(bytes_.data());
+        std::memset(static_cast<void*>(desc), 0, sizeof *desc);
+        desc->location.type = static_cast<CUmemLocationType>(chance(12) ? word() : 1);
+        desc->flags = static_cast<CUmemAccess_flags>(chance(4) ? random_() % 4 : 3);
+        const CUmemAccessDesc* d = desc;
+        const auto count = static_cast<size_t>(chance(12) ? number() & 0xfff : 1);
+        if (row<calls::kOpcode_cuMemSetAccess>(CUdeviceptr{at.at}, static_cast<size_t>(at.bytes), d,
+                                               count))
+          addresses_.push_back(at.at);
+        return;
+      }
+      case 8: {
+        // Also below what runs.
+        if (chance(2)) launch();
+        const Range at = range(mapped_);
+        if (row<calls::kOpcode_cuMemUnmap>(CUdeviceptr{at.at}, static_cast<size_t>(at.bytes)))
+          std::erase_if(mapped_,
+                        [&](const Range& r) { return r.at >= at.at && r.at - at.at < at.bytes; });
+        return;
+      }
+      default:
+        if (chance(2)) {
+          const uint64_t which = any_of(physical_).at;
+          if (row<calls::kOpcode_cuMemRelease>(CUmemGenericAllocationHandle{which}) && !chance(6))
+            std::erase_if(physical_, [&](const Range& r) { return r.at == which; });
+        } else if (const Range at = range(reserved_); row<calls::kOpcode_cuMemAddressFree>(
+                       CUdeviceptr{at.at}, static_cast<size_t>(at.bytes))) {
+          std::erase_if(reserved_, [&](const Range& r) { return r.at == at.at; });
+        }
+    }
+  }
+  void shared_memory() {
+    if (shared_.empty() || chance(3)) {
+      CUipcMemHandle made{};
+      if (row<calls::kOpcode_cuIpcGetMemHandle>(&made, CUdeviceptr{address()}))
+        shared_.push_back(made);
+      return;
+    }
+    if (chance(3)) {
+      row<calls::kOpcode_cuIpcCloseMemHandle>(CUdeviceptr{address()});
+      return;
+    }
+    CUipcMemHandle from = any_of(shared_);
+    if (chance(4)) {
+      auto* inside = reinterpret_cast<sluice_ipc_handle*>(&from);
+      if (chance(2))
+        inside->offset = word(), inside->bytes = word();
+      else
+        inside->token[random_() % 16] ^= static_cast<uint8_t>(1u << (random_() % 8));
+    }
+    CUdeviceptr at = 0;
+    if (row<calls::kOpcode_cuIpcOpenMemHandle_v2>(&at, from, chance(8) ? 0u : 1u))
+      addresses_.push_back(at);
+  }
+  void green() {
+    sluice_green g{};
+    g.base = chance(3) ? handle(SLUICE_HANDLE_GREEN) : 0;
+    g.device = chance(16) ? static_cast<int32_t>(word()) : 0;
+    g.flags = static_cast<uint32_t>(chance(12) ? word() : random_() % 4);
+    g.groups = static_cast<uint32_t>(chance(8) ? number() : random_() % 4);
+    g.min_count = static_cast<uint32_t>(chance(8) ? number() : 1 + random_() % 2);
+    g.how = static_cast<uint32_t>(chance(12) ? word() : 0);
+    for (auto& w : g.chosen) w = chance(8) ? word() : 0;
+    if (!chance(4)) g.chosen[0] = 1 + random_() % 3;
+    if (chance(2)) return ask(SLUICE_CALL_GREEN_SPLIT, g), void();
+    const auto a = ask(SLUICE_CALL_GREEN_CREATE, g);
+    if (a && a->status == CUDA_SUCCESS) handles_[SLUICE_HANDLE_GREEN].push_back(first_word(*a));
+  }
+  // The end of what is still waited for or runs.
+  void end_in_use() {
+    const auto streams = handles_[SLUICE_HANDLE_STREAM], events = handles_[SLUICE_HANDLE_EVENT];
+    if (streams.empty() || events.empty()) return;
+    const uint64_t stream = any_of(streams), event = any_of(events);
+    launch();
+    queue(SLUICE_CALL_EVENT_RECORD, sluice_stream_event{stream, event, 0});
+    queue(SLUICE_CALL_STREAM_WAIT, sluice_stream_event{any_of(streams), event, 0});
+    if (chance(2)) host_func();
+    switch (random_() % 4) {
+      case 0:
+        row<calls::kOpcode_cuEventDestroy_v2>(reinterpret_cast<CUevent>(event));
+        return;
+      case 1:
+        row<calls::kOpcode_cuStreamDestroy_v2>(reinterpret_cast<CUstream>(stream));
+        return;
+      case 2:
+        row<calls::kOpcode_cuModuleUnload>(
+            reinterpret_cast<CUmodule>(any_of(handles_[SLUICE_HANDLE_MODULE])));
+        return;
+      default:
+        row<calls::kOpcode_cuMemFreeAsync>(CUdeviceptr{address()},
+                                           reinterpret_cast<CUstream>(stream));
+    }
+  }
+  void chain() {
+    switch (random_() % 8) {
+      case 0:
+        return shared_memory();
+      case 1:
+        return green();
+      case 2:
+        return end_in_use();
+      default:
+        return virtual_memory();
+    }
+  }
+
   // --- custom calls ---
   template <class T>
   std::vector<std::byte> with_tail(const T& head, std::string_view tail) {
@@ -458,9 +640,9 @@ class PlausibleCalls {
   }
   uint32_t function_flags() { return static_cast<uint32_t>(chance(4) ? random_() % 64 : 1); }
   void function_get(bool good) {
-    const std::string_view name =
-        good ? "add"
-             : pick<std::string_view>({"add", "deep", "talk", "add" SLUICE_CLONE_SUFFIX, "x"});
+    const std::string_view name = good ? "add"
+                                       : pick<std::string_view>({"add", "deep", "look", "talk",
+                                                                 "add" SLUICE_CLONE_SUFFIX, "x"});
     sluice_function_get g{};
     g.module = handle(SLUICE_HANDLE_MODULE);
     g.flags = good ? random_() % 2 : function_flags();
@@ -506,7 +688,10 @@ class PlausibleCalls {
       if (chance(20)) (chance(2) ? l.grid : l.block)[i] = static_cast<uint32_t>(number() & 0xfff);
     }
     l.dynamic_shared_bytes = static_cast<uint32_t>(chance(8) ? number() : 0);
-    if (chance(8)) l.flags = chance(2) ? 1 : word();
+    if (chance(8))
+      l.flags = chance(2)   ? SLUICE_LAUNCHED_COOPERATIVE
+                : chance(2) ? SLUICE_LAUNCHED_CLUSTER(1 + random_() % 4, 1 + random_() % 2, 1)
+                            : word();
     l.param_bytes = 20;
     for (const auto& [function, bytes] : param_bytes_)
       if (function == l.function) l.param_bytes = bytes;
@@ -517,6 +702,8 @@ class PlausibleCalls {
     if (params.size() >= 12) {
       std::memcpy(params.data(), &out, 8);
       std::memcpy(params.data() + 8, &n, 4);
+      const uint64_t object = any_of(values_);
+      if (params.size() == 16) std::memcpy(params.data() + 8, &object, 8);
     }
     queue(SLUICE_CALL_LAUNCH, l, params);
   }
@@ -664,6 +851,9 @@ class PlausibleCalls {
   std::array<std::vector<uint64_t>, 16> handles_;
   std::vector<uint64_t> addresses_, values_;
   std::vector<std::pair<uint64_t, uint32_t>> param_bytes_;
+  static constexpr uint64_t kUnit = 2u << 20;
+  std::vector<Range> reserved_, physical_, mapped_;  // physical: its handle, and its size
+  std::vector<CUipcMemHandle> shared_;
   std::vector<sluice_bulk> extents_;
   std::array<uint64_t, 8192 + 64> bytes_{};  // what arrays hold
   alignas(16) std::array<std::array<std::byte, SLUICE_RECORD_MAX_BYTES>, 16> outs_{};
