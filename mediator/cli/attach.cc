@@ -195,7 +195,7 @@ Result<void> detach_running(AdminClient& client, const libvirt::Domain& domain,
 }
 
 Result<libvirt::Attachment> attachment_of(AdminClient& client, const AttachOptions& o,
-                                          VgpuSettings settings, unsigned slots) {
+                                          VgpuSettings settings, std::optional<unsigned> slots) {
   auto info = client.call("info");
   if (!info) return info.error();
   const std::string folder = text(*info, "runtime_dir");

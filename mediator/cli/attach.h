@@ -22,7 +22,7 @@ struct AttachOptions {
   std::string domain, uri;
   std::optional<std::string> memory, latency, group, mode;
   std::optional<uint32_t> weight, priority, min, max;
-  uint32_t slots = 16;
+  std::optional<uint32_t> slots;
   bool print_only = false;  // show the XML, change nothing
   bool live = false;        // the running domain, not its next start
   bool no_iommu = false;    // adds no virtual IOMMU

@@ -50,7 +50,7 @@ std::string described(const DomainRow& d) {
     case VgpuState::kNone:
       return "none";
     case VgpuState::kNextStart:
-      return "attached, from its next start on";
+      return d.wrong.empty() ? "attached, from its next start on" : "does not start: " + d.wrong;
     case VgpuState::kPresent:
       return d.channel;
     case VgpuState::kLost:
@@ -74,7 +74,8 @@ DomainList match_domains(const json::array& vgpus,
     const auto found = find_vgpu(d.xml, sockets);
     const bool by_socket = vgpu && read && text(*vgpu, "socket") == read->socket;
     const bool in_xml = by_socket || !found || found->has_value();
-    DomainRow row{d.name, d.uuid, d.state, state_of(d.runs(), in_xml, vgpu), "", ""};
+    DomainRow row{d.name, d.uuid, d.state, state_of(d.runs(), in_xml, vgpu), "", "", ""};
+    if (!found) row.wrong = found.error().message;
     if (vgpu) {
       row.vgpu = text(*vgpu, "name");
       row.channel = text(*vgpu, "state");
@@ -103,6 +104,7 @@ json::object domains_as_json(const DomainList& list) {
                      {"state", d.state},
                      {"attached", word_of(d.vgpu_state)}};
     row["vgpu"] = d.vgpu.empty() ? json::value(nullptr) : json::value(d.vgpu);
+    if (!d.wrong.empty()) row["wrong"] = d.wrong;
     domains.push_back(std::move(row));
   }
   for (const std::string& name : list.vgpus_without_domain) alone.emplace_back(name);

@@ -32,6 +32,7 @@ struct DomainRow {
   VgpuState vgpu_state = VgpuState::kNone;
   std::string vgpu;     // its name; empty: sluiced has none for it
   std::string channel;  // sluiced's state of that vGPU: waiting, connected
+  std::string wrong;    // with what of its XML the hook would deny its start; empty: nothing
 };
 
 struct DomainList {

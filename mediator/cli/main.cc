@@ -196,9 +196,8 @@ class CommandLine {
     cmd->add_option("--group", o.group, "the group that it is in");
     cmd->add_option("--mode", o.mode, "refuse a host of the other mode")
         ->check(CLI::IsMember({"strict", "shared"}));
-    cmd->add_option("--slots", o.slots, "guest processes at once")
-        ->check(CLI::Range(1, SLUICE_MAX_SLOTS))
-        ->capture_default_str();
+    cmd->add_option("--slots", o.slots, "guest processes at once; default 16")
+        ->check(CLI::Range(1, SLUICE_MAX_SLOTS));
     add_no_iommu(cmd);
   }
 

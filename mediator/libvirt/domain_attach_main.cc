@@ -64,11 +64,12 @@ std::optional<Options> options_of(int argc, char** argv) {
     if (word == "--socket") {
       o.socket = value;
     } else if (word == "--slots") {
-      auto [end, bad] =
-          std::from_chars(value.data(), value.data() + value.size(), o.attachment.slots);
-      if (bad != std::errc{} || end != value.data() + value.size() || o.attachment.slots < 1 ||
-          o.attachment.slots > SLUICE_MAX_SLOTS)
+      unsigned slots = 0;
+      auto [end, bad] = std::from_chars(value.data(), value.data() + value.size(), slots);
+      if (bad != std::errc{} || end != value.data() + value.size() || slots < 1 ||
+          slots > SLUICE_MAX_SLOTS)
         return std::nullopt;
+      o.attachment.slots = slots;
     } else if (auto wanted = word == "--iommu" ? iommu(value) : std::nullopt) {
       o.attachment.iommu = *wanted;
     } else {

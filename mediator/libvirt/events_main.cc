@@ -55,7 +55,7 @@ void serve(DomainEvents& libvirt, Follower& follower, Outage& sluiced) {
     const uint64_t now = monotonic_ns();
     const uint64_t pause = left ? limits::kLeftoverLookSeconds : limits::kLookSeconds;
     const bool due = all || now - looked_ns >= pause * kSecond;
-    auto done = due ? follower.all(libvirt) : follower.changed(libvirt, changed);
+    auto done = due ? follower.all(libvirt, now) : follower.changed(libvirt, changed, now);
     if (done && (due || !changed.empty())) {
       auto collected = follower.collect(libvirt, now);
       if (collected)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mediator/libvirt/follower.h"
 
+#include <algorithm>
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 
@@ -30,11 +31,9 @@ json::object difference(const json::object& wanted, const json::object& before) 
 Result<json::object> Follower::settings(const DomainVgpu& d) {
   auto defaults = vgpus_.defaults();
   if (!defaults) return defaults.error();
-  json::object all{{"memory_bytes", 0},
-                   {"priority", 0},
-                   {"min_permille", 0},
-                   {"max_permille", 0},
-                   {"group", ""}};
+  json::object all{{"memory_bytes", 0}, {"priority", 0}, {"min_permille", 0},
+                   {"max_permille", 0}, {"group", ""},   {"mode", d.mode}};
+  host_mode_ = defaults->host_mode;
   if (defaults->weight) all["weight"] = defaults->weight;
   if (!defaults->latency.empty()) all["latency"] = defaults->latency;
   for (auto& [key, value] : set_request(d)) all[key] = value;
@@ -50,8 +49,23 @@ void Follower::report(const std::string& uuid, const std::string& domain,
   log::warning("domain {}: {}", clean(domain), clean(reason));
 }
 
+void Follower::mode_waits(const DomainVgpu& d) {
+  const std::string mode = d.mode.empty() ? "none" : "'" + d.mode + "'";
+  const bool other = !d.mode.empty() && !host_mode_.empty() && d.mode != host_mode_;
+  log::warning("domain {}: mode {} counts from its next start on{}", clean(d.domain), mode,
+               other ? "; this host is in mode '" + clean(host_mode_) + "' and will not start it"
+                     : std::string());
+}
+
+void Follower::lost(const DomainVgpu& d, const std::string& uuid, uint64_t now_ns) {
+  const uint64_t since = lost_since_.emplace(uuid, now_ns).first->second;
+  if (now_ns - since >= options_.grace_ns)
+    report(uuid, d.domain,
+           "it runs without its vGPU (sluiced was stopped meanwhile); shut it off and start it");
+}
+
 Result<void> Follower::follow(RunningDomains& domains, const std::vector<Vgpu>& vgpus,
-                              const std::string& uuid) {
+                              const std::string& uuid, uint64_t now_ns) {
   auto domain = domains.find(uuid);
   if (!domain) {
     report(uuid, uuid, domain.error().message);
@@ -65,17 +79,16 @@ Result<void> Follower::follow(RunningDomains& domains, const std::vector<Vgpu>& 
     report(uuid, (*domain)->name, "nothing changed: " + ours.error().message);
     return {};
   }
+  const Vgpu* vgpu = *ours ? vgpu_of(vgpus, **ours) : nullptr;
+  if (vgpu || !*ours) lost_since_.erase(uuid);
   if (!*ours) {
     applied_.erase(uuid);
     reported_.erase(uuid);
     return {};
   }
   const DomainVgpu& d = **ours;
-  const Vgpu* vgpu = vgpu_of(vgpus, d);
   if (!vgpu) {
-    report(uuid, d.domain,
-           "it runs without its vGPU (sluiced was restarted); detach and attach it, or restart "
-           "the domain");
+    lost(d, uuid, now_ns);
     return {};
   }
   if (auto done = follow_pause(d, *vgpu, (*domain)->paused, uuid); !done) return done;
@@ -106,9 +119,10 @@ Result<void> Follower::follow_settings(const DomainVgpu& d, const Vgpu& vgpu,
   }
   json::object change =
       difference(*wanted, before == applied_.end() ? json::object() : before->second);
+  const bool start = before == applied_.end();
+  const bool mode = change.erase("mode") > 0;
   if (!change.empty()) {
     const std::string shown = json::serialize(change);
-    const bool start = before == applied_.end();
     change["name"] = vgpu.name;
     if (auto set = vgpus_.set(std::move(change)); !set) {
       if (!refused(set.error())) return set;
@@ -116,22 +130,24 @@ Result<void> Follower::follow_settings(const DomainVgpu& d, const Vgpu& vgpu,
       return {};
     }
     if (!start) log::info("domain {}: set {}", clean(d.domain), clean(shown));
-    applied_[uuid] = std::move(*wanted);
   }
+  if (mode && !start) mode_waits(d);
+  applied_[uuid] = std::move(*wanted);
   reported_.erase(uuid);
   return {};
 }
 
-Result<void> Follower::changed(RunningDomains& domains, const std::set<std::string>& uuids) {
+Result<void> Follower::changed(RunningDomains& domains, const std::set<std::string>& uuids,
+                               uint64_t now_ns) {
   if (uuids.empty()) return {};
   auto vgpus = vgpus_.list();
   if (!vgpus) return vgpus.error();
   for (const std::string& uuid : uuids)
-    if (auto followed = follow(domains, *vgpus, uuid); !followed) return followed;
+    if (auto followed = follow(domains, *vgpus, uuid, now_ns); !followed) return followed;
   return {};
 }
 
-Result<void> Follower::all(RunningDomains& domains) {
+Result<void> Follower::all(RunningDomains& domains, uint64_t now_ns) {
   auto uuids = domains.uuids();
   if (!uuids) {
     report("", "(all)", uuids.error().message);
@@ -139,7 +155,8 @@ Result<void> Follower::all(RunningDomains& domains) {
   }
   // Domains of which we know and that ended meanwhile are forgotten by the same pass.
   for (const auto& [uuid, settings] : applied_) uuids->insert(uuid);
-  if (auto done = changed(domains, *uuids); !done) return done;
+  for (const auto& [uuid, since] : lost_since_) uuids->insert(uuid);
+  if (auto done = changed(domains, *uuids, now_ns); !done) return done;
   reported_.erase("");
   seen_all_ = true;
   return {};
@@ -169,7 +186,10 @@ Result<bool> Follower::collect(RunningDomains& domains, uint64_t now_ns) {
       log::warning("vgpu {}: {}", clean(v.name), clean(gone.error().message));
   }
   left_since_ = std::move(left);
-  return !left_since_.empty();
+  const bool may_be_lost =
+      std::any_of(lost_since_.begin(), lost_since_.end(),
+                  [&](const auto& lost) { return now_ns - lost.second < options_.grace_ns; });
+  return may_be_lost || !left_since_.empty();
 }
 
 }  // namespace sluice::libvirt

@@ -49,8 +49,7 @@ std::optional<Error> in_the_way(const std::vector<Vgpu>& all, const DomainVgpu& 
     if (!same_name && v.socket == d.socket) {
       const std::string other = d.socket.ends_with("/" + d.vgpu + ".sock") ? v.name : d.domain;
       return Error{EEXIST, "its <server path> is the socket of vGPU '" + v.name +
-                               "' as well; 'sluicectl detach " + other +
-                               "' and 'sluicectl attach " + other + "' give " + other +
+                               "' as well; 'sluicectl attach " + other + "' gives " + other +
                                " one of its own"};
     }
   }

@@ -54,6 +54,7 @@ Result<VgpuDefaults> AdminVgpus::defaults() {
   auto info = call("info", {});
   if (!info) return info.error();
   VgpuDefaults d;
+  d.host_mode = text(*info, "mode");
   const json::value* v =
       info->is_object() ? info->get_object().if_contains("vgpu_defaults") : nullptr;
   if (!v || !v->is_object()) return d;

@@ -24,6 +24,7 @@ struct Vgpu {
 struct VgpuDefaults {
   uint32_t weight = 0;  // 0: sluiced does not say
   std::string latency;
+  std::string host_mode;  // strict or shared: of sluiced, not a default
 };
 
 class Vgpus {

@@ -250,6 +250,56 @@ class AdminProxy:
                 client.sendall(answer)
 
 
+# Enough to start and end: it boots from nothing.
+SMALL = """<domain type='qemu'><name>vm1</name><memory unit='MiB'>64</memory><vcpu>1</vcpu>
+  <os><type arch='x86_64' machine='q35'>hvm</type></os><features><acpi/></features>
+  <devices><emulator>/usr/bin/qemu-system-x86_64</emulator><memballoon model='none'/></devices>
+</domain>"""
+
+
+@unittest.skipUnless(os.geteuid() == 0, "libvirt runs hooks for qemu:///system")
+class Copies(support.WithSluiced):
+    """What virt-clone and 'virsh domrename' leave of a domain's vGPU."""
+
+    def test_a_copy_and_a_renamed_domain(self):
+        libvirt = virt.Libvirt(self.work / "libvirt", self.sluiced)
+        self.addCleanup(libvirt.stop)
+        libvirt.start()
+
+        def define(name, xml):
+            (self.work / f"{name}.xml").write_text(xml)
+            libvirt.define(self.work / f"{name}.xml")
+
+        def ctl(*arguments):
+            return self.sluiced.run(*arguments, "--connect", libvirt.uri, env=libvirt.env)
+
+        def vgpu(name):
+            v = self.sluiced.ctl("show", name)
+            return v["weight"], v["slots"], v["socket"]
+        for name in ("vm1", "vm2", "vm3"):
+            self.addCleanup(libvirt.destroy, name)
+        define("vm1", SMALL)
+        ctl("attach", "vm1", "--weight", 300, "--slots", 5)
+        xml = libvirt.virsh("dumpxml", "vm1").stdout
+        uuid = xml.split("<uuid>")[1].split("</uuid>")[0]
+        define("vm2", xml.replace(f"<uuid>{uuid}</uuid>", "").replace("<name>vm1<", "<name>vm2<"))
+        libvirt.virsh("start", "vm1")
+        denied = libvirt.virsh("start", "vm2", check=False)
+        self.assertNotEqual(denied.returncode, 0)
+        self.assertIn("'sluicectl attach vm2'", denied.stderr)
+        ctl("attach", "vm2")
+        libvirt.virsh("start", "vm2")
+        for name in ("vm1", "vm2"):
+            self.assertEqual(vgpu(name), (300, 5, str(self.sluiced.vgpu_socket(name))))
+        libvirt.destroy("vm2")
+        # Its settings are gone as well: what `list` calls attached can be detached.
+        libvirt.virsh("metadata", "vm2", "--config", "--uri", NAMESPACE, "--remove")
+        libvirt.virsh("domrename", "vm2", "vm3")
+        self.assertRegex(ctl("list"), r"(?m)^vm3 +shut off +- +attached")
+        ctl("detach", "vm3")
+        self.assertRegex(ctl("list"), r"(?m)^vm3 +shut off +- +none")
+
+
 @unittest.skipUnless(os.geteuid() == 0, "libvirt runs hooks for qemu:///system")
 class Domain(support.WithSluiced):
     def test_a_domain_makes_and_removes_its_vgpu(self):

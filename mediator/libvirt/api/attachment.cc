@@ -73,6 +73,8 @@ pugi::xml_node child_or_new(pugi::xml_node parent, const char* name) {
   return n ? n : parent.append_child(name);
 }
 
+Text server_of(pugi::xml_node shmem) { return shmem.child("server").attribute("path").value(); }
+
 bool is_doorbell(pugi::xml_node shmem) {
   return Text(shmem.child("model").attribute("type").value()) == "ivshmem-doorbell";
 }
@@ -165,7 +167,7 @@ pugi::xml_node doorbell_of(pugi::xml_node domain) {
 }
 
 Error other_server(pugi::xml_node shmem) {
-  const Text path = shmem.child("server").attribute("path").value();
+  const Text path = server_of(shmem);
   return {EEXIST, "it has an ivshmem-doorbell device, with the server '" +
                       clean_text(path.data(), std::min<size_t>(path.size(), 200)) +
                       "', and can have one only; remove that one with 'virsh edit' before"};
@@ -177,13 +179,30 @@ bool has_settings(pugi::xml_node domain) {
   return false;
 }
 
-// The device of the domain's vGPU: with settings, or on a socket as sluiced names it. Others may
-// use ivshmem-doorbell for something else.
+// The vGPU whose socket sluiced would make at `path`, FOLDER/vgpu/NAME.sock; empty: none.
+Text vgpu_at(Text path) {
+  static constexpr Text kSuffix = ".sock";
+  const size_t slash = path.rfind('/');
+  if (slash == Text::npos || !path.substr(0, slash).ends_with("/vgpu")) return {};
+  Text name = path.substr(slash + 1);
+  if (!name.ends_with(kSuffix)) return {};
+  name.remove_suffix(kSuffix.size());
+  return valid_vgpu_name(name) ? name : Text();
+}
+
+// The device of the domain's vGPU: on a socket as sluiced names it, or with settings. Others may
+// use ivshmem-doorbell for something else. The name is not the domain's where the domain was
+// renamed, or is a copy.
 pugi::xml_node vgpu_of(pugi::xml_node domain) {
-  const std::string socket = "/vgpu/" + std::string(domain.child("name").text().get()) + ".sock";
-  for (pugi::xml_node n : domain.child("devices").children("shmem"))
-    if (is_doorbell(n) && Text(n.child("server").attribute("path").value()).ends_with(socket))
-      return n;
+  const Text own = domain.child("name").text().get();
+  pugi::xml_node found;
+  for (pugi::xml_node n : domain.child("devices").children("shmem")) {
+    if (!is_doorbell(n)) continue;
+    const Text name = vgpu_at(server_of(n));
+    if (!name.empty() && name == own) return n;
+    if (!found && !name.empty()) found = n;
+  }
+  if (found) return found;
   return has_settings(domain) ? doorbell_of(domain) : pugi::xml_node();
 }
 
@@ -229,7 +248,7 @@ void put_msi(pugi::xml_node shmem, const Attachment& attachment) {
   pugi::xml_node msi = child_or_new(shmem, "msi");
   for (const char* name : {"vectors", "ioeventfd"}) msi.remove_attribute(name);
   // Vector 0 is the agent's.
-  msi.append_attribute("vectors") = attachment.slots + 1;
+  msi.append_attribute("vectors") = attachment.slots.value_or(kDefaultSlots) + 1;
   msi.append_attribute("ioeventfd") = "on";
 }
 
@@ -269,19 +288,56 @@ bool bus_taken(pugi::xml_node domain, int bus) {
   return false;
 }
 
+// The device of a domain that is a copy of another one, or was renamed: its socket is of another
+// name than its own.
+pugi::xml_node copied_vgpu(pugi::xml_node domain, const Attachment& attachment) {
+  const pugi::xml_node shmem = vgpu_of(domain);
+  const Text path = server_of(shmem);
+  const Text name = vgpu_at(path);
+  if (name.empty() || name == Text(domain.child("name").text().get())) return {};
+  return path == socket_of(attachment, std::string(name)) ? shmem : pugi::xml_node();
+}
+
+// What the domain's metadata says, and in its place or beside it what is asked for.
+VgpuSettings with_those_of(pugi::xml_node domain, const VgpuSettings& wanted) {
+  VgpuSettings all;
+  for (pugi::xml_node n : domain.child("metadata").children())
+    if (is_settings(n)) all = settings_of(n);
+  for (const auto& [name, value] : wanted) {
+    const auto there = std::find_if(all.begin(), all.end(),
+                                    [&name = name](const auto& s) { return s.first == name; });
+    if (there == all.end())
+      all.emplace_back(name, value);
+    else
+      there->second = value;
+  }
+  return all;
+}
+
 }  // namespace
 
-Result<Change> attach_vgpu(Text xml, const Attachment& attachment) {
+Result<Change> attach_vgpu(Text xml, const Attachment& wanted) {
   pugi::xml_document doc;
   if (auto loaded = load(xml, doc); !loaded) return loaded.error();
   pugi::xml_node domain = doc.document_element();
   const std::string name = domain.child("name").text().get();
-  if (auto can = can_have_vgpu(domain); !can) return can.error();
+  pugi::xml_node shmem = copied_vgpu(domain, wanted);
+  Attachment attachment = wanted;
+  if (shmem) {
+    if (auto read = parse_domain_xml(xml); !read) return read.error();
+    attachment.settings = with_those_of(domain, wanted.settings);
+  } else if (auto can = can_have_vgpu(domain); !can) {
+    return can.error();
+  }
   Change change;
   put_settings(domain, attachment, change);
   if (auto added = add_iommu(domain, attachment.iommu, change); !added) return added.error();
-  pugi::xml_node shmem =
-      add_shmem(child_or_new(domain, "devices"), socket_of(attachment, name), attachment);
+  if (shmem) {
+    shmem.child("server").attribute("path") = socket_of(attachment, name).c_str();
+    if (attachment.slots) put_msi(shmem, attachment);
+  } else {
+    shmem = add_shmem(child_or_new(domain, "devices"), socket_of(attachment, name), attachment);
+  }
   change.shown += printed(shmem);
   change.xml = whole(doc);
   // As the hook will read it when the domain starts.
@@ -294,8 +350,7 @@ Result<Change> provide_vgpu(Text xml, const Attachment& attachment, const std::s
   if (auto loaded = load(xml, doc); !loaded) return loaded.error();
   pugi::xml_node domain = doc.document_element();
   pugi::xml_node shmem = doorbell_of(domain);
-  if (shmem && Text(shmem.child("server").attribute("path").value()) != socket)
-    return other_server(shmem);
+  if (shmem && server_of(shmem) != socket) return other_server(shmem);
   Change change;
   put_settings(domain, attachment, change);
   if (auto added = add_iommu(domain, attachment.iommu, change); !added) return added.error();

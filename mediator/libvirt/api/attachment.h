@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,10 +23,13 @@ enum class Iommu {
   kLeave           // the domain keeps what it has
 };
 
+inline constexpr unsigned kDefaultSlots = 16;
+
 struct Attachment {
   VgpuSettings settings;
   std::string socket_folder;  // the vGPU's socket is FOLDER/DOMAIN.sock
-  unsigned slots = 16;        // programs at once
+  // Programs at once; not given: kDefaultSlots, or what a copied device has.
+  std::optional<unsigned> slots;
   Iommu iommu = Iommu::kWherePossible;
 };
 
@@ -42,6 +46,8 @@ struct LiveAttachment {
   DomainVgpu vgpu;       // what it will be, for sluiced
 };
 
+// A copy of another domain, and one that was renamed, have that one's socket: such a device gets
+// the domain's own. It keeps its settings where `attachment` has no others.
 Result<Change> attach_vgpu(std::string_view xml, const Attachment& attachment);
 // The same for a vGPU that somebody else creates and names, on `socket`. May be asked again and
 // again: a domain that has the device keeps it, and has these settings and slots afterwards.
@@ -64,7 +70,7 @@ Result<std::string> detach_live(std::string_view xml);
 // and `slots`.
 struct SavedVgpu {
   VgpuSettings settings;
-  unsigned slots = 16;
+  unsigned slots = kDefaultSlots;
 };
 std::string saved_xml(const SavedVgpu& saved);
 // Of the XML that a domain with a vGPU runs with.

@@ -94,7 +94,9 @@ Result<std::optional<RunningDomain>> DomainEvents::find(const std::string& uuid)
   if (active < 0) return lib_->error("ask whether domain " + uuid + " runs");
   if (!active) return std::optional<RunningDomain>();
   char* xml = lib_->virDomainGetXMLDesc(domain, 0);
-  // It may have ended meanwhile; then the next look has it.
+  // One that is gone when it ends may have ended meanwhile.
+  if (!xml && lib_->virGetLastErrorCode() == virt::kErrorNoDomain)
+    return std::optional<RunningDomain>();
   if (!xml) return lib_->error("read the XML of domain " + uuid);
   int state = 0, reason = 0;
   const bool known = lib_->virDomainGetState(domain, &state, &reason, 0) == 0;

@@ -86,6 +86,25 @@ TEST(DomainList, EachDomainHasTheStateOfItsVgpu) {
   EXPECT_FALSE(list.by_vgpu.contains("alone"));
 }
 
+// Settings without a device, as an edit that was left half-way has them; settings that are wrong.
+TEST(DomainList, ADomainThatTheHookDeniesIsNotCalledAttached) {
+  const std::string vgpu = "<metadata><s:vgpu xmlns:s='https://sluice.example/vgpu/1' ";
+  const DomainList list = match_domains(
+      {},
+      {listed("half", "shut off", "", vgpu + "/></metadata>"),
+       listed("heavy", "shut off", socket_of("heavy"), vgpu + "weight='0'/></metadata>"),
+       listed("right", "shut off", socket_of("right"))},
+      kFolder);
+  EXPECT_NE(row_of(list, "half").wrong.find("'sluicectl attach' adds it"), std::string::npos);
+  EXPECT_NE(row_of(list, "heavy").wrong.find("weight is '0'"), std::string::npos);
+  EXPECT_EQ(row_of(list, "right").wrong, "");
+  const std::string table = domain_table(list);
+  EXPECT_NE(table.find("does not start: <sluice:vgpu>: weight is '0'"), std::string::npos) << table;
+  EXPECT_NE(table.find("attached, from its next start on"), std::string::npos) << table;
+  const std::string json = boost::json::serialize(domains_as_json(list));
+  EXPECT_NE(json.find(R"("wrong":"<sluice:vgpu>: weight)"), std::string::npos) << json;
+}
+
 TEST(DomainList, TextAndJsonSayTheSame) {
   const DomainList list = match_domains(
       sluiced_has().as_array(),

@@ -178,6 +178,64 @@ TEST(Attachment, ADoorbellOfSomebodyElseIsLeft) {
   }
 }
 
+// As virt-clone and 'virsh domrename' leave it.
+TEST(Attachment, ACopyGetsASocketOfItsOwnAndKeepsItsSettings) {
+  std::string copy = attach_vgpu(domain(""), settings())->xml;
+  copy.replace(copy.find("<name>vm1"), 9, "<name>vm2");
+  auto own = attach_vgpu(copy, {{}, "/run/sluice/vgpu"});
+  ASSERT_TRUE(own.ok()) << own.error().message;
+  auto read = parse_domain_xml(own->xml);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->socket, "/run/sluice/vgpu/vm2.sock");
+  EXPECT_EQ(read->weight, 300u);
+  EXPECT_EQ(read->memory_bytes, 8ull << 30);
+  EXPECT_EQ(read->vectors, 5u);
+  for (const char* part : {"weight=\"300\"", "vm2.sock"})
+    EXPECT_NE(own->shown.find(part), std::string::npos) << own->shown;
+  EXPECT_EQ(own->xml.find("vm1"), std::string::npos) << own->xml;
+  EXPECT_FALSE(attach_vgpu(own->xml, settings()).ok()) << "it has one";
+  // What is asked for goes before what was there.
+  auto other = attach_vgpu(copy, {{{"weight", "7"}, {"max", "50"}}, "/run/sluice/vgpu", 8});
+  ASSERT_TRUE(other.ok()) << other.error().message;
+  read = parse_domain_xml(other->xml);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->weight, 7u);
+  EXPECT_EQ(read->max_permille, 500);
+  EXPECT_EQ(read->memory_bytes, 8ull << 30);
+  EXPECT_EQ(read->vectors, 9u);
+  // One elsewhere was put there by hand, and is no copy.
+  for (const char* folder : {"/srv/vgpu", "/run/other/vgpu"}) {
+    const auto elsewhere = attach_vgpu(copy, {{}, folder});
+    ASSERT_FALSE(elsewhere.ok());
+    EXPECT_NE(elsewhere.error().message.find("it has a vGPU"), std::string::npos);
+  }
+  const std::string two = std::string(copy).insert(
+      copy.find("</metadata>"), "<s:vgpu xmlns:s='https://sluice.example/vgpu/1'/>");
+  const auto ambiguous = attach_vgpu(two, {{}, "/run/sluice/vgpu"});
+  ASSERT_FALSE(ambiguous.ok());
+  EXPECT_NE(ambiguous.error().message.find("more than one <sluice:vgpu>"), std::string::npos);
+  EXPECT_TRUE(detach_vgpu(copy).ok());
+}
+
+// `sluicectl list` says that it has one: it was renamed, and its settings were taken out by hand.
+TEST(Attachment, ARenamedDomainsVgpuIsDetachedWithoutSettings) {
+  for (const char* name : {"before", "vm1.x"}) {
+    auto out =
+        detach_vgpu(domain("", std::string("<shmem name='vgpu0'><model type='ivshmem-doorbell'/>"
+                                           "<server path='/run/sluice/vgpu/") +
+                                   name + ".sock'/></shmem>"));
+    ASSERT_TRUE(out.ok()) << out.error().message;
+    EXPECT_EQ(out->xml.find("shmem"), std::string::npos) << out->xml;
+  }
+  for (const char* path : {"/run/sluice/vgpu/.sock", "/run/sluice/vgpu/a b.sock", "vm1.sock",
+                           "/run/sluice/vgpu/vm1", "/run/vm1.sock"})
+    EXPECT_FALSE(detach_vgpu(domain("", std::string("<shmem name='vgpu0'><model "
+                                                    "type='ivshmem-doorbell'/><server path='") +
+                                            path + "'/></shmem>"))
+                     .ok())
+        << path;
+}
+
 TEST(Attachment, ALiveDeviceGoesOnTheReservedPort) {
   auto reserved = reserve_room(domain(""), 512u << 20);
   ASSERT_TRUE(reserved.ok()) << reserved.error().message;

@@ -30,7 +30,7 @@ struct FakeVgpus final : Vgpus {
     if (away) return Error{ECONNREFUSED, "sluiced is away"};
     return vgpus;
   }
-  Result<VgpuDefaults> defaults() override { return VgpuDefaults{100, "normal"}; }
+  Result<VgpuDefaults> defaults() override { return VgpuDefaults{100, "normal", "strict"}; }
   Result<void> create(boost::json::object) override { return answer(); }
   Result<void> set(boost::json::object request) override {
     if (auto ok = answer(); !ok) return ok;
@@ -84,7 +84,7 @@ class FollowerTest : public ::testing::Test {
   }
   void change(const std::string& settings) {
     domain(settings);
-    EXPECT_TRUE(follower_.changed(domains_, {kUuid}).ok());
+    EXPECT_TRUE(follower_.changed(domains_, {kUuid}, 0).ok());
   }
 
   FakeVgpus vgpus_;
@@ -94,7 +94,7 @@ class FollowerTest : public ::testing::Test {
 };
 
 TEST_F(FollowerTest, SetsWhatChangedAndNothingElse) {
-  ASSERT_TRUE(follower_.all(domains_).ok());
+  ASSERT_TRUE(follower_.all(domains_, 0).ok());
   EXPECT_TRUE(vgpus_.sets.empty()) << "found running: may have been changed by hand since";
   change("weight='300'");
   EXPECT_TRUE(vgpus_.sets.empty());
@@ -109,33 +109,33 @@ TEST_F(FollowerTest, SetsWhatChangedAndNothingElse) {
 TEST_F(FollowerTest, APausedDomainsVgpuIsPaused) {
   // Found paused: the service may have been stopped meanwhile.
   domains_.running[kUuid].paused = true;
-  ASSERT_TRUE(follower_.all(domains_).ok());
+  ASSERT_TRUE(follower_.all(domains_, 0).ok());
   ASSERT_EQ(vgpus_.sets.size(), 1u);
   EXPECT_EQ(vgpus_.sets[0], R"({"name":"vm1","paused":1})");
   vgpus_.vgpus[0].paused = true;
-  ASSERT_TRUE(follower_.all(domains_).ok());
+  ASSERT_TRUE(follower_.all(domains_, 0).ok());
   EXPECT_EQ(vgpus_.sets.size(), 1u) << "it is";
   domains_.running[kUuid].paused = false;
-  EXPECT_TRUE(follower_.changed(domains_, {kUuid}).ok());
+  EXPECT_TRUE(follower_.changed(domains_, {kUuid}, 0).ok());
   ASSERT_EQ(vgpus_.sets.size(), 2u);
   EXPECT_EQ(vgpus_.sets[1], R"({"name":"vm1","paused":0})");
   // A sluiced that does not know it: the rest is followed.
   vgpus_.vgpus[0].paused = true;
   vgpus_.refusal = "unknown parameter 'paused'";
-  EXPECT_TRUE(follower_.changed(domains_, {kUuid}).ok());
+  EXPECT_TRUE(follower_.changed(domains_, {kUuid}, 0).ok());
   EXPECT_NE(lines_.back().find("unknown parameter"), std::string::npos);
 }
 
 TEST_F(FollowerTest, AChangeBeforeTheFirstLookAtANewDomainIsNotLost) {
   domains_.running.clear();
-  ASSERT_TRUE(follower_.all(domains_).ok());
+  ASSERT_TRUE(follower_.all(domains_, 0).ok());
   change("weight='700'");
   ASSERT_EQ(vgpus_.sets.size(), 1u);
   EXPECT_NE(vgpus_.sets[0].find(R"("weight":700)"), std::string::npos);
 }
 
 TEST_F(FollowerTest, BadMetadataIsReportedOnceAndChangesNothing) {
-  ASSERT_TRUE(follower_.all(domains_).ok());
+  ASSERT_TRUE(follower_.all(domains_, 0).ok());
   for (int i = 0; i < 3; ++i) change("weight='many\n\x1b[2J'");
   EXPECT_TRUE(vgpus_.sets.empty());
   ASSERT_EQ(lines_.size(), 1u);
@@ -143,10 +143,10 @@ TEST_F(FollowerTest, BadMetadataIsReportedOnceAndChangesNothing) {
       << lines_[0];
   EXPECT_EQ(lines_[0].find('\x1b'), std::string::npos);
   domain("", true, "../../etc/\n\x1b[2J");
-  EXPECT_TRUE(follower_.changed(domains_, {kUuid}).ok());
+  EXPECT_TRUE(follower_.changed(domains_, {kUuid}, 0).ok());
   EXPECT_EQ(lines_.back().find('\x1b'), std::string::npos);
   domains_.running[kUuid].xml = "<domain ivshmem-doorbell";
-  EXPECT_TRUE(follower_.changed(domains_, {kUuid}).ok());
+  EXPECT_TRUE(follower_.changed(domains_, {kUuid}, 0).ok());
   EXPECT_TRUE(vgpus_.sets.empty());
   // What sluiced refuses is tried again only with other settings or at the next look.
   vgpus_.refusal = "there is no group 'nobodys'";
@@ -159,7 +159,7 @@ TEST_F(FollowerTest, BadMetadataIsReportedOnceAndChangesNothing) {
 }
 
 TEST_F(FollowerTest, ADomainTakesNoOthersVgpu) {
-  ASSERT_TRUE(follower_.all(domains_).ok());
+  ASSERT_TRUE(follower_.all(domains_, 0).ok());
   vgpus_.vgpus[0].owner = owner_of("another");
   change("weight='9000'");
   EXPECT_TRUE(vgpus_.sets.empty());
@@ -170,9 +170,9 @@ TEST_F(FollowerTest, ADomainTakesNoOthersVgpu) {
 }
 
 TEST_F(FollowerTest, SettingsWithoutADeviceSetNothing) {
-  ASSERT_TRUE(follower_.all(domains_).ok());
+  ASSERT_TRUE(follower_.all(domains_, 0).ok());
   domain("weight='9'", false);
-  EXPECT_TRUE(follower_.changed(domains_, {kUuid}).ok());
+  EXPECT_TRUE(follower_.changed(domains_, {kUuid}, 0).ok());
   EXPECT_TRUE(vgpus_.sets.empty());
   EXPECT_TRUE(lines_.empty());
   // Attached again, by another hand: what the metadata has now is what counts.
@@ -181,18 +181,69 @@ TEST_F(FollowerTest, SettingsWithoutADeviceSetNothing) {
 }
 
 TEST_F(FollowerTest, AnUnreachableSluicedIsTriedAgain) {
-  ASSERT_TRUE(follower_.all(domains_).ok());
+  ASSERT_TRUE(follower_.all(domains_, 0).ok());
   vgpus_.away = true;
   domain("weight='400'");
-  EXPECT_FALSE(follower_.changed(domains_, {kUuid}).ok());
+  EXPECT_FALSE(follower_.changed(domains_, {kUuid}, 0).ok());
   EXPECT_FALSE(follower_.collect(domains_, 1).ok());
   vgpus_.away = false;
-  ASSERT_TRUE(follower_.all(domains_).ok());
+  ASSERT_TRUE(follower_.all(domains_, 0).ok());
   EXPECT_EQ(vgpus_.sets.size(), 1u);
   // It came back without its vGPUs.
   vgpus_.vgpus.clear();
-  ASSERT_TRUE(follower_.all(domains_).ok());
-  EXPECT_NE(lines_.back().find("runs without its vGPU"), std::string::npos);
+  const size_t before = lines_.size();
+  ASSERT_TRUE(follower_.all(domains_, 100).ok());
+  EXPECT_TRUE(*follower_.collect(domains_, 100)) << "look again soon";
+  EXPECT_EQ(lines_.size(), before);
+  for (uint64_t later : {100 + kGrace, 100 + 2 * kGrace}) {
+    ASSERT_TRUE(follower_.all(domains_, later).ok());
+    EXPECT_FALSE(*follower_.collect(domains_, later));
+  }
+  ASSERT_EQ(lines_.size(), before + 1) << "once";
+  EXPECT_NE(lines_.back().find("domain vm1: it runs without its vGPU"), std::string::npos);
+}
+
+// It ends and starts in one call. The hook deletes its vGPU and makes it, and the events of both
+// come while there is none.
+TEST_F(FollowerTest, ADomainThatGoesBackToASnapshotHasNotLostItsVgpu) {
+  ASSERT_TRUE(follower_.all(domains_, 0).ok());
+  const std::vector<Vgpu> there = vgpus_.vgpus;
+  for (uint64_t now = 100; now < 100 + 3 * kGrace; now += 2 * kGrace) {
+    vgpus_.vgpus.clear();
+    for (uint64_t look = now; look < now + 3; ++look)
+      ASSERT_TRUE(follower_.changed(domains_, {kUuid}, look).ok());
+    vgpus_.vgpus = there;
+    ASSERT_TRUE(follower_.changed(domains_, {kUuid}, now + 3).ok());
+    EXPECT_FALSE(*follower_.collect(domains_, now + 3));
+  }
+  EXPECT_EQ(lines_, std::vector<std::string>());
+}
+
+TEST_F(FollowerTest, AModeThatChangesIsSaidToWaitForTheNextStart) {
+  ASSERT_TRUE(follower_.all(domains_, 0).ok());
+  change("weight='300' mode='strict'");
+  ASSERT_EQ(lines_.size(), 1u);
+  EXPECT_NE(lines_[0].find("domain vm1: mode 'strict' counts from its next start on"),
+            std::string::npos)
+      << lines_[0];
+  EXPECT_EQ(lines_[0].find("this host"), std::string::npos);
+  for (int i = 0; i < 2; ++i) change("weight='300' mode='shared'");
+  ASSERT_EQ(lines_.size(), 2u) << "once";
+  EXPECT_NE(lines_[1].find("this host is in mode 'strict' and will not start it"),
+            std::string::npos)
+      << lines_[1];
+  EXPECT_TRUE(vgpus_.sets.empty());
+  // With something else that changed: that is set.
+  change("weight='7'");
+  EXPECT_EQ(vgpus_.sets, std::vector<std::string>{R"({"weight":7,"name":"vm1"})"});
+  EXPECT_NE(lines_.back().find("mode none counts"), std::string::npos) << lines_.back();
+}
+
+TEST_F(FollowerTest, TheModeOfADomainThatStartsIsTheHooks) {
+  domains_.running.clear();
+  ASSERT_TRUE(follower_.all(domains_, 0).ok());
+  change("mode='strict'");
+  EXPECT_EQ(lines_, std::vector<std::string>());
 }
 
 TEST_F(FollowerTest, WhatADomainLeavesIsDeletedAfterTwoLooks) {
