@@ -20,6 +20,8 @@ namespace {
 // sluiced answers within milliseconds. Less: a host that swaps has no answers. More: a sluiced that
 // is stopped is noticed later.
 constexpr int kTimeoutSeconds = 60, kMostTimeoutSeconds = 86'400;
+// Of `top`. A number below 0 would be taken for one that nobody waits for.
+constexpr uint64_t kMostRounds = 1'000'000'000;
 
 // Defines the commands and their options, and holds what they were given.
 class CommandLine {
@@ -246,7 +248,8 @@ class CommandLine {
     cmd->add_option("--interval", interval_s_, "seconds")
         ->check(CLI::Range(0.1, 120.0))
         ->capture_default_str();
-    cmd->add_option("--count", rounds_, "so many times, then end");
+    cmd->add_option("--count", rounds_, "so many times, then end")
+        ->check(CLI::Range(uint64_t{1}, kMostRounds));
   }
 
   void add_events() {

@@ -123,6 +123,47 @@ SessionSettings session_settings(const Config& config, bool nvidia, uint32_t sms
   return s;
 }
 
+bool uses_nvidia(const Config& config) {
+  return config.device == DeviceKind::kNvidia ||
+         (config.device == DeviceKind::kAuto && nvidia_gpu_present());
+}
+
+// How the GPU is shared in space.
+struct Space {
+  uint32_t sms, unit;
+};
+
+// An error: the ways of sharing that the configuration asks for cannot be had here.
+Result<Space> space_of(const Config& config, bool nvidia,
+                       const std::vector<std::string>& environment) {
+  if (auto can = check_turns(config, nvidia, environment); !can) return can.error();
+  auto sms = spatial_sms(config, nvidia, environment);
+  if (!sms) return sms.error();
+  auto unit = spatial_unit(config, *sms);
+  if (!unit) return unit.error();
+  if (auto can = check_time_slices(config, nvidia, environment); !can) return can.error();
+  return Space{*sms, *unit};
+}
+
+// Without these sluiced starts, and serves who administers it.
+void warn_of_missing_files(const Config& config, bool nvidia) {
+  const auto missing = [](const char* key, const std::string& what, const char* mend) {
+    log::warning("no program of a guest can start: {}",
+                 of_key(key, Error::from_errno(what), mend).message);
+  };
+  if (::access(config.worker.c_str(), X_OK) != 0)
+    missing("worker", "execute " + config.worker, "set it to where sluice-worker is installed");
+  // A name without a folder is looked for by the loader.
+  const std::string& library = nvidia ? config.nvidia_library : config.soft_library;
+  if (library.find('/') == std::string::npos || ::access(library.c_str(), R_OK) == 0) return;
+  if (nvidia)
+    missing("device.nvidia_library", "read " + library, "set it to the library of NVIDIA's driver");
+  else
+    missing("device.soft_library", "read " + library,
+            "there is no NVIDIA GPU that can be used; the software GPU is in the package "
+            "sluice-softgpu");
+}
+
 }  // namespace
 
 bool nvidia_gpu_present() {
@@ -204,17 +245,25 @@ Result<void> Daemon::give_up_privileges(const Identity& identity) {
   return {};
 }
 
+Result<void> Daemon::check(const Config& config) {
+  if (auto identity = Identity::wanted(config); !identity) return identity.error();
+  if (!policy::find_policy(config.policy))
+    return Error{EINVAL, "scheduler.policy '" + config.policy +
+                             "': there is no such policy; there are: " +
+                             policies_that([](const policy::Registration&) { return true; })};
+  const bool nvidia = uses_nvidia(config);
+  if (auto space = space_of(config, nvidia, worker_environment(config, nvidia)); !space)
+    return space.error();
+  if (auto access = SocketAccess::make(config); !access) return access.error();
+  return {};
+}
+
 Result<void> Daemon::start(const std::optional<Identity>& identity) {
   record_events();
-  const bool nvidia = config_.device == DeviceKind::kNvidia ||
-                      (config_.device == DeviceKind::kAuto && nvidia_gpu_present());
+  const bool nvidia = uses_nvidia(config_);
   const std::vector<std::string> environment = worker_environment(config_, nvidia);
-  if (auto can = check_turns(config_, nvidia, environment); !can) return can.error();
-  auto sms = spatial_sms(config_, nvidia, environment);
-  if (!sms) return sms.error();
-  auto unit = spatial_unit(config_, *sms);
-  if (!unit) return unit.error();
-  if (auto can = check_time_slices(config_, nvidia, environment); !can) return can.error();
+  const auto space = space_of(config_, nvidia, environment);
+  if (!space) return space.error();
   if (auto made = make_folders(config_, identity); !made) return made;
 
   // First of all that is opened: it inherits nothing, and what an earlier sluiced left is ended.
@@ -222,23 +271,19 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   if (auto started = start_spawner(nvidia, environment, library); !started) return started;
   if (!nvidia) forget_soft_gpu(config_);
   choose_slices(nvidia, environment);
-  if (auto started = start_executor(nvidia, *sms, *unit); !started) return started;
+  if (auto started = start_executor(nvidia, space->sms, space->unit); !started) return started;
   auto access = SocketAccess::make(config_);
   if (!access) return access.error();
   access_ = std::move(*access);
   if (identity)
     if (auto gave = give_up_privileges(*identity); !gave) return gave;
 
-  SessionSettings settings = session_settings(config_, nvidia, *sms, environment);
+  SessionSettings settings = session_settings(config_, nvidia, space->sms, environment);
   if (settings.soft_gpu_file.size() >= sizeof(worker_protocol::Start::soft_gpu_file))
     return Error{ENAMETOOLONG, "device.soft_file is longer than 255 bytes"};
   executor_->ring_on_evict(worker_protocol::is_forwarded(settings.start.signal));
   executor_->expect_urgent_rings_within(settings.spin.low_us * 1000ull);
-  if (::access(config_.worker.c_str(), X_OK) != 0)
-    log::warning("no program of a guest can start: {}",
-                 of_key("worker", Error::from_errno("execute " + config_.worker),
-                        "set it to where sluice-worker is installed")
-                     .message);
+  warn_of_missing_files(config_, nvidia);
   load_groups();
   services_.reset(new SessionServices{.io = io_,
                                       .executor = *executor_,
@@ -252,6 +297,7 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   admin_ = std::move(*admin);
   log::info("sluiced " SLUICE_VERSION " serves on {}: device {} ({}), policy {}",
             config_.admin_socket_path(), nvidia ? "nvidia" : "soft", library, config_.policy);
+  if (auto told = store_.ready(); !told) log::warning("{}", told.error().message);
   return {};
 }
 

@@ -27,6 +27,9 @@ class Daemon {
   // Makes the runtime directory, the executor and the admin socket; the event log starts here.
   // `identity`: who this process becomes on the way, for good (identity.h). `store`: where vGPUs
   // and groups outlive this process; those that are there are the first.
+  // For --check-config: what keeps this host's sluiced from starting and can be found out without
+  // starting it, as names of users, groups and policies that there are not.
+  static Result<void> check(const Config& config);
   static Result<std::unique_ptr<Daemon>> make(boost::asio::io_context& io, const Config& config,
                                               const std::optional<Identity>& identity = {},
                                               io::FdStore store = {});

@@ -160,6 +160,12 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (o.check_only) {
+    sluice::log::init("sluiced", sluice::log::Level::kError);
+    if (auto good = sluice::Daemon::check(*config); !good) {
+      std::fprintf(stderr, "sluiced: %s: %s\n", o.config_path.c_str(),
+                   good.error().message.c_str());
+      return 2;
+    }
     std::printf("%s is good\n", o.config_path.c_str());
     return 0;
   }

@@ -16,6 +16,9 @@ namespace sluice::io {
 namespace {
 
 constexpr int kFirstPassed = 3;  // SD_LISTEN_FDS_START
+// A systemd that is reloaded reads nothing for seconds on a large host. Less: it would not hear
+// that sluiced has started, and end it.
+constexpr int kReadySeconds = 60;
 
 std::string variable(const char* name) {
   const char* value = ::getenv(name);
@@ -100,7 +103,8 @@ FdStore FdStore::from_environment() {
   return store;
 }
 
-Result<void> FdStore::notify(const std::string& text, int fd) const {
+// `wait_s` 0: not at all.
+Result<void> FdStore::notify(const std::string& text, int fd, int wait_s) const {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (notify_.size() >= sizeof address.sun_path)
@@ -126,9 +130,17 @@ Result<void> FdStore::notify(const std::string& text, int fd) const {
     c->cmsg_len = CMSG_LEN(sizeof fd);
     std::memcpy(CMSG_DATA(c), &fd, sizeof fd);
   }
-  if (::sendmsg(socket.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-    return Error::from_errno("tell systemd by " + notify_);
+  const timeval patience{.tv_sec = wait_s, .tv_usec = 0};
+  if (::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) != 0)
+    return Error::from_errno("set a timeout");
+  const int flags = MSG_NOSIGNAL | (wait_s ? 0 : MSG_DONTWAIT);
+  while (::sendmsg(socket.get(), &message, flags) < 0)
+    if (errno != EINTR) return Error::from_errno("tell systemd by " + notify_);
   return {};
+}
+
+Result<void> FdStore::ready() const {
+  return available() ? notify("READY=1\n", -1, kReadySeconds) : Result<void>();
 }
 
 Result<void> FdStore::put(const std::string& name, const std::string& text,
@@ -143,12 +155,12 @@ Result<void> FdStore::put(const std::string& name, const std::string& text,
   if (auto sent = send_parcel(to.get(), text, fds); !sent) return sent;
   if (auto removed = remove(name); !removed) return removed;
   // FDPOLL=0: the other end is closed, and systemd would drop it for that.
-  return notify("FDSTORE=1\nFDNAME=" + name + "\nFDPOLL=0\n", kept.get());
+  return notify("FDSTORE=1\nFDNAME=" + name + "\nFDPOLL=0\n", kept.get(), 0);
 }
 
 Result<void> FdStore::remove(const std::string& name) {
   if (!available()) return {};
-  return notify("FDSTOREREMOVE=1\nFDNAME=" + name + "\n", -1);
+  return notify("FDSTOREREMOVE=1\nFDNAME=" + name + "\n", -1, 0);
 }
 
 std::map<std::string, FdStore::Parcel> FdStore::take() {

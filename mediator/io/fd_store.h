@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // FdStore: what outlives this process: parcels of text and descriptors, each with a name, in the
 // store that systemd keeps for a service (FileDescriptorStoreMax=, sd_notify(3)). Owned by the
-// Daemon, used from sluiced's one thread; nothing here blocks.
+// Daemon, used from sluiced's one thread; nothing but `ready` blocks.
 //
 // systemd keeps one descriptor for each parcel, a socket in whose queue the parcel lies. Its text
 // and descriptors are therefore put and taken as one, and systemd counts one descriptor.
@@ -45,6 +45,9 @@ class FdStore {
   static FdStore from_environment();
 
   bool available() const { return !notify_.empty(); }
+  // Tells systemd that the service has started (Type=notify): what waits for it begins. Waits for
+  // systemd, which otherwise ends the service after a time.
+  Result<void> ready() const;
   // In place of what has that name. EAGAIN: systemd is busy; try again later.
   Result<void> put(const std::string& name, const std::string& text, std::span<const int> fds);
   Result<void> remove(const std::string& name);
@@ -52,7 +55,7 @@ class FdStore {
   std::map<std::string, Parcel> take();
 
  private:
-  Result<void> notify(const std::string& text, int fd) const;
+  Result<void> notify(const std::string& text, int fd, int wait_s) const;
 
   std::string notify_;                  // systemd's socket; empty: there is none
   std::map<std::string, Fd> at_start_;  // by name

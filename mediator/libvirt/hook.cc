@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mediator/libvirt/hook.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
+#include "mediator/base/clock.h"
 #include "mediator/cli/domain_request.h"
+#include "mediator/libvirt/limits.h"
 #include "mediator/libvirt/vgpus.h"
 
 namespace sluice::libvirt {
@@ -56,9 +60,20 @@ std::optional<Error> in_the_way(const std::vector<Vgpu>& all, const DomainVgpu& 
   return std::nullopt;
 }
 
+// sluiced may be about to start: systemd starts it anew after an upgrade.
+Result<std::vector<Vgpu>> list_when_there(Vgpus& vgpus) {
+  const uint64_t end_ns = monotonic_ns() + limits::kAbsentSeconds * 1'000'000'000ull;
+  for (;;) {
+    auto all = vgpus.list();
+    const bool absent = !all && (all.error().code == ENOENT || all.error().code == ECONNREFUSED);
+    if (!absent || monotonic_ns() > end_ns) return all;
+    ::usleep(limits::kAbsentLookMs * 1000);
+  }
+}
+
 Result<void> prepare(Vgpus& vgpus, const DomainVgpu& d) {
   if (!is_uuid(d.uuid)) return Error{EINVAL, "the domain has no <uuid>"};
-  auto all = vgpus.list();
+  auto all = list_when_there(vgpus);
   if (!all) return all.error();
   if (auto removed = remove_left_over(vgpus, *all, d); !removed) return removed;
   if (auto why = in_the_way(*all, d)) return *why;

@@ -5,7 +5,8 @@
 // with the domain's XML on standard input, and waits for its end. What each operation does:
 //
 //   prepare     creates the vGPU, anew where a domain has left one, or uses one of the same name
-//               and socket that was made by hand; an error denies the start
+//               and socket that was made by hand; an error denies the start. A sluiced that is
+//               not there is waited for, up to limits::kAbsentSeconds
 //   release     deletes the vGPUs that the domain owns; libvirt runs it after a denied start too
 //   migrate     denies a migration to this host: device memory does not move with a domain
 //   others      nothing. An error at "reconnect", when libvirtd came back, would have libvirt end

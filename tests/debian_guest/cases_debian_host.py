@@ -207,6 +207,22 @@ class DebianHost(unittest.TestCase):
         self.assertRegex(self.journal(), "sluice-workers.* was removed, and is made again")
         self.assertEqual(self.denials(), "")
 
+    def test_04c_a_wrong_configuration_costs_no_vgpu(self):
+        def policy(name):
+            self.right(f"sed -i 's/^policy = .*/policy = \"{name}\"/' /etc/sluice/sluice.toml")
+        policy("nobodys")
+        self.assertNotEqual(self.run_inside("systemctl reload sluiced")[0], 0)
+        self.assertEqual(self.state(), "connected")
+        self.assertNotEqual(self.run_inside("systemctl restart sluiced")[0], 0)
+        self.assertIn("there is no such policy", self.journal())
+        # systemd gives up after five of them, if it is not told otherwise.
+        self.eventually(lambda: int(self.right("systemctl show -P NRestarts sluiced")) > 6,
+                        "it is tried again and again")
+        policy("wfq")
+        self.right("systemctl start sluiced")
+        self.eventually(lambda: self.state() == "connected", "the vGPU is there")
+        self.right(PROGRAM + "probe")
+
     def launches(self):
         vgpus = json.loads(self.right("sluicectl --json stats"))["vgpus"]
         return next(v["launches_done"] for v in vgpus if v["name"] == "vm1")

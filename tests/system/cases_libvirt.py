@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """libvirt: the hook program by itself, its schemas, and a domain under a libvirtd of our own."""
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -140,6 +141,18 @@ class Hook(support.WithSluiced):
         self.hook("prepare", self.xml())
         self.assertEqual(self.hook("release", self.xml(), env=env), (0, ""))
         self.sluiced.ctl("delete", "vm1")
+
+    def test_a_sluiced_that_starts_is_waited_for(self):
+        """As systemd starts it anew after an upgrade. Its socket comes when the hook has looked."""
+        admin = self.work / "comes.sock"
+        self.addCleanup(self.sluiced.ctl, "delete", "vm1")
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            done = pool.submit(self.hook, "prepare", self.xml(),
+                               env={**self.env, "SLUICE_ADMIN_SOCKET": str(admin)})
+            time.sleep(0.5)
+            admin.symlink_to(self.sluiced.admin)
+            self.assertEqual(done.result(), (0, ""))
+        self.assertIn("vm1", self.names())
 
     def test_a_vgpu_of_somebody_else_is_left(self):
         # Made by hand: used with the domain's settings, and not deleted.

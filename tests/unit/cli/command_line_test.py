@@ -30,6 +30,7 @@ class Mistakes(unittest.TestCase):
                 ("set a --weight", "--weight"),
                 ("set a --weight x", "--weight: Value x not in range 1 to 10000"),
                 ("set a --weight 0", "--weight: Value 0 not in range 1 to 10000"),
+                ("top --count -1", "--count: Value -1 not in range 1 to"),
                 ("list --nonsense", "--nonsense"),
                 ("create", "name or --domain-xml is required"),
                 ("--socket /nonexistent/a list", "/nonexistent/a", "is sluiced running?")):

@@ -38,6 +38,7 @@ class FakeSystemd {
       const std::string message(text, r->bytes);
       const std::string name = value(message, "FDNAME=");
       if (message.starts_with("FDSTOREREMOVE=1")) stored_.erase(name);
+      if (message == "READY=1\n") ++ready_;
       if (!message.starts_with("FDSTORE=1\n")) continue;
       EXPECT_EQ(value(message, "FDPOLL="), "0");
       ASSERT_EQ(r->fds.size(), 1u);
@@ -49,6 +50,11 @@ class FakeSystemd {
     std::map<std::string, Fd> copies;
     for (const auto& [name, fd] : stored_) copies[name] = Fd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
     return {path_, std::move(copies)};
+  }
+  // How often a service said that it has started.
+  int ready() {
+    read();
+    return ready_;
   }
   std::vector<std::string> names() {
     read();
@@ -64,6 +70,7 @@ class FakeSystemd {
   }
   std::string path_;
   Fd socket_;
+  int ready_ = 0;
   std::map<std::string, Fd> stored_;
 };
 
@@ -110,6 +117,21 @@ class KeepingTest : public DaemonTest {
   FakeSystemd systemd_;
   io::FdStore stored_;
 };
+
+// Domains that start with the host come then (Type=notify).
+TEST_F(KeepingTest, SystemdHearsThatItServes) {
+  EXPECT_EQ(systemd_.ready(), 0);
+  start_kept();
+  EXPECT_EQ(systemd_.ready(), 1);
+  EXPECT_TRUE(connect_unix(config_.admin_socket_path(), SOCK_STREAM).ok());
+  restart();
+  EXPECT_EQ(systemd_.ready(), 2);
+  // One that cannot start says nothing.
+  daemon_.reset();
+  config_.admin_socket = dir_.path + "/none/socket";
+  EXPECT_FALSE(Daemon::make(io_, config_, {}, systemd_.store()).ok());
+  EXPECT_EQ(systemd_.ready(), 2);
+}
 
 TEST_F(KeepingTest, AVirtualMachineFindsItsVgpuAgain) {
   start_kept();

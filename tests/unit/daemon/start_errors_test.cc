@@ -99,6 +99,49 @@ TEST_F(StartErrors, TheWorker) {
       << lines;
 }
 
+// As on a host without an NVIDIA GPU and without the package of the software GPU.
+TEST_F(StartErrors, TheSoftwareGpusLibrary) {
+  config_.soft_library = "/nope/library.so";
+  log::init("test", log::Level::kWarning);
+  ::testing::internal::CaptureStderr();
+  start();
+  const std::string lines = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(lines.find("no program of a guest can start: device.soft_library: read "
+                       "/nope/library.so: No such file or directory; there is no NVIDIA GPU that "
+                       "can be used; the software GPU is in the package sluice-softgpu"),
+            lines.npos)
+      << lines;
+}
+
+// --check-config finds them before systemd takes sluiced for started.
+TEST_F(StartErrors, NamesThatThisHostLacksAreFoundWithoutAStart) {
+  const auto checked = [this] {
+    auto good = Daemon::check(config_);
+    return good ? std::string("good") : good.error().message;
+  };
+  EXPECT_EQ(checked(), "good");
+  config_.policy = "nobodys";
+  EXPECT_EQ(checked().find("scheduler.policy 'nobodys': there is no such policy; there are: wfq"),
+            0u)
+      << checked();
+  config_.policy = "wfq";
+  config_.socket_group = "nobodys";
+  EXPECT_EQ(checked(), "vgpu.socket_group: there is no group 'nobodys'");
+  config_.socket_group.clear();
+  config_.socket_users = {"nobodys"};
+  EXPECT_EQ(checked(), "vgpu.socket_users: there is no user 'nobodys'");
+  config_.socket_users.clear();
+  if (::geteuid() == 0) {
+    config_.daemon_user = "nobodys";
+    EXPECT_EQ(checked(), "daemon.user: there is no user 'nobodys'");
+    config_.daemon_user.clear();
+  }
+  config_.slices = true;
+  config_.spatial = true;
+  EXPECT_NE(checked(), "good");
+  EXPECT_NE(::access(config_.runtime_dir.c_str(), F_OK), 0) << "nothing was made";
+}
+
 TEST_F(StartErrors, TheAdminSocketAndTheTrace) {
   config_.admin_socket = dir_.path + "/none/socket";
   EXPECT_EQ(why().find("admin.socket: bind " + config_.admin_socket + ": "), 0u) << why();
