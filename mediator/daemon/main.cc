@@ -19,6 +19,7 @@
 #include "mediator/daemon/daemon.h"
 #include "mediator/io/loop_meter.h"
 #include "mediator/io/loop_priority.h"
+#include "mediator/io/polls_aside.h"
 #include "mediator/ring/wait.h"
 
 namespace {
@@ -39,23 +40,30 @@ void raise_descriptor_limit() {
 }
 
 // The loop. It polls for events for so long before it sleeps: the next holder waits for it. For an
-// urgent vGPU's work it polls as long as that vGPU's workers do for its programs.
+// urgent vGPU's work it polls as long as that vGPU's workers do for its programs. All but the first
+// moment of that is for where a processor is to spare.
 void run(boost::asio::io_context& io, const sluice::Daemon& daemon, uint32_t spin_us) {
+  constexpr uint32_t kMomentUs = 50;  // about what a sleep and a wake-up cost
   if (spin_us == 0) {
     io.run();
     return;
   }
-  sluice::Spinner spinner(spin_us);
+  sluice::Spinner moment(std::min(spin_us, kMomentUs)), spinner(spin_us);
+  sluice::io::PollsAside aside;
+  const auto poll = [&] {
+    sluice::io::LoopMeter::before_poll();
+    return io.poll() != 0 || io.stopped();
+  };
+  const auto poll_on = [&] {
+    return spinner.spin(poll) || sluice::Spinner::spin_until(daemon.expects_ring_until_ns(), poll);
+  };
   while (!io.stopped()) {
-    const auto poll = [&] {
-      sluice::io::LoopMeter::before_poll();
-      return io.poll() != 0 || io.stopped();
-    };
-    if (spinner.spin(poll)) continue;
-    if (sluice::Spinner::spin_until(daemon.expects_ring_until_ns(), poll)) continue;
+    if (moment.spin(poll) || aside.run(poll_on)) continue;
     const uint64_t from_ns = sluice::monotonic_ns();
     io.run_one();
-    spinner.slept(sluice::monotonic_ns() - from_ns);
+    const uint64_t slept_ns = sluice::monotonic_ns() - from_ns;
+    moment.slept(slept_ns);
+    spinner.slept(slept_ns);
   }
 }
 

@@ -12,7 +12,9 @@
 #include <atomic>
 #include <cerrno>
 #include <string>
+#include <utility>
 
+#include "mediator/base/capabilities.h"
 #include "mediator/base/clock.h"
 #include "mediator/base/fd.h"
 #include "mediator/base/log.h"
@@ -28,7 +30,9 @@ std::atomic<State> state_now{State::kOrdinary};
 std::atomic<uint64_t> spent_times{0};
 std::atomic<pid_t> loop_thread{0};
 uint64_t beat_ns, beat_busy_ns;  // of the last beat
-std::string refusal;             // of real time
+bool stands_back;                // stand_back(), and since when: its busy time
+uint64_t stood_back_ns;
+std::string refusal;  // of real time
 
 // The kernel's sched_attr, of its first size. Its header and Debian 12's libc both have other types
 // of sched.h.
@@ -87,6 +91,24 @@ Error refuse(Error e) {
   return e;
 }
 
+// Once it has left that. Asked when privileges have been given up.
+bool may_return() {
+  rlimit priority{};
+  static const bool may = (::getrlimit(RLIMIT_RTPRIO, &priority) == 0 && priority.rlim_cur > 0) ||
+                          has_capability(CAP_SYS_NICE);
+  return may;
+}
+
+void return_to_real_time() {
+  if (set_real_time(true)) return;
+  state_now = State::kNice;
+  const Error e = refuse(Error::from_errno("real-time scheduling, which was left"));
+  log::warning(
+      "{}; refused now: sluiced goes by `nice` until it is started anew; CAP_SYS_RESOURCE, or "
+      "LimitRTPRIO=1 of its service, would have let it come back",
+      e.message);
+}
+
 // Where the kernel schedules sessions as groups, niceness counts within a group only. Of a session
 // that is another's nothing is changed; where there are no groups there is no such file.
 void raise_session(int nice) {
@@ -117,6 +139,19 @@ Result<void> LoopPriority::raise(int nice, bool real_time) {
   return {};
 }
 
+bool LoopPriority::stand_back() {
+  if (state_now == State::kRealTime && (!may_return() || !set_real_time(false))) return false;
+  stands_back = true;
+  stood_back_ns = thread_cpu_ns();
+  return true;
+}
+
+void LoopPriority::step_forward() {
+  if (!std::exchange(stands_back, false)) return;
+  beat_busy_ns += thread_cpu_ns() - stood_back_ns;
+  if (state_now == State::kRealTime) return_to_real_time();
+}
+
 State LoopPriority::after(State now, uint64_t busy, uint64_t elapsed) {
   if (now != State::kRealTime && now != State::kSpent) return now;
   const bool over = static_cast<double>(busy) > kShare * static_cast<double>(elapsed);
@@ -126,21 +161,14 @@ State LoopPriority::after(State now, uint64_t busy, uint64_t elapsed) {
 void LoopPriority::on_beat() {
   if (loop_thread != ::gettid()) return;
   const uint64_t now = monotonic_ns(), busy = thread_cpu_ns();
+  if (stands_back) beat_busy_ns += busy - std::exchange(stood_back_ns, busy);
   const State next = after(state_now, busy - beat_busy_ns, now - beat_ns);
   beat_ns = now;
   beat_busy_ns = busy;
   if (next == State::kSpent && state_now == State::kRealTime) spend();
   if (next != State::kRealTime || state_now != State::kSpent) return;
-  if (set_real_time(true)) {
-    state_now = State::kRealTime;
-    return;
-  }
-  state_now = State::kNice;
-  const Error e = refuse(Error::from_errno("real-time scheduling, which was spent"));
-  log::warning(
-      "{}; refused now: sluiced goes by `nice` until it is started anew; CAP_SYS_RESOURCE, or "
-      "LimitRTPRIO=1 of its service, would have let it come back",
-      e.message);
+  state_now = State::kRealTime;
+  if (!stands_back) return_to_real_time();
 }
 
 State LoopPriority::state() { return state_now; }

@@ -41,6 +41,12 @@ class LoopPriority {
   // About once a second, by that thread.
   static void on_beat();
 
+  // By that thread: for work that others' processors are not to be taken for, as polling is, it
+  // leaves real time until step_forward(), and what it does meanwhile costs no budget. False: it
+  // could not have real time again, and has to go on as it is.
+  static bool stand_back();
+  static void step_forward();
+
   static State state();
   // How often it was spent.
   static uint64_t times_spent();

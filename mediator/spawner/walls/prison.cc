@@ -21,6 +21,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "mediator/base/capabilities.h"
 #include "mediator/base/log.h"
 #include "mediator/spawner/limits.h"
 #include "mediator/spawner/walls/root.h"
@@ -30,13 +31,6 @@ namespace {
 
 using spawner_protocol::kControlFd;
 constexpr uint64_t kIntoCgroup = 0x200000000ull;  // CLONE_INTO_CGROUP; older headers lack it
-
-bool has_capability(int capability) {
-  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
-  __user_cap_data_struct data[2] = {};
-  if (::syscall(SYS_capget, &header, data) != 0) return false;
-  return (data[capability / 32].effective >> capability % 32 & 1) != 0;
-}
 
 void drop_all_capabilities() {
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};

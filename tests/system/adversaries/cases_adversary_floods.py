@@ -158,3 +158,23 @@ class VgpuFloods(WithVictim):
 
     def test_connections_of_local_programs(self):
         self.flood(self.sluiced.local_socket("a"), "SOCK_SEQPACKET")
+
+
+class UrgentVgpu(WithVictim):
+    """A vGPU with a priority whose program works a little again and again: sluiced polls for it."""
+    EXTRA = "[scheduler]\nslices = true\n"
+    WORKERS = "spin_processors = 2\n"
+
+    def test_polling_for_it_spends_no_real_time(self):
+        self.sluiced.ctl("set", "a", "--priority", 1)
+        with self.attack():
+            before = self.sluiced.ctl("info")["loop"]
+            hog = self.adversary("hog", "paced", 30, 10000)
+            self.assertEqual(hog.stdout.readline(), "ready\n")
+            done = self.vgpu("a")["launches_done"]
+            self.eventually(lambda: self.vgpu("a")["launches_done"] > done + 100, "it works")
+            after = self.sluiced.ctl("info")["loop"]
+            hog.kill()
+        if before["priority"] not in ("real time", "spent"):
+            self.skipTest(f"sluiced goes by {before['priority']} here")
+        self.assertEqual(after["real_time_spent"], before["real_time_spent"])

@@ -21,7 +21,10 @@
 #include <string_view>
 #include <thread>
 
+#include "mediator/base/clock.h"
 #include "mediator/base/log.h"
+#include "mediator/io/polls_aside.h"
+#include "mediator/ring/wait.h"
 
 namespace sluice::io {
 namespace {
@@ -75,6 +78,47 @@ void expect_of_a_child(int (*what)(), const char* why_skipped) {
 
 TEST(LoopPriority, WhoRunsWithoutEndGoesBackToNice) {
   expect_of_a_child(who_runs_without_end, "no real-time scheduling here");
+}
+
+// Polls for what never comes, for longer than real time may run without sleeping.
+int who_polls_without_end() {
+  if (!LoopPriority::raise(-10, true)) return 77;
+  int policies = 0;
+  for (int i = 0; i < 100; ++i) {
+    PollsAside polls;  // each may, also where others take the processor
+    polls.run([&] {
+      policies |= 1 << policy();
+      return Spinner::spin_until(monotonic_ns() + 10'000'000, [] { return false; });
+    });
+    if (policy() != SCHED_RR) return 1;
+    if (i % 30 == 29) LoopPriority::on_beat();
+  }
+  if (policies != 1 << SCHED_OTHER) return 2;
+  return LoopPriority::times_spent() == 0 && LoopPriority::state() == State::kRealTime ? 0 : 3;
+}
+
+TEST(LoopPriority, WhoPollsDoesNotSpendIt) {
+  expect_of_a_child(who_polls_without_end, "no real-time scheduling here");
+}
+
+TEST(PollsAside, EndWhereOthersWantTheProcessor) {
+  PollsAside polls;
+  uint64_t now = kSecond;
+  for (int i = 0; i < 100; ++i) polls.polled(now += kSecond / 50, kSecond / 50, kSecond / 50);
+  EXPECT_TRUE(polls.may_poll(now));
+  polls.polled(now += kSecond / 50, kSecond / 50, kSecond / 50 - PollsAside::kMostLostNs + 1);
+  EXPECT_TRUE(polls.may_poll(now));
+  polls.polled(now += 1000, 1000, 999);
+  EXPECT_FALSE(polls.may_poll(now + kSecond - 1));
+  EXPECT_TRUE(polls.may_poll(now += kSecond));
+  // The same again at once; and after a second in which it lost nothing.
+  polls.polled(now += kSecond / 50, kSecond / 50, 0);
+  EXPECT_FALSE(polls.may_poll(now + 2 * kSecond - 1));
+  EXPECT_TRUE(polls.may_poll(now += 2 * kSecond));
+  for (int i = 0; i < 100; ++i) polls.polled(now += kSecond / 50, kSecond / 50, kSecond / 50);
+  polls.polled(now += kSecond / 50, kSecond / 50, 0);
+  EXPECT_FALSE(polls.may_poll(now + kSecond - 1));
+  EXPECT_TRUE(polls.may_poll(now + kSecond));
 }
 
 // Without the limit that lets it have real time again. 0: it goes by nice, and says so.
