@@ -70,7 +70,8 @@ Result<const Library*> Library::load() {
 Error Library::not_connected(const std::string& uri) const {
   Error e = error("connect to " + uri);
   const auto says = [&](const char* words) { return e.message.find(words) != std::string::npos; };
-  if (says("Permission denied"))
+  // Who may not open the socket, and whom polkit would ask for a password.
+  if (says("Permission denied") || says("polkit"))
     e.message += "; 'adduser YOU libvirt', and log in anew";
   else if (says("No such file") || says("Connection refused"))
     e.message += "; 'systemctl start libvirtd'";
