@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <functional>
 #include <string>
-#include <unordered_set>
 
 #include "kernels/ptx/registers.h"
 
@@ -16,173 +15,11 @@ namespace {
 // instructions, some 2,000 blocks) needs about 10^6.
 constexpr std::uint64_t kMaxRegionBlocks = 16'000'000;
 
-// Special registers with the same value in all threads of a block.
-bool is_uniform_special(std::string_view name) {
-  static const std::unordered_set<std::string_view> kUniform = {"%ntid",
-                                                                "%ctaid",
-                                                                "%nctaid",
-                                                                "%gridid",
-                                                                "%nsmid",
-                                                                "%dynamic_smem_size",
-                                                                "%total_smem_size",
-                                                                "%aggr_smem_size",
-                                                                "%nwarpid",
-                                                                "%clusterid",
-                                                                "%nclusterid",
-                                                                "%cluster_ctaid",
-                                                                "%cluster_nctaid",
-                                                                "%cluster_ctarank",
-                                                                "%cluster_nctarank",
-                                                                "%is_explicit_cluster"};
-  const std::string_view base = name.substr(0, name.find('.'));
-  return kUniform.count(base) != 0 || base.starts_with("%envreg");
-}
-
-// Registers of each instruction, numbered, in flat arrays.
-class DataFlow {
- public:
-  explicit DataFlow(const Function& f) : function_(f), table_(f) {
-    for (const Variable& p : f.params)
-      if (p.space == Space::kParam && f.is_entry) parameters_.insert(p.name);
-    // What a call returns may stand in a variable that hides a parameter in its scope.
-    for (const Variable& v : f.variables)
-      if (v.space == Space::kParam) parameters_.erase(v.name);
-    for (const Variable& p : f.params)
-      if (const std::uint32_t n = table_.number(p.name); n != RegisterTable::kNone)
-        parameter_registers_.push_back(n + 1);
-    uses_begin_.push_back(0);
-    defs_begin_.push_back(0);
-    for (const Statement& s : f.statements) {
-      source_.push_back(s.kind == StatementKind::kInstruction && add(s));
-      uses_begin_.push_back(static_cast<std::uint32_t>(uses_.size()));
-      defs_begin_.push_back(static_cast<std::uint32_t>(defs_.size()));
-    }
-    def_count_.assign(registers(), 0);
-    for (std::uint32_t r : defs_) ++def_count_[r];
-    // Readers of each register.
-    readers_begin_.assign(registers() + 1, 0);
-    for (std::uint32_t r : uses_) ++readers_begin_[r + 1];
-    for (std::uint32_t r = 0; r < registers(); ++r) readers_begin_[r + 1] += readers_begin_[r];
-    readers_.resize(uses_.size());
-    std::vector<std::uint32_t> fill(readers_begin_.begin(), readers_begin_.end() - 1);
-    for (std::uint32_t i = 0; i < f.statements.size(); ++i)
-      for (std::uint32_t r : uses(i)) readers_[fill[r]++] = i;
-  }
-
-  std::uint32_t registers() const { return table_.size() + 1; }  // and the carry flag
-  // The statement's result differs between threads whatever its inputs.
-  bool source(std::uint32_t statement) const { return source_[statement]; }
-  bool uniform(std::uint32_t statement) const {
-    return effect_of(function_.statements[statement]) == Effect::kUniform;
-  }
-  std::span<const std::uint32_t> uses(std::uint32_t i) const {
-    return {uses_.data() + uses_begin_[i], uses_begin_[i + 1] - uses_begin_[i]};
-  }
-  std::span<const std::uint32_t> defs(std::uint32_t i) const {
-    return {defs_.data() + defs_begin_[i], defs_begin_[i + 1] - defs_begin_[i]};
-  }
-  std::span<const std::uint32_t> readers(std::uint32_t r) const {
-    return {readers_.data() + readers_begin_[r], readers_begin_[r + 1] - readers_begin_[r]};
-  }
-  std::uint32_t def_count(std::uint32_t r) const { return def_count_[r]; }
-  std::uint32_t guard(const Statement& s) { return table_.number(s.guard, s); }
-  const std::vector<std::uint32_t>& parameter_registers() const { return parameter_registers_; }
-
- private:
-  static constexpr std::uint32_t kCarry = 0;  // table numbers are shifted by one
-
-  // Records defs and uses; true if the instruction is a source of divergence.
-  bool add(const Statement& s) {
-    bool source = false;
-    if (!s.guard.empty()) use(s, s.guard, source);
-    const Effect effect = effect_of(s);
-    const bool call = base_opcode(s.opcode) == "call";
-    for (std::size_t k = 0; k < s.operands.size(); ++k) {
-      const bool destination =
-          effect == Effect::kUnknown || call || (k == 0 && effect != Effect::kNone);
-      bool special = false;
-      std::size_t at = 0;
-      for (;;) {
-        const std::string_view name = next_identifier(s.operands[k], at);
-        if (name.empty()) break;
-        if (destination) {
-          const std::uint32_t n = table_.number(name, s);
-          if (n != RegisterTable::kNone) defs_.push_back(n + 1);
-        }
-        if (!destination || effect == Effect::kUnknown) use(s, name, special);
-      }
-      source |= special;
-    }
-    if (has_modifier(s.opcode, "cc")) defs_.push_back(kCarry);
-    const std::string_view base = base_opcode(s.opcode);
-    if (base == "addc" || base == "subc" || base == "madc") uses_.push_back(kCarry);
-    switch (effect) {
-      case Effect::kUnknown:
-      case Effect::kOpaque:
-        return true;
-      case Effect::kLoad:
-        return source || !uniform_load(s);
-      case Effect::kUniform:
-      case Effect::kNone:
-        return false;
-      case Effect::kPure:
-        return source;
-    }
-    return true;
-  }
-
-  void use(const Statement& s, std::string_view name, bool& source) {
-    const std::uint32_t n = table_.number(name, s);
-    if (n != RegisterTable::kNone) {
-      uses_.push_back(n + 1);
-    } else if (name[0] == '%' && !is_uniform_special(name)) {
-      source = true;
-    }
-  }
-
-  // Parameters of the kernel and constants: the same for all threads at the same address.
-  bool uniform_load(const Statement& s) {
-    if (has_modifier(s.opcode, "const")) return true;
-    if (!has_modifier(s.opcode, "param") || s.operands.size() < 2) return false;
-    std::size_t at = 0;
-    const std::string_view base = next_identifier(s.operands[1], at);
-    return parameters_.count(base) != 0;
-  }
-
-  const Function& function_;
-  RegisterTable table_;
-  std::unordered_set<std::string_view> parameters_;
-  std::vector<std::uint32_t> uses_, defs_, uses_begin_, defs_begin_;
-  std::vector<std::uint32_t> readers_, readers_begin_;
-  std::vector<std::uint32_t> def_count_, parameter_registers_;
-  std::vector<bool> source_;
-};
-
-// By register: written in one place, but read where that has not always been passed: in a loop a
-// thread that goes round it keeps what an earlier turn wrote. Compilers do not write so.
-Result<std::vector<bool>> kept_values(const Cfg& cfg, const DataFlow& flow) {
-  const auto dominators = Dominators::build(cfg);
-  if (!dominators) return dominators.error();
-  std::vector<bool> kept(flow.registers());
-  for (std::uint32_t i = 0; i < cfg.function().statements.size(); ++i) {
-    const std::uint32_t b = cfg.block_of(i);
-    for (std::uint32_t r : flow.defs(i)) {
-      if (flow.def_count(r) != 1) continue;
-      for (std::uint32_t reader : flow.readers(r)) {
-        const std::uint32_t at = cfg.block_of(reader);
-        if (cfg.reachable(at) && (at == b ? reader <= i : !dominators->dominates(b, at)))
-          kept[r] = true;
-      }
-    }
-  }
-  return kept;
-}
-
 // Taint that flows through registers until nothing changes.
 class Taint {
  public:
   // `reached`: whether a statement can run behind one that taints; nothing flows back in time.
-  Taint(const DataFlow& flow, bool through_reductions,
+  Taint(const ValueFlow& flow, bool through_reductions,
         const std::function<bool(std::uint32_t)>& reached)
       : flow_(flow),
         through_reductions_(through_reductions),
@@ -213,7 +50,7 @@ class Taint {
   }
 
  private:
-  const DataFlow& flow_;
+  const ValueFlow& flow_;
   bool through_reductions_;
   std::function<bool(std::uint32_t)> reached_;
   std::vector<bool> tainted_;
@@ -238,7 +75,7 @@ std::vector<bool> blocks_behind(const Cfg& cfg, const std::vector<std::uint32_t>
 
 // Marks what is written inside the regions of tainted branches, until nothing changes.
 Result<void> find_branches(const Cfg& cfg, const PostDominators& post_dominators,
-                           const DataFlow& flow, const std::vector<bool>& kept, Taint& taint,
+                           const ValueFlow& flow, Taint& taint,
                            std::vector<DivergentBranch>& branches, std::vector<bool>& in_region) {
   const auto& blocks = cfg.blocks();
   std::vector<bool> known(blocks.size());
@@ -271,7 +108,7 @@ Result<void> find_branches(const Cfg& cfg, const PostDominators& post_dominators
         if (!in_region[at]) {
           for (std::uint32_t i = blocks[at].begin; i < blocks[at].end; ++i)
             for (std::uint32_t r : flow.defs(i))
-              if (flow.def_count(r) > 1 || kept[r]) taint.mark(r);
+              if (flow.def_count(r) > 1 || flow.kept(r)) taint.mark(r);
         }
         in_region[at] = true;
         for (std::uint32_t next : blocks[at].successors) visit(next);
@@ -285,26 +122,30 @@ Result<void> find_branches(const Cfg& cfg, const PostDominators& post_dominators
 }  // namespace
 
 Result<Divergence> Divergence::analyse(const Cfg& cfg, const PostDominators& post_dominators) {
-  return run(cfg, post_dominators, nullptr, false);
+  const auto flow = ValueFlow::of(cfg);
+  if (!flow) return flow.error();
+  return run(cfg, post_dominators, *flow, nullptr, false);
 }
 
 Result<Divergence> Divergence::depending_on(const Cfg& cfg, const PostDominators& post_dominators,
+                                            const ValueFlow& flow,
                                             const std::vector<std::uint32_t>& sources) {
-  return run(cfg, post_dominators, &sources, true);
+  return run(cfg, post_dominators, flow, &sources, true);
 }
 
 Result<Divergence> Divergence::between_threads(const Cfg& cfg,
                                                const PostDominators& post_dominators,
                                                const std::vector<std::uint32_t>& sources) {
-  return run(cfg, post_dominators, &sources, false);
+  const auto flow = ValueFlow::of(cfg);
+  if (!flow) return flow.error();
+  return run(cfg, post_dominators, *flow, &sources, false);
 }
 
 Result<Divergence> Divergence::run(const Cfg& cfg, const PostDominators& post_dominators,
-                                   const std::vector<std::uint32_t>* sources,
+                                   const ValueFlow& flow, const std::vector<std::uint32_t>* sources,
                                    bool through_reductions) {
   const Function& f = cfg.function();
   const auto& blocks = cfg.blocks();
-  DataFlow flow(f);
   // Between threads what one of them does taints the others' past as well.
   std::vector<bool> behind(blocks.size(), true);
   if (sources && through_reductions) behind = blocks_behind(cfg, *sources);
@@ -318,27 +159,22 @@ Result<Divergence> Divergence::run(const Cfg& cfg, const PostDominators& post_do
       if (flow.source(i)) taint.mark_results(i);
   }
 
-  const auto kept = kept_values(cfg, flow);
-  if (!kept) return kept.error();
   Divergence d;
   d.in_region_.assign(blocks.size(), false);
-  if (auto done =
-          find_branches(cfg, post_dominators, flow, *kept, taint, d.branches_, d.in_region_);
+  if (auto done = find_branches(cfg, post_dominators, flow, taint, d.branches_, d.in_region_);
       !done)
     return done.error();
   d.operands_tainted_.assign(f.statements.size(), false);
   d.guard_tainted_.assign(f.statements.size(), false);
   d.reads_tainted_.assign(f.statements.size(), false);
   for (std::uint32_t i = 0; i < f.statements.size(); ++i) {
-    const bool guarded = !f.statements[i].guard.empty();
-    const std::uint32_t n = guarded ? flow.guard(f.statements[i]) : RegisterTable::kNone;
-    const std::uint32_t guard = guarded ? n + 1 : RegisterTable::kNone;
+    const std::uint32_t guard = flow.guard(i);
     for (std::uint32_t r : flow.uses(i))
       if (r != guard && taint[r]) d.operands_tainted_[i] = true;
     if (!sources && flow.source(i)) d.operands_tainted_[i] = true;
     d.reads_tainted_[i] = taint.any_use(i);
-    if (guarded)
-      d.guard_tainted_[i] = n == RegisterTable::kNone ? sources == nullptr : taint[n + 1];
+    if (!f.statements[i].guard.empty())
+      d.guard_tainted_[i] = guard == RegisterTable::kNone ? sources == nullptr : taint[guard];
   }
   return d;
 }

@@ -15,6 +15,7 @@
 
 #include "kernels/ptx/cfg.h"
 #include "kernels/ptx/dominators.h"
+#include "kernels/ptx/value_flow.h"
 
 namespace sluice::ptx {
 
@@ -30,8 +31,10 @@ class Divergence {
   static Result<Divergence> analyse(const Cfg& cfg, const PostDominators& post_dominators);
   // The same flow from other sources: which branches depend, through registers or control, on what
   // the statements in `sources` (indices) write? For "does this loop's end wait for that load?"
-  // Here what passes a barrier's reduction still depends.
+  // Here what passes a barrier's reduction still depends. `flow` is the function's; who asks often
+  // makes it once.
   static Result<Divergence> depending_on(const Cfg& cfg, const PostDominators& post_dominators,
+                                         const ValueFlow& flow,
                                          const std::vector<std::uint32_t>& sources);
   // Divergence where only `sources` make a difference between threads.
   static Result<Divergence> between_threads(const Cfg& cfg, const PostDominators& post_dominators,
@@ -50,7 +53,8 @@ class Divergence {
 
  private:
   static Result<Divergence> run(const Cfg& cfg, const PostDominators& post_dominators,
-                                const std::vector<std::uint32_t>* sources, bool through_reductions);
+                                const ValueFlow& flow, const std::vector<std::uint32_t>* sources,
+                                bool through_reductions);
 
   std::vector<DivergentBranch> branches_;
   std::vector<bool> in_region_;

@@ -267,9 +267,17 @@ TEST(PtxDivergence, DependenceOnChosenStatements) {
     for (std::uint32_t i = 0; i < statements.size(); ++i)
       if (statements[i].opcode == source) sources.push_back(i);
     EXPECT_FALSE(sources.empty());
-    auto dependence = Divergence::depending_on(a.cfg, a.post, sources);
-    EXPECT_TRUE(dependence);
-    return dependence ? dependence->branches().size() : 99;
+    const auto flow = ValueFlow::of(a.cfg);
+    EXPECT_TRUE(flow);
+    if (!flow) return std::size_t{99};
+    // One flow answers several questions, and no question changes the next one's answer.
+    EXPECT_TRUE(Divergence::depending_on(a.cfg, a.post, *flow, {}));
+    const auto dependence = Divergence::depending_on(a.cfg, a.post, *flow, sources);
+    const auto none = Divergence::depending_on(a.cfg, a.post, *flow, {});
+    EXPECT_TRUE(dependence && none);
+    if (!dependence || !none) return std::size_t{99};
+    EXPECT_EQ(none->branches().size(), 0u);
+    return dependence->branches().size();
   };
   const Analysed waits(
       "L: ld.volatile.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; ret;");

@@ -35,7 +35,9 @@ bool hands_on_polled(const ptx::Function& function,
   if (!cfg) return true;
   const auto post_dominators = ptx::PostDominators::build(*cfg);
   if (!post_dominators) return true;
-  const auto dependence = ptx::Divergence::depending_on(*cfg, *post_dominators, polled);
+  const auto flow = ptx::ValueFlow::of(*cfg);
+  if (!flow) return true;
+  const auto dependence = ptx::Divergence::depending_on(*cfg, *post_dominators, *flow, polled);
   if (!dependence) return true;
   for (std::uint32_t i = 0; i < statements.size(); ++i) {
     const Statement& s = statements[i];

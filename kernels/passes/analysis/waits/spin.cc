@@ -2,6 +2,7 @@
 #include "kernels/passes/analysis/waits/spin.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -216,7 +217,8 @@ class Finder {
   const Callees& callees_;
   const std::vector<ptx::Block>& blocks_;
   const std::vector<Statement>& statements_;
-  mutable ptx::RegisterTable registers_;  // which it fills as it is asked
+  mutable ptx::RegisterTable registers_;                // which it fills as it is asked
+  mutable std::optional<Result<ptx::ValueFlow>> flow_;  // made at the first question
   mutable Sums sums_;
   LowerIndex lower_;
   const Swaps swaps_;
@@ -351,7 +353,9 @@ Result<ptx::Divergence> Finder::depending(std::vector<std::uint32_t> from) const
       polling[loop] = true;
     if (call) returning.push_back(i);
   }
-  auto dependence = ptx::Divergence::depending_on(cfg_, post_dominators_, from);
+  if (!flow_) flow_ = ptx::ValueFlow::of(cfg_);
+  if (!*flow_) return flow_->error();
+  auto dependence = ptx::Divergence::depending_on(cfg_, post_dominators_, **flow_, from);
   for (bool changed = true; changed && dependence;) {
     changed = false;
     for (std::uint32_t b = 0; b < blocks_.size(); ++b) {
@@ -370,7 +374,7 @@ Result<ptx::Divergence> Finder::depending(std::vector<std::uint32_t> from) const
           if (statements_[i].kind == StatementKind::kInstruction && takes_over(statements_[i]))
             from.push_back(i);
     }
-    if (changed) dependence = ptx::Divergence::depending_on(cfg_, post_dominators_, from);
+    if (changed) dependence = ptx::Divergence::depending_on(cfg_, post_dominators_, **flow_, from);
   }
   return dependence;
 }
