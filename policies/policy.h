@@ -125,10 +125,10 @@ struct Machine {
   // Bounds of a slice on a proportional preemptor. Below the floor the switches cost more than the
   // work; the ceiling is the hardware's register.
   uint64_t slice_floor_ns = 1'000'000;
-  // The shortest that the hardware takes, for who has the GPU alone; 0: as slice_floor_ns.
+  // The shortest that the hardware takes, for a vGPU that has the GPU alone; 0: as slice_floor_ns.
   uint64_t slice_least_ns = 0;
-  // A switch costs only where two have work, and a kernel is stopped wherever it is: who has the
-  // GPU alone may have short slices, for the sake of who is expected.
+  // A switch costs only where two have work, and a kernel is stopped wherever it is: a vGPU that
+  // has the GPU alone may have short slices, for the sake of expected visitors.
   bool slices_are_free_alone = false;
   uint64_t slice_ceiling_ns = 100'000'000;
 };

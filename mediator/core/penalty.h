@@ -22,11 +22,11 @@
 //
 // The bound in seconds. Each offence is followed by kDelay times its cost in which none of the vGPU
 // can follow, so from its first moment on it costs others one offence and 3 % of the time.
-// The bound in minutes. Nobody who is not barred can raise the debt beyond kMost by faults, and a
-// barred vGPU has no session, so in any time T its faults cost at most kMost + kForgiven * T. In a
-// minute that is 1.05 + 0.15 s = 2 % of it; over hours 0.25 %. Who does not leave costs others
-// evict_end_ms at most: on an NVIDIA GPU 500 ms by default, on the software GPU 2 s, which alone
-// is 3.3 % of a minute. The debt of that is bounded (kMostAtOnce), and the next deadlines are
+// The bound in minutes. A vGPU that is not barred cannot raise its debt beyond kMost by faults, and
+// a barred one has no session. So in any time T its faults cost at most kMost + kForgiven * T. In a
+// minute that is 1.05 + 0.15 s = 2 % of it; over hours 0.25 %. A vGPU that does not leave costs
+// others evict_end_ms at most: on an NVIDIA GPU 500 ms by default, on the software GPU 2 s, which
+// alone is 3.3 % of a minute. The debt of that is bounded (kMostAtOnce), and the next deadlines are
 // shorter (deadline_ns). A full deadline is back when the debt is gone, after kMostAtOnce /
 // kForgiven = 3 minutes: 2 s in 3 minutes are 1.1 %, and 5 minutes of any mix stay below 2 %.
 //

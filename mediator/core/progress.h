@@ -25,8 +25,8 @@ namespace sluice::core {
 
 // Kernels of one vGPU whose durations are learnt; a program that invents more keeps these.
 inline constexpr size_t kMaxKernelsLearnt = 1024;
-// Launches of a session that look() adds up; more would cost everybody who waits for sluiced's
-// answer. The rest counts as not predicted.
+// Launches of a session that look() adds up; more would delay all that wait for sluiced's answer.
+// The rest counts as not predicted.
 inline constexpr uint32_t kMaxLaunchesLooked = 128;
 // Kernels of a vGPU to which one look's evictions are put down; more are a hostile worker's.
 inline constexpr size_t kMaxKernelsEvicted = 64;

@@ -218,15 +218,7 @@ void Scheduler::on_session_removed(uint64_t now_ns, SessionId s, ActionQueue& ou
   if (!x) return;
   VgpuState& g = m.vgpus[x->vgpu];
   m.reports.forget_session(s);
-  VgpuCounters& c = g.counters;
-  add_counter(c.launches, x->report.guest_launches);
-  add_counter(c.launches_done, x->report.guest_launches_done);
-  add_counter(c.opaque, x->report.guest_opaque);
-  add_counter(c.whole, x->report.guest_whole);
-  add_counter(c.relaunched, x->report.guest_evictions);
-  add_counter(c.green_launches, x->report.guest_green_launches);
-  add_counter(c.green_contexts, x->report.guest_green_contexts);
-  add_counter(c.part_launches, x->report.guest_part_launches);
+  g.counters.gone.add(x->report);
   std::erase(g.sessions, s);
   m.strategy->on_session_removed(now_ns, s, out);
   m.free_session(s);
@@ -312,6 +304,17 @@ void Scheduler::on_starved(uint64_t now_ns, SessionId s, uint64_t starved_ns, Ac
 
 // ---- for people ------------------------------------------------------------------------------
 
+void ReportedSums::add(const ReportSnapshot& r) {
+  add_counter(launches, r.guest_launches);
+  add_counter(launches_done, r.guest_launches_done);
+  add_counter(relaunched, r.guest_evictions);
+  add_counter(opaque, r.guest_opaque);
+  add_counter(whole, r.guest_whole);
+  add_counter(part_launches, r.guest_part_launches);
+  add_counter(green_launches, r.guest_green_launches);
+  add_counter(green_contexts, r.guest_green_contexts);
+}
+
 VgpuStats Scheduler::stats(uint64_t now_ns, VgpuId v) const {
   const VgpuState* g = impl_->vgpu(v);
   VgpuStats t;
@@ -330,27 +333,13 @@ VgpuStats Scheduler::stats(uint64_t now_ns, VgpuId v) const {
   t.set_changes = c.set_changes;
   t.unasked = c.unasked;
   t.report_violations = c.violations;
-  t.guest_launches = c.launches;
-  t.guest_launches_done = c.launches_done;
-  t.guest_opaque = c.opaque;
-  t.guest_whole = c.whole;
-  t.guest_relaunched = c.relaunched;
-  t.guest_green_launches = c.green_launches;
-  t.guest_green_contexts = c.green_contexts;
-  t.guest_part_launches = c.part_launches;
+  t.guest = c.gone;
   for (const SessionId s : g->sessions) {
     const ReportSnapshot& r = impl_->sessions[s].report;
+    t.guest.add(r);
     t.guest_queued += r.guest_demand;
-    add_counter(t.guest_opaque, r.guest_opaque);
-    add_counter(t.guest_whole, r.guest_whole);
     t.guest_narrowed += r.guest_narrowed;
     t.guest_grown += r.guest_grown;
-    add_counter(t.guest_launches, r.guest_launches);
-    add_counter(t.guest_launches_done, r.guest_launches_done);
-    add_counter(t.guest_relaunched, r.guest_evictions);
-    add_counter(t.guest_green_launches, r.guest_green_launches);
-    add_counter(t.guest_green_contexts, r.guest_green_contexts);
-    add_counter(t.guest_part_launches, r.guest_part_launches);
   }
   impl_->charging.fill(now_ns, v, t);
   impl_->strategy->fill(v, t);

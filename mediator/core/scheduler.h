@@ -3,18 +3,18 @@
 //
 // Owned by sluiced, used from its one thread. It groups sessions into vGPUs, asks a policy
 // (policies/policy.h) who runs, turns its answers into grant and evict words, and decides from the
-// sessions' reports who has left, who is idle and who does not obey. It reads no clock and touches
-// no page: each on_*() takes the time and appends actions, and the caller executes them **in order
-// and at once**, as
+// sessions' reports which of them have left, are idle, or do not obey. It reads no clock and
+// touches no page: each on_*() takes the time and appends actions, and the caller executes them
+// **in order and at once**, as
 //     while (auto action = actions.pop()) execute(*action);
 // where executing kReadReport means: read the report header and call on_report() right away, with
 // the same queue. Grant and evict stores and the report's reads are seq_cst (the protocol rests on
 // it). The queue must be empty before the next outside event is handed in.
 //
 // What a worker reports is a hint. It is bounded and checked here, and nothing is asserted on it: a
-// worker that forges it can delay its own vGPU or be ended at its deadline. Who says that it has
-// left and runs on is found where the host sees who is on the GPU (on_seen()): it is ended, and no
-// other vGPU's deadline runs meanwhile.
+// worker that forges it can delay its own vGPU or be ended at its deadline. A session that reports
+// *left* and runs on is found where the host sees what is on the GPU (on_seen()): it is ended, and
+// no other vGPU's deadline runs meanwhile.
 #pragma once
 
 #include <cstdint>
@@ -70,10 +70,10 @@ struct SchedulerConfig {
   // have to leave delay the next turn; shorter: others' visits wait for launches.
   uint64_t visit_ns = 500'000;
   // A session that was seen running without a grant for evict_end_ns in sum is ended too. The sum
-  // shrinks by one part in this many of the time that passes. Smaller: who runs on for a part of
-  // the time is never ended; larger: what an honest worker's delays add up to ends it one day.
+  // shrinks by one part in this many of the time that passes. Smaller: a session that runs on for a
+  // part of the time is never ended; larger: an honest worker's delays add up, and end it one day.
   uint32_t ungranted_leak = 16;
-  // What runs on for so long after *left* is the release's own delay.
+  // Use for so long after *left* is the release's own delay.
   uint64_t ungranted_grace_ns = 5'000'000;
   // One sample of the GPU stands for no more time than this. Longer: a single sample after a
   // pause counts for a time of which nothing is known; shorter: rare samples never add up.
@@ -198,6 +198,19 @@ class ActionQueue {
   size_t head_ = 0;
 };
 
+// What sessions have reported of their launches, summed: hints. A sum stays at its largest value.
+struct ReportedSums {
+  uint64_t launches = 0, launches_done = 0;
+  uint64_t relaunched = 0;  // physical launches that ended before their logical one
+  uint64_t opaque = 0;      // launches that could not be evicted, ...
+  uint64_t whole = 0;       // ... and of these, those whose kernel could be
+  // In space: physical launches that were given a part of the GPU, of these those that the hardware
+  // confined to it, and green contexts made for them.
+  uint64_t part_launches = 0, green_launches = 0, green_contexts = 0;
+
+  void add(const ReportSnapshot& report);
+};
+
 // What `sluicectl top`, metrics and the demo show of one vGPU. Cumulative, so that differences of
 // two snapshots describe the time between them.
 struct VgpuStats {
@@ -225,19 +238,11 @@ struct VgpuStats {
   uint64_t set_changes = 0;               // in space: changes of its SM set, from and to none too
   uint64_t report_violations = 0;
 
-  // As its sessions report: hints. Ended sessions are included unless it says "live".
-  uint64_t guest_queued = 0;  // live: launches that are not done
-  uint64_t guest_launches = 0;
-  uint64_t guest_launches_done = 0;
-  uint64_t guest_relaunched = 0;  // physical launches that ended before their logical one
-  uint64_t guest_opaque = 0;      // launches that could not be evicted, ...
-  uint64_t guest_whole = 0;       // ... and of these, those whose kernel could be
-  // In space.
-  uint64_t guest_narrowed = 0;  // live: changes of SMs under which launches stayed where they were
-  uint64_t guest_grown = 0;     // live: second grids of launches on SMs that were gained
-  uint64_t guest_part_launches = 0;   // physical launches that were given a part of the GPU, ...
-  uint64_t guest_green_launches = 0;  // ... and of these, those that the hardware confined to it
-  uint64_t guest_green_contexts = 0;  // green contexts made for them
+  ReportedSums guest;  // of all its sessions, those that have ended too
+  // Of its present sessions, as they report.
+  uint64_t guest_queued = 0;    // launches that are not done
+  uint64_t guest_narrowed = 0;  // in space: changes of SMs under which launches stayed
+  uint64_t guest_grown = 0;     // in space: second grids of launches on SMs that were gained
 };
 
 class Scheduler {
@@ -258,7 +263,7 @@ class Scheduler {
 
   // --- vGPUs ---------------------------------------------------------------------------------
   // nullopt: max_vgpus reached. share is bounded (operator's input that the caller has checked).
-  // One that was removed less than a second ago under this name owes what it owed then.
+  // If a vGPU of this name was removed less than a second ago, the new one has its debts.
   std::optional<VgpuId> add_vgpu(uint64_t now_ns, const policy::VgpuShare& share, ActionQueue& out,
                                  std::string_view name = {});
   void set_share(uint64_t now_ns, VgpuId vgpu, const policy::VgpuShare& share, ActionQueue& out);

@@ -25,7 +25,7 @@ const Shares::Share* Shares::open(const Token& token, Session session) {
   const auto entry = shares_.find(token);
   if (entry == shares_.end()) return nullptr;
   Share& share = entry->second;
-  // What was given up is for those who have it.
+  // A share that was given up can be opened by its importers only.
   if (share.given_up ? !share.importers.contains(session) : share.exporter == session)
     return nullptr;
   share.importers.insert(session);
@@ -61,7 +61,7 @@ bool Shares::close(Entry entry, Session session) {
   if (share.importers.erase(session) == 0 || !share.given_up) return false;
   const bool last = share.importers.empty();
   if (share.payer == session && share.charged != 0) {
-    // A worker that has given back what is not its own has less.
+    // A worker that released what is not its own holds less.
     share.charged = std::min(share.charged, ledger_.held_by_session(session));
     if (last)
       (void)ledger_.give_back(session, share.charged);

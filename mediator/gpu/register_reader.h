@@ -12,7 +12,7 @@
 #include <memory>
 #include <string>
 
-#include "mediator/base/bus_guard.h"
+#include "mediator/base/process/bus_guard.h"
 #include "mediator/base/result.h"
 
 namespace sluice::gpu {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "abi/soft_gpu.h"
-#include "mediator/base/bus_guard.h"
+#include "mediator/base/process/bus_guard.h"
 #include "mediator/base/result.h"
 
 namespace sluice::gpu {

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "mediator/base/clock.h"
-#include "mediator/base/processor_time.h"
+#include "mediator/base/process/processor_time.h"
 
 namespace sluice::io {
 namespace {

@@ -18,7 +18,7 @@
 #include "mediator/base/clock.h"
 #include "mediator/base/fd.h"
 #include "mediator/base/log.h"
-#include "mediator/base/processor_time.h"
+#include "mediator/base/process/processor_time.h"
 
 namespace sluice::io {
 namespace {

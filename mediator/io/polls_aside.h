@@ -16,7 +16,7 @@
 #include <cstdint>
 
 #include "mediator/base/clock.h"
-#include "mediator/base/processor_time.h"
+#include "mediator/base/process/processor_time.h"
 #include "mediator/io/loop_priority.h"
 
 namespace sluice::io {

@@ -14,23 +14,23 @@
 //                   program of the host, a log that has lost records): as if there were no log
 //   nobody          if none claims
 //
-// The log tells late, of a vGPU that has the GPU alone up to a second late: what it used then would
-// be a debt to whoever has come meanwhile. So use is `free` while no other vGPU wants the GPU, once
-// that has lasted for kAloneNs: it is shown, and nobody is owed anything for it.
+// The log is late, by up to a second for a vGPU that has the GPU alone. What it used then would be
+// a debt to a vGPU that has come meanwhile. So use is `free` once no other vGPU has wanted the GPU
+// for kAloneNs: it is shown, and not charged.
 //
 // What saving and restoring a context takes lies within its interval. It is not charged, unless the
 // interval is shorter than half a slice: who gives its slices away pays for the switches. One that
 // starts again where it has just ended was stopped, by a new slice for instance: it goes on.
 //
-// Lies
-//   "I have nothing", and running on     charged all the same
-//   "I have work", and starting nothing  counts against an idle resident for as long as its vGPU
-//                                        has really run, kTrustedNs at most, and is used up by
-//                                        that. Then the time is nobody's: what the GPU idles while
-//                                        others are kept from it is for the policy to charge
-//                                        (policies/wfq/slices/waste.h)
-//   longer slices than it was given      charged, and ended where the host's witness proves it
-//                                        (overrun_proof.h)
+// False reports
+//   reports no work, and runs on      charged all the same
+//   reports work, and starts nothing  counts against an idle resident for as long as its vGPU has
+//                                     really run, kTrustedNs at most, and is used up by that. Then
+//                                     the time is nobody's: what the GPU idles while others are
+//                                     kept from it is for the policy to charge
+//                                     (policies/wfq/slices/waste.h)
+//   longer slices than it was given   charged, and ended where the host's witness proves it
+//                                     (overrun_proof.h)
 //
 // Pure; one thread; times do not go backwards. The caller (daemon/scheduling) maps processes to
 // workers and times to the host's clock.

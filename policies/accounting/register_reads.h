@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // RegisterReads: for how long one vGPU ran of the time that it held the GPU, as far as single reads
-// of the status registers tell. Pure; one thread; owned by UsageMeter, one for each vGPU.
+// of the status registers show. Pure; one thread; owned by UsageMeter, one for each vGPU.
 //
 //   held = dense + read
 //   dense  within phases of reads without a gap; register_source.h knows what ran there

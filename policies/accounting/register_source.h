@@ -9,9 +9,9 @@
 // then, each single read standing for its stratum of the pause (adaptive_poller.h). What it
 // measures is the hardware's word; nothing that a guest writes enters it.
 //
-// Differences from the paper: newer GPUs (abi/registers.h) tell idle from busy in the same word, so
-// no channel table is read; time in which a context is saved or loaded is kept apart (`switch_ns`)
-// and charged to nobody.
+// Differences from the paper: newer GPUs (abi/registers.h) have an idle bit in the same word, so no
+// channel table is read; time in which a context is saved or loaded is kept apart (`switch_ns`) and
+// charged to nobody.
 #pragma once
 
 #include <algorithm>
@@ -67,10 +67,10 @@ class RegisterSource {
   // Advances used_ns() of each vGPU by what it used in the phase, scaled.
   Phase end_phase(uint64_t pause_ns);
 
-  // After a phase: whether a run that began in it goes on. Whoever reads on until it ends, within
-  // reason, makes each run that begins in a phase a whole one: phases then choose runs by where
-  // they begin, long ones as often as short ones. That time counts as used, and is not to be stood
-  // for by others.
+  // After a phase: whether a run that began in it goes on. A reader that continues until it ends,
+  // within reason, makes each run that begins in a phase a whole one: phases then choose runs by
+  // where they begin, long ones as often as short ones. That time counts as used, and is not to be
+  // stood for by others.
   bool follows() const { return following_; }
   bool broke() const { return broke_; }  // by a gap that was too long
   void follow(uint64_t now_ns, uint32_t status0);

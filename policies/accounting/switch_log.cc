@@ -114,7 +114,7 @@ void SwitchLog::end_interval(uint32_t vgpu, bool cut) {
   v.done.used_ns += v.interval_work_ns - cost;
   v.done.cost_ns += cost;
   ++v.done.intervals;
-  // What is short is all cost or all work: nobody can tell which.
+  // A short interval may be all cost or all work.
   const uint64_t uncertain = config_.interval_cost_error_ns + (cut ? expected : 0);
   v.done.error_ns += std::min(uncertain, v.interval_work_ns) + 2 * config_.stamp_error_ns;
   v.interval_work_ns = 0;

@@ -76,7 +76,7 @@ class SwitchLog {
 
   // Nothing was measured of `vgpu` so far, and it has no work.
   void forget(uint32_t vgpu);
-  // The log was not read until now: who is resident is not known before the next record.
+  // The log was not read until now: the resident is not known before the next record.
   void restart(uint64_t now_ns);
 
   Totals totals(uint32_t vgpu) const { return vgpu < vgpus_.size() ? vgpus_[vgpu].done : Totals{}; }

@@ -183,8 +183,8 @@ void UsageMeter::learn(uint32_t status0) {
   assign(tsgid, v);
 }
 
-// Who had the GPU to itself while somebody without a grant was seen on it: only weights, by which
-// what is charged to the one is given back to the others.
+// vGPUs that had the GPU to themselves while one without a grant was seen on it: only weights, by
+// which what is charged to the one is given back to the others.
 void UsageMeter::note_taken(uint32_t status0, uint64_t ns) {
   if (holders_.size() != 1 || SLUICE_STATUS0_CTX_STATUS(status0) != SLUICE_CTX_VALID ||
       !SLUICE_STATUS0_BUSY(status0))
@@ -401,7 +401,7 @@ UsageMeter::Reading UsageMeter::read(uint64_t now_ns, uint32_t v) const {
   return r;
 }
 
-// What was measured so far stands; from here on other sources tell.
+// What was measured so far stays; from now on other sources measure.
 void UsageMeter::rebase(uint64_t now_ns) {
   for (uint32_t v = 0; v < vgpus_.size(); ++v) {
     Vgpu& g = vgpus_[v];
@@ -436,9 +436,8 @@ void UsageMeter::take_corrections(uint64_t now_ns, std::vector<Correction>& out)
     if (!g.present) continue;
     const SwitchLog::Totals log = log_.totals(v);
     Correction c{v, 0, 0};
-    // By the log alone an owner that is idle and that nobody displaces is as one that runs: beside
-    // a holder that launches nothing that would be all of its hold. Registers tell one from the
-    // other.
+    // The log cannot distinguish an owner that runs from an idle one that nobody displaces: beside
+    // a holder that launches nothing that would be all of its hold. Registers can.
     const uint64_t outside_ns =
         log.outside_ns - std::min(g.corrected.outside_log_ns, log.outside_ns);
     g.corrected.outside_log_ns = log.outside_ns;
@@ -458,7 +457,7 @@ void UsageMeter::take_corrections(uint64_t now_ns, std::vector<Correction>& out)
     taken += static_cast<double>(taken_from(v) - g.corrected.refunded_ns);
     out.push_back(c);
   }
-  // What was used without a grant goes back to those who held the GPU then.
+  // Time that was used without a grant is refunded to the vGPUs that held the GPU then.
   for (size_t i = first; stolen && i < out.size(); ++i) {
     Vgpu& g = vgpus_[out[i].vgpu];
     const uint64_t all = taken_from(out[i].vgpu);

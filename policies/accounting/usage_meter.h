@@ -79,16 +79,16 @@ class UsageMeter {
 
   // Channel group `tsgid` is `vgpu`'s; kNobody: no vGPU's.
   void assign(uint32_t tsgid, uint32_t vgpu);
-  // Not all of v's channel groups are known: meanwhile neither registers nor log tell what it uses.
+  // Not all of v's channel groups are known: meanwhile neither registers nor log show what it uses.
   void set_groups_missing(uint64_t now_ns, uint32_t vgpu, bool missing);
   // Whether an unknown group was seen running since the last call.
   bool take_unknown() { return std::exchange(unknown_seen_, false); }
-  // One group stands for all contexts (an MPS server): its time is the holder's, and where several
-  // hold nobody can tell.
+  // One group stands for all contexts (an MPS server): its time is the holder's; where several hold
+  // the GPU, it is nobody's.
   void share_group(uint32_t tsgid);
 
-  // Where nobody tells whose a channel group is: one that runs again and again while the same vGPU
-  // holds the GPU alone, and in nobody else's turn, is that vGPU's.
+  // Where the owner of a channel group is not known: a group that runs again and again while the
+  // same vGPU holds the GPU alone, and never in another's turn, is that vGPU's.
   void learn_groups(bool learn) { learns_ = learn; }
 
   // A source can be used from now on, or not. kClock and kWords need no saying. O(vGPUs).

@@ -4,9 +4,9 @@
 //   - Two queues, active and inactive, by dynamic priority. A new kernel enters the active one with
 //     its initial priority, "increased by one for every millisecond the kernel waits in the active
 //     queue", by 20 at most.
-//   - Who is chosen gets a slice of (p + 1)/2 ms, p being its priority as it is chosen (the paper
-//     does not say which of the two it means; with the initial one a kernel of priority 0 that has
-//     waited for 20 ms would get the same half millisecond as one that came now).
+//   - The chosen kernel gets a slice of (p + 1)/2 ms, p being its priority as it is chosen (the
+//     paper does not say which of the two it means; with the initial one a kernel of priority 0
+//     that has waited for 20 ms would get the same half millisecond as one that came now).
 //   - At the slice's end it goes into the inactive queue and its priority is what it was initially.
 //     A kernel that comes meanwhile waits for the slice's end, whatever its priority.
 //   - When the active queue is empty, the two switch roles.

@@ -149,7 +149,7 @@ class Dss final : public Policy {
     return static_cast<size_t>(std::find(active_.begin(), active_.end(), v) - active_.begin());
   }
 
-  // Both leave it to the partition that follows to count anew.
+  // Both leave the recount to the partition that follows.
   void activate(VgpuId v) {
     if (active_.size() >= sms_) {
       if (!vgpus_[v].pending) pending_.push_back(v);
@@ -187,7 +187,7 @@ class Dss final : public Policy {
     }
     changed_ = true;
   }
-  // Who waits longest becomes active in the place of one that has ended.
+  // The kernel that has waited longest becomes active in the place of one that has ended.
   void fill() {
     while (!pending_.empty() && active_.size() < sms_) {
       const VgpuId v = pending_.front();

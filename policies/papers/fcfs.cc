@@ -5,7 +5,7 @@
 // that the preemptive policies are compared with: it evicts nobody who works, so a vGPU that is
 // always busy with one launch starves the others. Weights and priorities mean nothing to it.
 //
-// Where the driver tells launches, each is served in its turn: a vGPU's next launch queues behind
+// Where the driver reports launches, each is served in its turn: a vGPU's next launch queues behind
 // those that others queued meanwhile. Where it does not, a vGPU keeps the GPU until it has no work.
 #include "policies/parts/kernel_queue.h"
 

@@ -92,7 +92,7 @@ class Ffs final : public Policy {
   void on_usage(uint64_t, VgpuId v, const Usage& usage) override {
     const double used = static_cast<double>(std::min<uint64_t>(usage.sm_ns, 1ull << 50));
     double& budget = vgpus_[v].budget_sm_ns;
-    // Alone, its rounds follow one another: nobody is owed what it uses.
+    // Alone, its rounds follow one another: no other vGPU lacks what it uses.
     if (ready_.empty() && spent_.empty())
       budget = std::max(budget - used, std::min(budget, 0.0));
     else
@@ -172,7 +172,8 @@ class Ffs final : public Policy {
         rounds = std::min(rounds, std::ceil((1 - vgpus_[v].budget_sm_ns) / epoch_sm_ns(vgpus_[v])));
     rounds = std::max(rounds, 1.0);
     ++round_;
-    // Who had no work in the round before either is out of the sums, and starts anew when it has.
+    // A vGPU without work in the round before either is out of the sums, and starts again from
+    // zero.
     for (size_t i = members_.size(); i-- > 0;) {
       const VgpuId v = members_[i];
       if (vgpus_[v].busy)

@@ -84,7 +84,7 @@ class FairResponsive final : public Turns {
     const uint32_t best = highest_.best(now_);
     const bool holds = holder_ != kNoVgpu && jobs_[holder_].busy;
     if (best == kNoVgpu) return holds ? holder_ : kNoVgpu;
-    // Equal: who waits goes before the holder.
+    // Equal: a waiting vGPU goes before the holder.
     if (holds && figures_at(now_ns, holder_).slowdown() > figures_at(now_ns, best).slowdown())
       return holder_;
     return best;

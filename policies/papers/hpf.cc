@@ -16,8 +16,8 @@
 //     guest or takes its place.
 // Lower priorities may starve, and so may long kernels behind a stream of short ones.
 //
-// Where the driver tells no launches, a vGPU is one kernel of unknown length (T_r unknown is
-// longest). Where it tells them together (Launch::id 0), a vGPU is one kernel of the length
+// Where the driver reports no launches, a vGPU is one kernel of unknown length (T_r unknown is
+// longest). Where it reports them together (Launch::id 0), a vGPU is one kernel of the length
 // announced last, but no shorter than what it has run beyond that, by the driver's clock, or than
 // its vGPU's jobs before outran theirs (overruns.h).
 #include <algorithm>

@@ -7,8 +7,8 @@
 //     dvt = t_app / t_total * (t_poll + t_pause)                                    (section 3.4)
 // of what was measured in that phase alone; the system's time t_sys is the smallest virtual time
 // among the vGPUs that were active in it; who lags behind t_sys without having been active is moved
-// up to it; who is ahead of it by more than t_poll + t_pause is suspended for the next pause. Equal
-// slices for all others: the hardware's round robin is left alone ("disengaged").
+// up to it; a vGPU that is ahead of it by more than t_poll + t_pause is suspended for the next
+// pause. Equal slices for all others: the hardware's round robin is left alone ("disengaged").
 //
 // One addition: dvt is scaled by default weight / weight, which is 1 at equal weights, the paper's
 // case. Two weaknesses are the paper's own and are kept (wfq has neither): the GPU idles where all

@@ -4,7 +4,7 @@
 // - run, and the timer. A policy derives from it and says who is first and who may displace whom.
 // Owned and called like any Policy: pure, one thread.
 //
-// Its unit is the kernel, as in the papers. Where the driver tells launches (on_launch_queued),
+// Its unit is the kernel, as in the papers. Where the driver reports launches (on_launch_queued),
 // each launch that may run is a job and is run by itself, so that the GPU is decided upon again at
 // its end; where it does not, what a vGPU has to do from turning busy until it is idle is one job.
 #pragma once

@@ -8,7 +8,7 @@
 // place of a half; one whose announcements were true as soon as it ran, 0.67. So a new job is
 // expected to exceed what is announced of it as its predecessors did: as the last one at once, and
 // half as much after each that keeps its word. A stream that is refilled all the time outlives its
-// announcements, too, and tells the truth: what is remembered has a bound, beyond which the
+// announcements too, although they are true: what is remembered has a bound, beyond which the
 // policy's own rule for the job that runs takes over.
 #pragma once
 

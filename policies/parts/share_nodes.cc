@@ -230,7 +230,7 @@ void ShareNodes::set_active(VgpuId v, bool active) {
   const GroupId changed = count(v, active);
   count_level(v, active);
   if (plain_) return;
-  // The root's members have their own weights, but for those whose minimum is more.
+  // The root's members have their own weights, except those whose minimum is more.
   if (!minima_ && changed == kRootGroup) return;
   if (stale_.empty() || stale_.back() != changed) stale_.push_back(changed);
 }
@@ -314,7 +314,7 @@ double ShareNodes::per_weight(GroupId id) {
   return group.per_weight;
 }
 
-// The members of a group share its value by weight, but for those whose minimum is more.
+// The members of a group share its value by weight, except those whose minimum is more.
 void ShareNodes::divide_floored(ShareGroup& group, double value, double all) {
   double rest = value;
   uint64_t weights = group.weights;

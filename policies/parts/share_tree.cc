@@ -90,14 +90,14 @@ class ShareTree final : public Forwarding {
     });
   }
   void on_launch_queued(uint64_t now_ns, const Launch& launch, Actions& out) override {
-    Launch told = launch;
+    Launch capped = launch;
     if (nodes_.vgpu(launch.vgpu).capped && !throttled(launch.vgpu)) {
       nodes_.fill_caps(now_ns, launch.vgpu);
       const uint64_t most = tokens_sm_ns(launch.vgpu);
-      told.predicted_sm_ns = std::min(told.predicted_sm_ns, most);
-      told.run_predicted_sm_ns = std::min(told.run_predicted_sm_ns, most);
+      capped.predicted_sm_ns = std::min(capped.predicted_sm_ns, most);
+      capped.run_predicted_sm_ns = std::min(capped.run_predicted_sm_ns, most);
     }
-    around(now_ns, out, [&] { inner_->on_launch_queued(now_ns, told, out); });
+    around(now_ns, out, [&] { inner_->on_launch_queued(now_ns, capped, out); });
   }
   void on_launch_done(uint64_t now_ns, const Launch& launch, Actions& out) override {
     around(now_ns, out, [&] { inner_->on_launch_done(now_ns, launch, out); });

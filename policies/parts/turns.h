@@ -6,15 +6,15 @@
 //
 // A *job* is what a vGPU has to do from turning busy until it is idle: the papers' application,
 // "priority computed using the total time of its kernels" (FRS section IV-A). Its length is the sum
-// of the predicted times of its launches where the driver tells them (on_launch_queued); where it
-// tells tasks without times, the sum of what its queued launches have left: of one that has run,
+// of the predicted times of its launches where the driver reports them (on_launch_queued); where it
+// reports tasks without times, the sum of what its queued launches have left: of one that has run,
 // tasks left times its measured time per task (FRS section IV-E: tpt "updated after each kernel
 // eviction"), of one that has not, the mean of the job's launches - another kernel's tasks may be a
 // thousand times as long; where nothing is announced, it is guessed from the vGPU's earlier jobs.
 // Predictions come from models fed by guests: a policy here may let a wrong one cost efficiency;
 // what it may cost in waiting, each policy says itself. A job that is announced as a whole
 // (Launch::id 0) may be announced again and again. It is expected to run at least as long again as
-// it ran beyond what was announced, by the driver's clock, so that nobody is "nearly done" for
+// it ran beyond what was announced, by the driver's clock, so that no job is "nearly done" for
 // ever; and to exceed it as its vGPU's last jobs did (overruns.h).
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Account: who got how much of the simulated GPU and who was owed how much, kept by the simulation
+// Account: how much of the simulated GPU each vGPU got and was entitled to, kept by the simulation
 // as truth beside whatever a policy or an estimator has. Every change costs O(1) but for the
 // windows (O(vGPUs) per tenth of a window). Pure; one thread.
 //

@@ -105,23 +105,23 @@ void measure_programs(const Workload& w, const Outcome& r, const std::vector<dou
          {&Quantiles::p50, &Quantiles::p99, &Quantiles::p999, &Quantiles::max})
       q.*x /= 1e3;
     m.response_us.emplace_back(m.ntt.back().first, q);
-    m.unfinished_runs += r.programs[i].unfinished_runs;
+    m.ending.unfinished_runs += r.programs[i].unfinished_runs;
   }
 }
 
 void measure_shares(const Workload& w, const Outcome& r, Metrics& m) {
   for (size_t i = 0; i < r.windows.size(); ++i) {
     const Window& window = r.windows[i];
-    m.share_error_max = std::max(m.share_error_max, window.worst_error);
+    m.share_error.max = std::max(m.share_error.max, window.worst_error);
     if (i >= kWindowParts)
-      m.share_error_settled = std::max(m.share_error_settled, window.worst_error);
-    m.share_points_max = std::max(m.share_points_max, window.worst_points);
+      m.share_error.settled = std::max(m.share_error.settled, window.worst_error);
+    m.share_error.points_max = std::max(m.share_error.points_max, window.worst_points);
   }
   // In less than a tenth of a window a share means nothing: one turn decides it.
   const bool meant = r.all_contended_ns >= w.share_window_ns / 10;
-  m.share_error_total = meant ? r.all_contended_error : 0;
+  m.share_error.total = meant ? r.all_contended_error : 0;
   m.jain = meant ? r.all_contended_jain : 1;
-  if (r.windows.empty()) m.share_error_max = m.share_error_total;  // what there was of one
+  if (r.windows.empty()) m.share_error.max = m.share_error.total;  // what there was of one
   double got = 0, all = 0;
   for (const VgpuResult& v : r.vgpus) {
     got += v.got_sm_ns;
@@ -140,17 +140,18 @@ void measure_worst(const Workload& w, const Outcome& r, Metrics& m) {
     if (v.owed_sm_ns >= least)
       m.got_of_instant_min = std::min(m.got_of_instant_min, v.got_sm_ns / v.owed_sm_ns);
     if (v.due_sm_ns >= least)
-      m.got_of_owed_min = std::min(m.got_of_owed_min, static_cast<double>(v.sm_ns) / v.due_sm_ns);
-    m.got_of_owed_window_min =
-        std::min(m.got_of_owed_window_min, worst_window(v, least).got_of_owed);
-    m.behind_max_ms = std::max(m.behind_max_ms, most_behind(v) / w.gpu.sm_count / 1e6);
+      m.fluid.got_of_owed_min =
+          std::min(m.fluid.got_of_owed_min, static_cast<double>(v.sm_ns) / v.due_sm_ns);
+    m.fluid.got_of_owed_window_min =
+        std::min(m.fluid.got_of_owed_window_min, worst_window(v, least).got_of_owed);
+    m.fluid.behind_max_ms = std::max(m.fluid.behind_max_ms, most_behind(v) / w.gpu.sm_count / 1e6);
     m.lag_max_ms = std::max(m.lag_max_ms, v.lag_max_sm_ns / w.gpu.sm_count / 1e6);
     m.longest_wait_ms = std::max(m.longest_wait_ms, static_cast<double>(v.longest_wait_ns) / 1e6);
     if (r.end_ns)
       m.set_changes_per_s += static_cast<double>(v.changes) * 1e9 / static_cast<double>(r.end_ns);
   }
   if (!r.has_reference)
-    m.got_of_owed_min = m.got_of_owed_window_min = m.behind_max_ms =
+    m.fluid.got_of_owed_min = m.fluid.got_of_owed_window_min = m.fluid.behind_max_ms =
         std::numeric_limits<double>::quiet_NaN();
 }
 
@@ -198,11 +199,11 @@ void measure_whole(const Workload& w, const Outcome& r, Metrics& m) {
   const auto us = [](Quantiles q) { return Quantiles{q.p50 / 1e3, q.p99 / 1e3, q.max / 1e3}; };
   m.evict_latency_us = us(quantiles(r.evict_latency_ns));
   m.wait_us = us(quantiles(r.wait_ns));
-  m.events = r.events;
-  m.violations = r.violations;
-  m.violation = r.violation;
-  m.stuck = r.stuck;
-  m.cut = r.cut;
+  m.ending.events = r.events;
+  m.ending.violations = r.violations;
+  m.ending.violation = r.violation;
+  m.ending.stuck = r.stuck;
+  m.ending.cut = r.cut;
 }
 }  // namespace
 
@@ -254,32 +255,38 @@ std::vector<double> mean_vgpu_share(const std::vector<Metrics>& runs) {
 
 // Adds one of `n` runs to the figures that are numbers.
 void add_run(Metrics& mean, const Metrics& m, double n) {
-  for (double Metrics::*x :
-       {&Metrics::antt, &Metrics::stp, &Metrics::dntt, &Metrics::fairness, &Metrics::evictions,
-        &Metrics::set_changes_per_s, &Metrics::speedup_high, &Metrics::antt_improvement,
-        &Metrics::stp_degradation, &Metrics::throughput, &Metrics::conservation, &Metrics::end_ms})
+  for (double Metrics::*x : {&Metrics::antt, &Metrics::stp, &Metrics::dntt, &Metrics::fairness,
+                             &Metrics::evictions, &Metrics::set_changes_per_s, &Metrics::throughput,
+                             &Metrics::conservation, &Metrics::end_ms})
     mean.*x += m.*x / n;
-  for (double Metrics::*x :
-       {&Metrics::share_error_max, &Metrics::share_error_settled, &Metrics::share_points_max,
-        &Metrics::share_error_total, &Metrics::lag_max_ms, &Metrics::longest_wait_ms})
+  for (double AgainstBaseline::*x :
+       {&AgainstBaseline::speedup_high, &AgainstBaseline::antt_improvement,
+        &AgainstBaseline::stp_degradation})
+    mean.against_baseline.*x += m.against_baseline.*x / n;
+  for (double ShareErrors::*x :
+       {&ShareErrors::max, &ShareErrors::settled, &ShareErrors::total, &ShareErrors::points_max})
+    mean.share_error.*x = std::max(mean.share_error.*x, m.share_error.*x);
+  for (double Metrics::*x : {&Metrics::lag_max_ms, &Metrics::longest_wait_ms})
     mean.*x = std::max(mean.*x, m.*x);
   mean.jain = std::min(mean.jain, m.jain);
-  for (double Metrics::*x :
-       {&Metrics::got_of_owed_min, &Metrics::got_of_owed_window_min, &Metrics::got_of_instant_min})
-    if (std::isnan(m.*x) || m.*x < mean.*x) mean.*x = m.*x;
-  if (std::isnan(m.behind_max_ms) || m.behind_max_ms > mean.behind_max_ms)
-    mean.behind_max_ms = m.behind_max_ms;
+  mean.got_of_instant_min = std::min(mean.got_of_instant_min, m.got_of_instant_min);
+  for (double FluidFigures::*x :
+       {&FluidFigures::got_of_owed_min, &FluidFigures::got_of_owed_window_min})
+    if (std::isnan(m.fluid.*x) || m.fluid.*x < mean.fluid.*x) mean.fluid.*x = m.fluid.*x;
+  const double behind_ms = m.fluid.behind_max_ms;
+  if (std::isnan(behind_ms) || behind_ms > mean.fluid.behind_max_ms)
+    mean.fluid.behind_max_ms = behind_ms;
   for (Quantiles Metrics::*q : {&Metrics::evict_latency_us, &Metrics::wait_us}) {
     (mean.*q).p50 += (m.*q).p50 / n;
     (mean.*q).p99 += (m.*q).p99 / n;
     (mean.*q).max = std::max((mean.*q).max, (m.*q).max);
   }
-  mean.events += m.events;
-  mean.unfinished_runs += m.unfinished_runs;
-  if (mean.violations == 0) mean.violation = m.violation;
-  mean.violations += m.violations;
-  mean.stuck |= m.stuck;
-  mean.cut |= m.cut;
+  mean.ending.events += m.ending.events;
+  mean.ending.unfinished_runs += m.ending.unfinished_runs;
+  if (mean.ending.violations == 0) mean.ending.violation = m.ending.violation;
+  mean.ending.violations += m.ending.violations;
+  mean.ending.stuck |= m.ending.stuck;
+  mean.ending.cut |= m.ending.cut;
 }
 
 }  // namespace
@@ -349,9 +356,9 @@ sluice::Result<std::vector<Metrics>> one_run(const Workload& w,
       m = measure(w, r, alone);
       if (high >= 0) mine = turnaround_ns(r, static_cast<uint32_t>(high));
     }
-    if (mine > 0) m.speedup_high = base_high / mine;
-    if (m.antt > 0) m.antt_improvement = base.antt / m.antt;
-    if (base.stp > 0) m.stp_degradation = 1 - m.stp / base.stp;
+    if (mine > 0) m.against_baseline.speedup_high = base_high / mine;
+    if (m.antt > 0) m.against_baseline.antt_improvement = base.antt / m.antt;
+    if (base.stp > 0) m.against_baseline.stp_degradation = 1 - m.stp / base.stp;
     all.push_back(std::move(m));
   }
   return all;

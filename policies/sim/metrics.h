@@ -2,9 +2,9 @@
 // Metrics: what `sluice-sim` prints of a simulation. Definitions (docs/operating/simulator.md has
 // the sources):
 //   NTT_i    T_i^MP / T_i^SP: mean turnaround of program i's runs here over its turnaround alone
-//   ANTT     mean of NTT_i                                         (Eyerman and Eeckhout 2008; FRS
-//   eq. 4) STP      sum of T_i^SP / T_i^MP                                (the same; FRS eq. 5)
-//   DNTT     standard deviation of NTT_i over the programs         (FRS eq. 6)
+//   ANTT     mean of NTT_i                  (Eyerman and Eeckhout 2008; FRS eq. 4)
+//   STP      sum of T_i^SP / T_i^MP         (the same; FRS eq. 5)
+//   DNTT     standard deviation of NTT_i over the programs (FRS eq. 6)
 //   fairness min over i, j of NTT_i / NTT_j, 0..1                  (Eyerman and Eeckhout;
 //            preemptive multiprogramming section 4.1)
 //   share error, lag, Jain index: simulation.h
@@ -52,6 +52,36 @@ struct VgpuMetrics {
   ShareFigures figures;
 };
 
+// How far shares of contended time were from the weights' shares, relative to these.
+struct ShareErrors {
+  double max = 0;         // over any window
+  double settled = 0;     // of it, windows that begin a window's length or more after the first
+  double total = 0;       // over all contended time
+  double points_max = 0;  // as max, in parts of the whole GPU
+};
+
+// Against the fluid reference, of all vGPUs; NaN without one.
+struct FluidFigures {
+  // Least got_of_owed of a vGPU, of those that were owed 1 % of a window of the GPU or more; 1 if
+  // there is none. Below 1: it was held short. The second: of got_of_owed_window.
+  double got_of_owed_min = 1, got_of_owed_window_min = 1;
+  double behind_max_ms = 0;
+};
+
+struct AgainstBaseline {
+  double speedup_high = 0;      // turnaround under the baseline over here; 0: no high program
+  double antt_improvement = 0;  // the baseline's ANTT over here
+  double stp_degradation = 0;   // 1 - STP here over the baseline's
+};
+
+// How the simulation itself went. A figure is worth nothing if it was stuck, or was cut.
+struct Ending {
+  uint64_t events = 0, violations = 0, unfinished_runs = 0;
+  bool stuck = false;
+  bool cut = false;  // at max_events
+  std::string violation;
+};
+
 // Of one simulation, or the mean over the runs of a workload (maxima: the maximum; counts: the
 // mean).
 struct Metrics {
@@ -59,35 +89,22 @@ struct Metrics {
   // Arrival to end of each program's runs; of one simulation only.
   std::vector<std::pair<std::string, Quantiles>> response_us;
   double antt = 0, stp = 0, dntt = 0, fairness = 0;
-  double share_error_max = 0;  // relative, over any window
-  double share_error_settled =
-      0;  // of it, windows that begin a window's length or more after the first
-  double share_points_max = 0;  // the same in parts of the whole GPU
-  // Least got_of_owed of a vGPU, of those that were owed 1 % of a window of the GPU or more; 1 if
-  // there is none, NaN without a reference. Below 1: it was held short. The second: of
-  // got_of_owed_window.
-  double got_of_owed_min = 1, got_of_owed_window_min = 1;
-  double behind_max_ms = 0;  // of all vGPUs; NaN without a reference
-  // The same of its weight's part of each instant in which it and another had work, however little
-  // it asked for: lower, and known without a reference.
+  ShareErrors share_error;
+  FluidFigures fluid;
+  AgainstBaseline against_baseline;
+  Ending ending;
+  // As fluid.got_of_owed_min, of its weight's part of each instant in which it and another had
+  // work, however little it asked for: lower, and known without a reference.
   double got_of_instant_min = 1;
-  double share_error_total = 0;  // relative, over all contended time
   double jain = 1;
   double lag_max_ms = 0;  // whole-GPU ms
   double longest_wait_ms = 0;
   double evictions = 0;
   double set_changes_per_s = 0;  // in space: times that a vGPU's SMs changed, all together
-  double speedup_high = 0;       // turnaround under the baseline over here; 0: no high program
-  double antt_improvement = 0;   // baseline's ANTT over here
-  double stp_degradation = 0;    // 1 - STP here over the baseline's
   double throughput = 0;         // useful SM-time over all SM-time while somebody had work
   double conservation = 0;       // 1 - idle_with_work / some_work
   double end_ms = 0;
   Quantiles evict_latency_us, wait_us;
-  uint64_t events = 0, violations = 0, unfinished_runs = 0;
-  bool stuck = false;
-  bool cut = false;  // at max_events
-  std::string violation;
   std::vector<double> evictions_by_priority;  // of the vGPU's, as it began; of one simulation only
   std::vector<VgpuMetrics> vgpus;             // of one simulation only
   std::vector<double> vgpu_share;  // of the SM-time over all contended time (or of all, if none)

@@ -213,12 +213,12 @@ void Simulation::report_usage() {
     if (charged) usage_.reports[n++] = {.vgpu = h.vgpu, .usage = {.sm_ns = charged}};
   }
   if (usage_.reads_tasks)
-    for (size_t i = 0; i < n; ++i) tell_tasks(usage_.reports[i]);
+    for (size_t i = 0; i < n; ++i) report_tasks(usage_.reports[i]);
   if (n) policy_.on_usages(now_ns_, {usage_.reports.data(), n});
 }
 
 // Of the first launch that works on SMs held for the whole vGPU.
-void Simulation::tell_tasks(VgpuUsage& report) {
+void Simulation::report_tasks(VgpuUsage& report) {
   for (const uint32_t p : vgpus_[report.vgpu].heads) {
     Head& l = programs_[p].head;
     if (l.holds || !l.speed) continue;

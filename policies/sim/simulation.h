@@ -8,8 +8,8 @@
 // fluid model: the shortage of tasks at a kernel's end is not modelled but for width_sms). What is
 // modelled of preemption: signal delay, the rest of running tasks (drain) or save and restore
 // (context switch), start and relaunch costs, the evictable form's overhead; of a proportional
-// preemptor: round robin of slices with a cost per switch; two copy engines. What is not:
-// docs/operating/simulator.md.
+// preemptor: round robin of slices with a cost per switch; two copy engines.
+// docs/operating/simulator.md lists what is not modelled.
 //
 //     auto policy = find_policy("ppq")->make(engine_config(w));
 //     Outcome r = simulate(w, *policy, {.seed = 7, .preempts = true});

@@ -150,9 +150,9 @@ class Simulation {
   void advance(uint64_t time_ns);
   void handle(const Event& e);
   void report_usage();
-  void tell_tasks(VgpuUsage& report);
-  // What those who hold SMs as a whole have held is put on their accounts before anything changes
-  // that this rests on, not at each event: of all of them, or of one whose SMs or work change.
+  void report_tasks(VgpuUsage& report);
+  // Charges holders for what they held until now: all of them, or one whose SMs or work change.
+  // Called before such a change, not at each event.
   void charge();
   void charge(Holder& h) {
     account_.charge(h.vgpu, (now_ns_ - h.charged_to_ns) * h.charged_sms);

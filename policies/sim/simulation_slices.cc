@@ -5,7 +5,7 @@
 namespace sluice::policy::sim {
 
 // Round robin of time slices over the vGPUs that have something resident, as the hardware's runlist
-// does it; a switch between two contexts costs switch_ns. Who has nothing to run is passed over.
+// does it; a switch between two contexts costs switch_ns. A vGPU without work is passed over.
 bool Simulation::resident(VgpuId v) const {
   const VgpuState& g = vgpus_[v];
   if (g.heads.empty()) return false;
@@ -27,7 +27,7 @@ void Simulation::set_slice(const Action& a) {
   g.slice_ns = a.value;
   g.slice_set = true;
   reassign(a.vgpu);
-  // It takes effect with the next round; but who was alone, or gated, is read now.
+  // It takes effect with the next round; but a vGPU that was alone, or gated, is read now.
   if (slice_.current == kNoVgpu || !resident(slice_.current))
     rotate();
   else if (slice_.current != a.vgpu)

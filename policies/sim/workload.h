@@ -71,7 +71,7 @@ struct Kernel {
   uint64_t drain_ns = 0;
   uint64_t save_ns = 0, restore_ns = 0;  // context switch, per SM, all SMs at once
   uint64_t relaunch_ns = 0;  // more than GpuModel::start_ns when it goes on after an eviction
-  // Regressors of the duration model; 0 where the source does not tell them.
+  // Regressors of the duration model; 0 where the source does not have them.
   uint32_t grid_blocks = 0, block_threads = 0, shared_bytes = 0;
   uint64_t input_bytes = 0;
 };

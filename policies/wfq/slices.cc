@@ -16,7 +16,7 @@
 //                  entitlement than a turn would: nobody is further off than one turn. (LoGA's and
 //                  NEON's disengaged fair queuing, with weights and turn by turn.) Leads add up to
 //                  nothing, so that somebody is never gated
-//   habit.h        who visits, pauses, chats, returns soon: learnt from how each comes and goes
+//   habit.h        which vGPUs visit, pause, chat, return soon: learnt from when each has work
 //   one_by_one.h   while a vGPU that waits after its launches is owed half of what it uses, the
 //                  others have turns one by one, and it has one between any two of theirs
 //   longest_for_riders()  a rider has the shortest slice; it may lead by max_lead_turns of its
@@ -25,11 +25,11 @@
 //                  short as the latency class of who may come wants
 //   gate_turns.h   vGPUs that wait after each of many short launches have turns one by one, by
 //                  their gates: the hardware would change between them at each launch
-//   waste.h        GPU time that nobody uses while gates are shut is charged to those whose gates
-//                  are open. Who claims work again and again, and uses nothing, is owed nothing
-//                  (forget_credit())
-//   burst.h        what one of class low comes back with has a long slice, and whoever it finds
-//                  there short ones (serve_bursts())
+//   waste.h        GPU time that nobody uses while gates are shut is charged to vGPUs whose gates
+//                  are open. One that claims work again and again, and uses nothing, keeps no
+//                  credit (forget_credit())
+//   burst.h        a vGPU of class low that comes back has a long slice, those that it finds there
+//                  short ones (serve_bursts())
 //   pause_budget.h the gates stay shut for a switch's length for one that may be back at once
 //
 // Guarantee  while all are backlogged, over a window T: |got / entitled - 1| <= (slice + switch) /
@@ -148,8 +148,8 @@ class WfqSlices final : public Policy {
  private:
   static constexpr double kLongestRoundNs = 1e9;
   static constexpr uint64_t kAloneNs = 20'000'000;
-  // Who uses the GPU so long after it was gated has a kernel that no gate stops; its next may be
-  // one, too.
+  // A vGPU that uses the GPU so long after it was gated has a kernel that no gate stops; its next
+  // may be one, too.
   static constexpr uint64_t kBegunNs = 30'000'000, kRidesNs = 10'000'000'000;
   static constexpr uint64_t kSmallPart = 5;  // of a slice
   static constexpr double kRoundGrows = 4;  // shortest turns that one is ahead, for a round to grow
@@ -190,8 +190,8 @@ class WfqSlices final : public Policy {
     if (gpu_.returns_soon(v)) returning_ = v;
     if (o.gated) --gpu_.gated, o.gated = false;
   }
-  // Who has the GPU alone is not asked when it becomes idle: what it has used until now was no
-  // burst.
+  // A vGPU that has the GPU alone is not asked when it becomes idle: what it has used until now was
+  // no burst.
   bool is_long_alone(uint64_t now_ns) const {
     return gpu_.busy.size() == 1 && gpu_.lengths.free_alone() &&
            now_ns - alone_since_ns_ > kAloneNs;
@@ -218,7 +218,7 @@ class WfqSlices final : public Policy {
     return gpu_.habit(v).waited_ns +
            SliceLengths::kSoon * static_cast<uint64_t>(gpu_.lengths.handover_ns());
   }
-  // Who has the GPU meanwhile keeps the slice that it has beside that one.
+  // The vGPU that has the GPU meanwhile keeps the slice that it has beside that one.
   bool awaits_return(uint64_t now_ns) const {
     return gpu_.busy.size() == 1 && returning_ != kNoVgpu && returning_ != gpu_.busy.front() &&
            now_ns < back_by_ns(returning_);
@@ -318,8 +318,8 @@ class WfqSlices final : public Policy {
       const double lead_ns = gpu_.pauses(now_ns, v) || gpu_.rest.size() < 2
                                  ? gpu_[v].lead_ns
                                  : gpu_.lead_among_rest(v);
-      // Who had its turn just now is ahead by half of it, who waits for it behind: neither is
-      // anything to mend.
+      // A vGPU that had its turn just now is ahead by half of it, one that waits for it is behind:
+      // neither is anything to mend.
       const double gone =
           std::min(static_cast<double>(now_ns - gpu_.habit(v).used_at_ns) / round, 1.0);
       const double mended_ns = lead_ns - gpu_.quantum_ns(v) * (0.5 - gone);

@@ -119,14 +119,14 @@ class WfqSpatial final : public Policy, Ahead {
     Own& o = own_[v];
     const uint64_t run = std::min(launch.run_predicted_sm_ns, FairClock::kMaxUsage);
     if (launch.id == 0) {  // as a whole: nothing is known of how many SMs it can use
-      tell(v, run);
+      set_known(v, run);
       if (!clock_[v].backlogged()) return;
       look_at(v);
       if (is_short(v)) decide(now_ns, out);
       return;
     }
-    tell(v, run ? std::max(known(v), run)
-                : std::min(known(v) + launch.predicted_sm_ns, FairClock::kMaxUsage));
+    set_known(v, run ? std::max(known(v), run)
+                     : std::min(known(v) + launch.predicted_sm_ns, FairClock::kMaxUsage));
     const uint32_t width = launch.sms_wanted ? std::min<uint32_t>(launch.sms_wanted, sms_) : sms_;
     o.width += width;
     o.launches.push_back({launch.id, width});
@@ -156,13 +156,13 @@ class WfqSpatial final : public Policy, Ahead {
     clock_.turn_idle(v);
     Own& o = own_[v];
     o.width = 0;
-    tell(v, 0);
+    set_known(v, 0);
     o.idle_at_sm_ns = clock_[v].used_sm_ns;
     o.launches.clear();
     o.idle_since_ns = now_ns;
     if (o.place != kNowhere) write_row(v);
-    // Ski rental, but only for those who have shown that they come back in time.
-    // Where sets are steady, pauses.cc has seen to that.
+    // Ski rental, but only for vGPUs that are known to come back in time. Where sets are steady,
+    // pauses.cc has seen to that.
     o.kept = !steady_ && o.held > 0 && o.gap_ns > 0 && static_cast<double>(o.gap_ns) < handover_ns_;
     decide(now_ns, out);
   }
@@ -383,7 +383,7 @@ class WfqSpatial final : public Policy, Ahead {
     out.push_back(Action::wake(wake_ns));
   }
 
-  // Who has had another set for less than a turn takes nothing, unless it lacks whole SMs.
+  // A vGPU that has had another set for less than a turn takes nothing, unless it lacks whole SMs.
   bool rests(uint64_t now_ns, VgpuId v, uint64_t& until_ns) {
     Own& o = own_[v];
     if (!steady_ || o.held == 0 || o.held + o.coming < static_cast<uint32_t>(owed_sms(v)))
@@ -391,7 +391,7 @@ class WfqSpatial final : public Policy, Ahead {
     if (holders_.any_below(clock_[v].share.priority)) return false;
     uint64_t end_ns = o.changed_ns + static_cast<uint64_t>(std::min(owed_sms(v), 1.0) *
                                                            static_cast<double>(frame_));
-    // Who has whole SMs waits for one that is owed more and rests: only the turns of those that
+    // A vGPU with whole SMs waits for one that is owed more and rests: only the turns of those that
     // have less cannot wait.
     if (end_ns <= now_ns && owed_sms(v) >= 1 && !resting_.empty()) end_ns = until_ns;
     if (end_ns <= now_ns) return false;
@@ -401,7 +401,7 @@ class WfqSpatial final : public Policy, Ahead {
     until_ns = std::min(until_ns, end_ns);
     return true;
   }
-  // Those who have rested by then take part again. When the next one will have.
+  // vGPUs that have rested by now take part again. Returns when the next one will have.
   uint64_t wake_rested(uint64_t now_ns) {
     uint64_t next_ns = kNever;
     for (size_t i = 0; i < resting_.size();) {
@@ -453,7 +453,8 @@ class WfqSpatial final : public Policy, Ahead {
     take(now_ns, victim, b, count, now_ns - wanted.turn_ns(holders_[own_[victim].place]), out);
     return true;
   }
-  // Who is idle or of a lower level leaves what it has: the first of them, if any has to now.
+  // vGPUs that are idle or of a lower level leave what they have. Returns the first one that has to
+  // now, if any.
   bool take_from_below(const Wanted& wanted, uint64_t& wake_ns, Actions& out) {
     for (const Row& row : holders_) {
       if (row.level >= wanted.level) continue;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is ahead of whom, for wfq in space (wfq/spatial.cc, which explains it): the holders' rows,
-// and from whom an SM may be taken, or when. Its own; it reads and compares, and takes nothing.
+// The order of vGPUs by how far ahead they are, for wfq in space (wfq/spatial.cc, which explains
+// it): the holders' rows, and from whom an SM may be taken, or when. Its own; it reads and
+// compares, and takes nothing.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +31,7 @@ class Ahead : protected Figures {
   // A decision has ended, in which virtual times stay as they are; or all rows are new.
   void forget_order() { leaders_level_ = kUnordered, questions_ = 0; }
   // Of its level, whoever is ahead of the key most and has had an SM for its turn; the first of
-  // them. From a decision's second question on, those whose turns are over are kept in order.
+  // them. From a decision's second question on, vGPUs whose turns are over are kept in order.
   std::pair<VgpuId, int64_t> furthest_ahead(const Wanted& wanted) {
     turns_.pass(wanted.now_ns);
     Leader most{.lead = wanted.key};

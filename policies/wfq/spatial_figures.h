@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The figures that wfq in space (wfq/spatial.cc, which explains them) decides by: frames, what
-// somebody is owed, who is short, who is ahead. Its own; it accounts and compares, and decides
-// nothing. Units: ns, SM-ns, and virtual time (fair_clock.h).
+// somebody is owed, which vGPUs are short, which are ahead. Its own; it accounts and compares, and
+// decides nothing. Units: ns, SM-ns, and virtual time (fair_clock.h).
 #pragma once
 
 #include <algorithm>
@@ -132,7 +132,9 @@ class Figures {
     return static_cast<uint64_t>(
         std::max<int64_t>(static_cast<int64_t>(known_to_sm_ns - clock_[v].used_sm_ns), 0));
   }
-  void tell(VgpuId v, uint64_t sm_ns) { own_[v].known_to_sm_ns = clock_[v].used_sm_ns + sm_ns; }
+  void set_known(VgpuId v, uint64_t sm_ns) {
+    own_[v].known_to_sm_ns = clock_[v].used_sm_ns + sm_ns;
+  }
   int64_t ahead(VgpuId v, uint32_t sms) const {
     double work = static_cast<double>(static_cast<uint64_t>(sms) * frame_);
     if (is_short(v)) work = std::min(work, static_cast<double>(known(v)));

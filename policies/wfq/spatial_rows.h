@@ -139,8 +139,8 @@ class Rows {
   std::vector<Row> rows_;
   std::array<uint32_t, kPriorityLevels + 1> count_{};
 };
-// When holders have had their turns: those whose is over, and the others, the next to be first.
-// Times never go backwards.
+// When holders' turns end: those that are over, and the others, the earliest first. Times never go
+// backwards.
 class Turns {
  public:
   void set(VgpuId v, uint64_t end_ns) {

@@ -5,7 +5,7 @@
 //
 //   - A credit grows with the vGPU's share of the time, pauses included, up to `most`, and is paid
 //     from for all use. (Its lead over V would say so too, if V did not move whenever somebody
-//     comes or goes: two that pause in turns would seem to be owed for ever.)
+//     comes or goes: two that pause in turns would seem to lack their share for ever.)
 //   - The time is what higher levels of priority leave. Shares of all of it would be more than
 //     there is, and the others of the level, never without credit, would go before one with long
 //     work for ever.

@@ -28,7 +28,7 @@ class TurnLength {
 
   // The mean cost of a hand-over, which short preemptions go by.
   double handover_ns() const { return handover_ns_; }
-  // No more than is known of the machine: who leaves slowly, as launches do that cannot leave, is
+  // No more than is known of the machine: a vGPU that leaves slowly, as one whose launch cannot, is
   // charged for that time, and most of it is work. Learnt as a cost of everybody's, it would make
   // all turns longer, and use up what preemptions may cost.
   void learn(uint64_t cost_ns) {

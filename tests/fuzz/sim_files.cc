@@ -4,9 +4,9 @@
 #include <cmath>
 #include <functional>
 
-#include "policies/sim/json_workload.h"
+#include "policies/sim/files/json_workload.h"
+#include "policies/sim/files/trace.h"
 #include "policies/sim/metrics.h"
-#include "policies/sim/trace.h"
 #include "tests/fuzz/targets.h"
 
 namespace sluice::fuzz {
@@ -28,7 +28,7 @@ void simulate_some(const policy::sim::Workload& w, std::string_view text) {
             std::string(row.name) + ": " + r.violation);
     const auto m = policy::sim::measure(w, r, std::vector<double>(w.programs.size(), 1e6));
     require(
-        std::isfinite(m.antt) && std::isfinite(m.throughput) && std::isfinite(m.share_error_max),
+        std::isfinite(m.antt) && std::isfinite(m.throughput) && std::isfinite(m.share_error.max),
         "figures are numbers", row.name);
   }
 }

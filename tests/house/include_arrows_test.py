@@ -14,6 +14,7 @@ import sys
 ARROWS = {
     "abi": [],
     "mediator/base": ["abi"],
+    "mediator/base/process": ["abi", "=mediator/base"],
     "mediator/ring": ["abi", "mediator/base"],
     "policies": ["abi", "mediator/base"],
     "policies/accounting": ["abi", "mediator/base"],
@@ -24,6 +25,10 @@ ARROWS = {
     "policies/wfq": ["abi", "mediator/base", "=policies", "policies/parts"],
     "policies/sim": ["abi", "mediator/base", "=policies", "policies/parts",
                      "policies/model"],
+    "policies/sim/files": ["abi", "mediator/base", "=policies", "policies/model",
+                           "=policies/sim"],
+    "policies/sim/workloads": ["abi", "mediator/base", "=policies", "=policies/sim"],
+    "policies/sim/tool": ["abi", "mediator/base", "=policies", "policies/model", "policies/sim"],
     "kernels/cubin": ["abi", "mediator/base"],
     "kernels/ptx": ["abi", "mediator/base"],
     "kernels/passes/analysis": ["abi", "mediator/base", "kernels/ptx"],
@@ -55,8 +60,12 @@ ARROWS = {
     "mediator/gpu": ["abi", "mediator/base"],
     "mediator/softgpu": ["abi", "mediator/base", "kernels/cubin", "kernels/ptx", "kernels/exec"],
     "mediator/core": ["abi", "mediator/base", "mediator/ring", "policies",
-                      "mediator/core/sharing"],
-    "mediator/core/sharing": ["abi", "mediator/base", "policies", "=mediator/core"],
+                      "=mediator/core/sharing"],
+    # sharing/ makes the strategy that the configuration asks for, and knows it by strategy.h only.
+    "mediator/core/sharing": ["abi", "mediator/base", "policies", "=mediator/core",
+                              "mediator/core/sharing/strategies"],
+    "mediator/core/sharing/strategies": ["abi", "mediator/base", "policies", "=mediator/core",
+                                         "=mediator/core/sharing"],
     "mediator/io": ["abi", "mediator/base", "mediator/ring", "policies", "mediator/core"],
     "mediator/spawner": ["abi", "mediator/base", "mediator/core", "mediator/gpu"],
     # The worker, in the order in which its folders build on one another.

@@ -156,8 +156,8 @@ TEST(Fluid, WithoutReferenceNothingIsClaimed) {
   const auto policy = find_policy("wfq")->make(engine_config(c.w));
   const Outcome r = simulate(c.w, *policy, {.seed = 1});
   const Metrics m = measure(c.w, r, {1});
-  EXPECT_FALSE(m.got_of_owed_min >= 0);
-  EXPECT_FALSE(m.got_of_owed_window_min >= 0);
+  EXPECT_FALSE(m.fluid.got_of_owed_min >= 0);
+  EXPECT_FALSE(m.fluid.got_of_owed_window_min >= 0);
   EXPECT_FALSE(m.vgpus[0].got_of_owed >= 0);
 }
 
@@ -174,13 +174,13 @@ TEST(Fluid, StarvedVgpuReadsLow) {
   c.w.horizon_ns = 3000 * kOneMs;
   const auto starved = evaluate(c.w, "ppq", 1, 1);
   ASSERT_TRUE(starved);
-  EXPECT_LT(starved->mean.got_of_owed_min, 0.01);
-  EXPECT_LT(starved->mean.got_of_owed_window_min, 0.01);
+  EXPECT_LT(starved->mean.fluid.got_of_owed_min, 0.01);
+  EXPECT_LT(starved->mean.fluid.got_of_owed_window_min, 0.01);
   c.w.vgpus[0].share.priority = 0;
   const auto fair = evaluate(c.w, "wfq", 1, 1);
   ASSERT_TRUE(fair);
-  EXPECT_GT(fair->mean.got_of_owed_min, 0.97);
-  EXPECT_GT(fair->mean.got_of_owed_window_min, 0.97);
+  EXPECT_GT(fair->mean.fluid.got_of_owed_min, 0.97);
+  EXPECT_GT(fair->mean.fluid.got_of_owed_window_min, 0.97);
 }
 
 }  // namespace

@@ -19,8 +19,8 @@ Metrics of(std::string_view workload, std::string_view policy,
     ADD_FAILURE() << workload << " under " << policy << ": " << report.error().message;
     return {};
   }
-  EXPECT_EQ(report->mean.violations, 0u) << report->mean.violation;
-  EXPECT_FALSE(report->mean.stuck);
+  EXPECT_EQ(report->mean.ending.violations, 0u) << report->mean.ending.violation;
+  EXPECT_FALSE(report->mean.ending.stuck);
   if (runs) *runs = report->runs;
   return report->mean;
 }
@@ -29,7 +29,7 @@ TEST(Frs, TableOneInTheOrderOfThePaper) {
   std::map<std::string, Metrics> m;
   for (const char* p : {"frs", "srt", "sjf", "rr", "cfs"}) {
     m[p] = of("frs", p);
-    EXPECT_EQ(m[p].unfinished_runs, 0u) << p;
+    EXPECT_EQ(m[p].ending.unfinished_runs, 0u) << p;
   }
   // Figure 4, middle: the order, and 0.42, 0.63, 0.70, 1.41, 2.99; docs/results/papers/ says why
   // cfs is off.
@@ -111,8 +111,8 @@ TEST(ShortestFirstWithinShares, AsGoodAsTheRivalsThatKnowNoShares) {
   for (const char* w : {"flep-equal", "flep-triplets"})
     EXPECT_LT(of(w, "wfq-srt").antt, of(w, "hpf").antt * 1.01) << w;
   const Metrics shares = of("flep-fairness", "wfq-srt");
-  EXPECT_LT(shares.share_error_max, 0.03);  // 2:1; hpf and srt starve one
-  EXPECT_GT(shares.got_of_owed_min, 0.98);
+  EXPECT_LT(shares.share_error.max, 0.03);  // 2:1; hpf and srt starve one
+  EXPECT_GT(shares.fluid.got_of_owed_min, 0.98);
 
   Workload w;
   w.gpu = {.sm_count = 132, .signal_ns = 3000, .start_ns = 4000};
@@ -130,7 +130,7 @@ TEST(ShortestFirstWithinShares, AsGoodAsTheRivalsThatKnowNoShares) {
   const auto report = evaluate(w, "wfq-srt", 1);
   ASSERT_TRUE(report.ok());
   EXPECT_NEAR(report->mean.vgpu_share[1], 0.5, 0.02);
-  EXPECT_GT(report->mean.got_of_owed_min, 0.98);
+  EXPECT_GT(report->mean.fluid.got_of_owed_min, 0.98);
 }
 
 // Whose work is long is passed over, and not for ever: its share is what it gets in the end. Twenty

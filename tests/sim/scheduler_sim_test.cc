@@ -234,8 +234,8 @@ TEST(SchedulerSim, ADeadTenantsTimeGoesToTheOthers) {
   EXPECT_GT(h.truth(b).on_gpu_ns, 1'400 * kMs);
 }
 
-// Whatever a worker reports, the honest tenants share what is left by their weights, nobody hangs,
-// and a liar that claims to be gone pays for the time that the clock saw.
+// Whatever a worker reports, the honest tenants share what is left by their weights, no session
+// hangs, and a liar that claims to be gone pays for the time that the clock saw.
 TEST(SchedulerSim, LiarsHarmNobodysShare) {
   using Lie = Program::Lie;
   for (Lie lie :
@@ -345,9 +345,9 @@ TEST(SchedulerSim, WhoIsNearlyDoneForEverIsNotBelieved) {
   }
 }
 
-// Where lengths alone decide, calling one's launches short gains nothing over telling the truth:
-// for one that always has work and for one that pauses, beside one or three of the same kind, and
-// for one that tells the truth as soon as it runs.
+// Where lengths alone decide, calling one's launches short gains nothing over true lengths: for one
+// that always has work and for one that pauses, beside one or three of the same kind, and for one
+// that reports true lengths as soon as it runs.
 TEST(SchedulerSim, CallingLaunchesShortGainsNothing) {
   struct Got {
     double liar = 0, least_other = 1e18;

@@ -3,11 +3,11 @@
 // place.
 #include <gtest/gtest.h>
 
-#include "policies/sim/json_workload.h"
+#include "policies/sim/files/json_workload.h"
+#include "policies/sim/files/svg_plot.h"
+#include "policies/sim/files/trace.h"
 #include "policies/sim/metrics.h"
 #include "policies/sim/random.h"
-#include "policies/sim/svg_plot.h"
-#include "policies/sim/trace.h"
 
 namespace sluice::policy::sim {
 namespace {
@@ -47,9 +47,9 @@ TEST(JsonWorkload, ReadsWhatIsRight) {
   EXPECT_EQ(w.config.quantum_ns, 2'000'000u);
   const auto reports = evaluate_all(w, {"wfq", "piv", "fcfs"}, 1);
   ASSERT_TRUE(reports.ok()) << reports.error().message;
-  EXPECT_GT((*reports)[1].mean.speedup_high, 1);
-  EXPECT_DOUBLE_EQ((*reports)[2].mean.speedup_high, 1);
-  for (const Report& r : *reports) EXPECT_EQ(r.mean.violations, 0u);
+  EXPECT_GT((*reports)[1].mean.against_baseline.speedup_high, 1);
+  EXPECT_DOUBLE_EQ((*reports)[2].mean.against_baseline.speedup_high, 1);
+  for (const Report& r : *reports) EXPECT_EQ(r.mean.ending.violations, 0u);
 }
 
 TEST(JsonWorkload, ReadsCopies) {
@@ -176,7 +176,7 @@ TEST(Trace, WhatWasRecordedCanBeReplayed) {
   EXPECT_NEAR(traced / truth, 1, 1e-3);
   const auto report = evaluate(*replayed, "wfq", 1);
   ASSERT_TRUE(report.ok()) << report.error().message;
-  EXPECT_EQ(report->mean.unfinished_runs, 0u);
+  EXPECT_EQ(report->mean.ending.unfinished_runs, 0u);
 }
 
 TEST(Trace, NamesTheLineOfWhatIsWrong) {

@@ -309,8 +309,8 @@ TEST(WfqBounds, EverybodyHasItsShareOfAnySecondBesideSleepers) {
       const uint64_t seed = 9001;
       const auto report = evaluate(find_workload(row)->make(i, seed), "wfq", seed, 1, "wfq");
       ASSERT_TRUE(report) << row;
-      EXPECT_GE(report->mean.got_of_owed_window_min, least) << row << i;
-      EXPECT_GE(report->mean.got_of_owed_min, 0.97) << row << i;
+      EXPECT_GE(report->mean.fluid.got_of_owed_window_min, least) << row << i;
+      EXPECT_GE(report->mean.fluid.got_of_owed_min, 0.97) << row << i;
     }
 }
 

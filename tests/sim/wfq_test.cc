@@ -313,9 +313,9 @@ TEST(WfqOnTimeSlices, TheOperatorSaysWhoseSecondGoesFirst) {
   const auto policy = find_policy("wfq")->make(engine_config(w));
   const Outcome r = simulate(w, *policy, {.seed = 1});
   const Metrics m = measure(w, r, std::vector<double>(w.programs.size()));
-  EXPECT_LE(m.share_error_settled, 0.075);
+  EXPECT_LE(m.share_error.settled, 0.075);
   EXPECT_LT(m.got_of_instant_min, 0.5);
-  ASSERT_LT(m.share_error_settled,
+  ASSERT_LT(m.share_error.settled,
             run("wfq-slices", 8, false, 60 * kSecond).worst(&Window::worst_error));
 }
 
@@ -405,11 +405,11 @@ TEST(WfqMixes, SharesInEverySetOfHabits) {
       const auto policy = find_policy("wfq")->make(engine_config(w));
       const Outcome r = simulate(w, *policy, {.seed = 1 + i});
       const Metrics m = measure(w, r, std::vector<double>(w.programs.size()));
-      EXPECT_LE(m.share_error_settled, bursty ? form.bursty : 0.01)
+      EXPECT_LE(m.share_error.settled, bursty ? form.bursty : 0.01)
           << form.workload << ", set " << i + 1;
       EXPECT_GE(m.got_of_instant_min, form.got) << form.workload << ", set " << i + 1;
       EXPECT_GE(m.conservation, 0.99) << form.workload << ", set " << i + 1;
-      EXPECT_EQ(m.violations, 0u) << m.violation;
+      EXPECT_EQ(m.ending.violations, 0u) << m.ending.violation;
       if (i + 1 != 2) {  // two bursty ones alone: nobody always has work
         EXPECT_GT(r.windows.size(), kWindowParts) << form.workload << ", set " << i + 1;
       }

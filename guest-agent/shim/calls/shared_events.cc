@@ -27,7 +27,7 @@
 #include "guest-agent/graphs/in_context.h"
 #include "guest-agent/shim/state/api.h"
 #include "mediator/base/fd.h"
-#include "mediator/base/without_signals.h"
+#include "mediator/base/process/without_signals.h"
 
 using namespace sluice::guest;
 namespace graphs = sluice::graphs;

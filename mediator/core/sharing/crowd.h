@@ -3,16 +3,15 @@
 // shared. While another vGPU is backlogged, config.sessions_at_once gates of a vGPU are open at
 // most: it can have no more faults and launches that do not leave under way than that.
 //
-// Its sessions go round. Who was granted is the last of its vGPU's list. The next ones follow
+// Its sessions take turns. One that was granted goes to the end of its vGPU's list. Others follow
 //   - with the next hold or turn, those with work first. A closed one that has not drained yet
-//   keeps
-//     its place;
+//     keeps its place;
 //   - when none of the open ones has work; their reports are read before that, because a session
 //     with an open gate does not report that it has work again;
 //   - where holds may last (rotates()): when an open one seems idle, session_idle_ns after the
 //     last grant at the earliest, and after session_turn_ns, the longest open ones first. A session
-//     that gives way is evicted, and keeps its place until it has drained: what does not leave is
-//     not joined by more.
+//     that gives way is evicted, and keeps its place until it has drained: launches that do not
+//     leave get no company.
 // Where holds may last, what is open beyond the limit when a neighbour becomes backlogged is
 // evicted, those without work first. Elsewhere it stays open: the policy ends that hold soon.
 //

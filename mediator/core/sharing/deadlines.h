@@ -19,40 +19,38 @@
 // clang-format on
 //
 // So a worker that reports *left* while its kernel runs on does not have its successor ended: it is
-// ended itself. And who has not left gains nothing by reporting that its launches have not begun:
-// no report enters this table. What it can gain is one evict_end_ns for each session that an
-// accomplice sacrifices.
-// Without samples (`sources = ["clock"]`, NVIDIA) only who reports launches in flight is ended. A
-// kernel cannot write that report (abi/stub.h), so there a victim loses its session only to a
-// *worker* that was taken over. The opposite rule, which would end the one who was there before,
-// would let any kernel that spins have its honest predecessor ended.
+// ended itself. And a session that has not left gains nothing by reporting that its launches have
+// not begun: no report enters this table. What it can gain is one evict_end_ns for each session
+// that an accomplice sacrifices. Without samples (`sources = ["clock"]`, NVIDIA) only a session
+// that reports launches in flight is ended. A kernel cannot write that report (abi/stub.h), so
+// there a victim loses its session only to a *worker* that was taken over. Under the opposite rule,
+// which ends the predecessor, any kernel that spins would have an honest predecessor ended.
 //
-// Between the warning and the end lies the whole time that lies between their limits: a host that
-// stood still for seconds, and its workers with it, has nobody ended whose kernel was about to
-// leave.
+// Between the warning and the end lies the whole time between their limits: a host that stood still
+// for seconds, with its workers, ends no session whose kernel was about to leave.
 //
 // A worker without a processor cannot report that it has left, nor can its kernels leave where the
-// GPU is software. So nobody is ended before the host's kernel was asked how long since the warning
-// nothing of the worker ran although something of it could have: that time does not count, with
-// what else is excused one limit at most. A session that starves itself gains as much, and pays for
-// it (overstay_ns()).
+// GPU is software. So no session is ended before the host's kernel was asked for how long since the
+// warning nothing of the worker ran although something of it could have. That time does not count;
+// with what else is excused it is one limit at most. A session that starves itself gains as much,
+// and pays for it (overstay_ns()).
 //
 //   kRunning --warned: asked--> kWarned --deadline: asked again--> kAsked --> kEnded
 //                                  ^----------- it had starved -------|
 //
 // `ungranted_ns` shrinks as time passes (SchedulerConfig::ungranted_leak), so that the delays of an
 // honest worker between its kernel's end and the GPU's release never add up. A worker without a
-// processor may stand there for long, and its kernel's end was reported. So nobody is ended for
-// that either before the host's kernel was asked, at half of the limit and at the limit: what it
-// starved in between does not count, one limit of it at most. What was excused is forgotten as the
-// sum is, and after it, and it is part of what the session pays for (overstay_ns()). And no single
-// sample stands for more than a part of the limit, so that a pause of sluiced's is not taken for
-// the session's.
+// processor may delay that for long, although its kernel's end was reported. So no session is ended
+// for that either before the host's kernel was asked, at half of the limit and at the limit: what
+// it starved in between does not count, one limit of it at most. What was excused is forgotten as
+// the sum is, and after it, and it is part of what the session pays for (overstay_ns()). And no
+// single sample stands for more than a part of the limit, so that a pause of sluiced's is not taken
+// for the session's.
 //
 // Where sluiced itself had no processor for so long that its gates counted as open (abi/stub.h),
 // workers launched without a grant as they should, and what they launched may run for a while.
-// Nothing is added up for a session until its own deadline has passed since then. Who waits in the
-// meantime does not pay for it: the table's third column holds.
+// Nothing is added up for a session until its own deadline has passed since then. Sessions that
+// wait meanwhile do not pay for it: the table's third column holds.
 //
 // Owned by Sharing, one thread.
 #pragma once

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Departed: vGPUs that were removed lately. To the policy they are still there, and idle: one that
 // is made again under its name has the debts, empty buckets and used-up credits of its earlier
-// life. Forgotten at once, they made a vGPU that was made anew each 2 ms worth two. Names are the
-// owner's. Part of Sharing, same thread.
+// life. When they were forgotten at once, a vGPU that was made again each 2 ms had twice its share.
+// Names are the owner's. Part of Sharing, same thread.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HoldTimes: who had the GPU when, where one vGPU has it at a time; and who pays for time in which
-// one of them kept it from the others.
+// HoldTimes: which vGPU had the GPU when, where one has it at a time; and which pays for time in
+// which one of them kept it from the others.
 //
 // Owned by a strategy, one thread. Of a vGPU's holds only the last one is kept, which is enough for
 // a stall that has just ended.

@@ -105,7 +105,7 @@ uint64_t LaunchForecast::longest_ns(VgpuId v) const {
 
 uint64_t LaunchForecast::launches_done(VgpuId v) const {
   const VgpuState& g = sharing_.vgpus[v];
-  uint64_t done = g.counters.launches_done;
+  uint64_t done = g.counters.gone.launches_done;
   for (const SessionId s : g.sessions)
     add_counter(done, sharing_.sessions[s].report.guest_launches_done);
   return done;

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "mediator/core/sharing/exclusive.h"
-#include "mediator/core/sharing/in_space.h"
-#include "mediator/core/sharing/slices.h"
-#include "mediator/core/sharing/turns.h"
+#include "mediator/core/sharing/strategies/exclusive.h"
+#include "mediator/core/sharing/strategies/in_space.h"
+#include "mediator/core/sharing/strategies/slices.h"
+#include "mediator/core/sharing/strategies/turns.h"
 
 namespace sluice::core {
 

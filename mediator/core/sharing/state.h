@@ -49,9 +49,7 @@ struct VgpuCounters {
   uint64_t grants = 0, evictions = 0, overdue = 0, ended = 0, violations = 0, set_changes = 0,
            unasked = 0;
   accounting::LatencyHistogram eviction_latency;
-  // Sums over sessions that are gone, as they reported them.
-  uint64_t launches = 0, launches_done = 0, opaque = 0, whole = 0, relaunched = 0;
-  uint64_t green_launches = 0, green_contexts = 0, part_launches = 0;
+  ReportedSums gone;  // of sessions that have ended
 };
 
 struct VgpuState {

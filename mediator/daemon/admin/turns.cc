@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "mediator/base/clock.h"
-#include "mediator/base/processor_time.h"
+#include "mediator/base/process/processor_time.h"
 
 namespace sluice {
 

@@ -10,7 +10,7 @@
 #include "mediator/base/limits.h"
 #include "mediator/base/log.h"
 #include "mediator/base/peer_socket.h"
-#include "mediator/base/processor_time.h"
+#include "mediator/base/process/processor_time.h"
 #include "mediator/daemon/scheduling/sharing_checks.h"
 
 namespace sluice {

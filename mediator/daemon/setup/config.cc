@@ -25,14 +25,14 @@ uint64_t Config::context_bytes_for(bool nvidia) const {
 
 // What a first kernel that spins costs its neighbours. On the software GPU workers may have to wait
 // for a processor for as long as on no GPU.
-uint32_t Config::evict_end_for(bool nvidia) const {
+uint32_t DeadlinesKeys::evict_end_for(bool nvidia) const {
   return evict_end_ms.value_or(nvidia ? std::max(500u, evict_warn_ms) : 2000u);
 }
 
 // Where turns are priorities a visit costs next to nothing, and work up to the least quantum goes
 // before others' turns. So long that a visit that waits for blocks of 1 ms is one of them: with the
 // policies' own 1 ms every second visit waited for a whole turn (docs/decisions/0011-turns.md).
-uint32_t Config::least_quantum_us() const {
+uint32_t SchedulerKeys::least_quantum_us() const {
   constexpr uint32_t kWithPriorities = 5000;
   const uint32_t by_default = turns_by_priority
                                   ? kWithPriorities
@@ -45,7 +45,7 @@ bool Config::slices_for(bool nvidia, bool measured) const {
 }
 
 // On a small machine others need the processors more.
-uint32_t Config::spin_processors_for(uint32_t processors) const {
+uint32_t WorkersKeys::spin_processors_for(uint32_t processors) const {
   return spin_processors.value_or(processors < Spinner::kManyProcessors ? 0 : processors / 4);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // parse_config(): every key of the configuration as one row of a table, and what reads a row.
 //
-// A new key is a member of Config (config.h), a row here and its lines in debian/sluice.toml.
+// A new key is a member of its table's struct (config.h), a row here and its lines in
+// debian/sluice.toml.
 // Rows of one TOML table stand together. The first row that finds a mistake names the error, and a
 // check of several keys is a row behind the last of them.
 #include <fmt/format.h>
@@ -46,8 +47,8 @@ struct Number {
   Member<T> to;
   int64_t low, high;
 };
-template <class T>
-Number(Member<T>, int64_t, int64_t) -> Number<T>;
+template <class T, class Part>
+Number(T Part::*, int64_t, int64_t) -> Number<T>;
 enum class Bytes { kExtents, kPowerOfTwo };
 template <class T>  // uint64_t, or that as an optional
 struct Size {
@@ -55,10 +56,10 @@ struct Size {
   uint64_t low, high;
   Bytes form = Bytes::kExtents;
 };
-template <class T>
-Size(Member<T>, uint64_t, uint64_t) -> Size<T>;
-template <class T>
-Size(Member<T>, uint64_t, uint64_t, Bytes) -> Size<T>;
+template <class T, class Part>
+Size(T Part::*, uint64_t, uint64_t) -> Size<T>;
+template <class T, class Part>
+Size(T Part::*, uint64_t, uint64_t, Bytes) -> Size<T>;
 struct Name {
   Member<std::string> to;
 };

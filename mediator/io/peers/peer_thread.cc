@@ -23,7 +23,7 @@
 #include "mediator/base/clock.h"
 #include "mediator/base/limits.h"
 #include "mediator/base/log.h"
-#include "mediator/base/processor_time.h"
+#include "mediator/base/process/processor_time.h"
 #include "mediator/ring/wait.h"
 
 namespace sluice::io {

@@ -11,7 +11,7 @@
 #include <cstdio>
 
 #include "mediator/base/clock.h"
-#include "mediator/base/without_signals.h"
+#include "mediator/base/process/without_signals.h"
 
 namespace sluice::softgpu {
 namespace {

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "mediator/base/clock.h"
-#include "mediator/base/without_signals.h"
+#include "mediator/base/process/without_signals.h"
 #include "mediator/softgpu/grid/faults.h"
 #include "mediator/softgpu/state/objects.h"
 

@@ -18,10 +18,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "policies/sim/json_workload.h"
+#include "policies/sim/files/json_workload.h"
+#include "policies/sim/files/svg_plot.h"
+#include "policies/sim/files/trace.h"
 #include "policies/sim/metrics.h"
-#include "policies/sim/svg_plot.h"
-#include "policies/sim/trace.h"
 
 namespace json = boost::json;
 using namespace sluice::policy;
@@ -128,13 +128,13 @@ json::object run_json(const Metrics& run) {
   return {{"vgpus", run.vgpu_share.size()},
           {"antt", number(run.antt)},
           {"ntt", ntt_json(run)},
-          {"speedup_high", number(run.speedup_high)},
-          {"share_error_max", number(run.share_error_max)},
-          {"share_error_settled", number(run.share_error_settled)},
-          {"share_points_max", number(run.share_points_max)},
-          {"got_of_owed_min", number(run.got_of_owed_min)},
-          {"got_of_owed_window_min", number(run.got_of_owed_window_min)},
-          {"behind_max_ms", number(run.behind_max_ms)},
+          {"speedup_high", number(run.against_baseline.speedup_high)},
+          {"share_error_max", number(run.share_error.max)},
+          {"share_error_settled", number(run.share_error.settled)},
+          {"share_points_max", number(run.share_error.points_max)},
+          {"got_of_owed_min", number(run.fluid.got_of_owed_min)},
+          {"got_of_owed_window_min", number(run.fluid.got_of_owed_window_min)},
+          {"behind_max_ms", number(run.fluid.behind_max_ms)},
           {"throughput", number(run.throughput)},
           {"evict_latency_us", quantiles_json(run.evict_latency_us)},
           {"evictions_by_priority", std::move(evictions)},
@@ -154,31 +154,31 @@ std::string as_json(const Report& r, uint64_t seed) {
                  {"stp", number(m.stp)},
                  {"dntt", number(m.dntt)},
                  {"fairness", number(m.fairness)},
-                 {"share_error_max", number(m.share_error_max)},
-                 {"share_error_settled", number(m.share_error_settled)},
-                 {"share_points_max", number(m.share_points_max)},
-                 {"share_error_total", number(m.share_error_total)},
-                 {"got_of_owed_min", number(m.got_of_owed_min)},
-                 {"got_of_owed_window_min", number(m.got_of_owed_window_min)},
-                 {"behind_max_ms", number(m.behind_max_ms)},
+                 {"share_error_max", number(m.share_error.max)},
+                 {"share_error_settled", number(m.share_error.settled)},
+                 {"share_points_max", number(m.share_error.points_max)},
+                 {"share_error_total", number(m.share_error.total)},
+                 {"got_of_owed_min", number(m.fluid.got_of_owed_min)},
+                 {"got_of_owed_window_min", number(m.fluid.got_of_owed_window_min)},
+                 {"behind_max_ms", number(m.fluid.behind_max_ms)},
                  {"jain", number(m.jain)},
                  {"lag_max_ms", number(m.lag_max_ms)},
                  {"longest_wait_ms", number(m.longest_wait_ms)},
                  {"evictions", number(m.evictions)},
                  {"set_changes_per_s", number(m.set_changes_per_s)},
-                 {"speedup_high", number(m.speedup_high)},
-                 {"antt_improvement", number(m.antt_improvement)},
-                 {"stp_degradation", number(m.stp_degradation)},
+                 {"speedup_high", number(m.against_baseline.speedup_high)},
+                 {"antt_improvement", number(m.against_baseline.antt_improvement)},
+                 {"stp_degradation", number(m.against_baseline.stp_degradation)},
                  {"throughput", number(m.throughput)},
                  {"work_conservation", number(m.conservation)},
                  {"evict_latency_us", quantiles_json(m.evict_latency_us)},
                  {"wait_us", quantiles_json(m.wait_us)},
                  {"end_ms", number(m.end_ms)},
-                 {"events", m.events},
-                 {"unfinished_runs", m.unfinished_runs},
-                 {"violations", m.violations},
-                 {"stuck", m.stuck},
-                 {"cut", m.cut},
+                 {"events", m.ending.events},
+                 {"unfinished_runs", m.ending.unfinished_runs},
+                 {"violations", m.ending.violations},
+                 {"stuck", m.ending.stuck},
+                 {"cut", m.ending.cut},
                  {"vgpu_share", std::move(shares)},
                  {"ntt", ntt_json(m)},
                  {"by_run", std::move(by_run)}};
@@ -197,9 +197,11 @@ void print(const std::vector<Report>& reports, uint64_t seed) {
         "{:<8}{:>10.2f}{:>8.2f}{:>10.2f}{:>9.3f}{:>9.2f}%{:>8.3f}{:>8.4f}{:>10.2f}{:>10.2f}{:>9.1f}"
         "{:>8}{:>8.1f}%"
         "{:>16}\n",
-        r.policy, m.antt, m.stp, m.dntt, m.fairness, 100 * m.share_error_max,
-        100 * m.share_points_max, m.jain, m.lag_max_ms, m.longest_wait_ms, m.evictions,
-        m.speedup_high > 0 ? fmt::format("{:.2f}", m.speedup_high) : "-", 100 * m.throughput,
+        r.policy, m.antt, m.stp, m.dntt, m.fairness, 100 * m.share_error.max,
+        100 * m.share_error.points_max, m.jain, m.lag_max_ms, m.longest_wait_ms, m.evictions,
+        m.against_baseline.speedup_high > 0 ? fmt::format("{:.2f}", m.against_baseline.speedup_high)
+                                            : "-",
+        100 * m.throughput,
         fmt::format("{:.0f}/{:.0f}", m.evict_latency_us.p50, m.evict_latency_us.p99));
   }
   fmt::print("\nNTT\n{:<20}", "program");
@@ -214,11 +216,11 @@ void print(const std::vector<Report>& reports, uint64_t seed) {
     fmt::print("\n");
   }
   for (const Report& r : reports) {
-    if (r.mean.violations)
-      fmt::print("{} broke the contract {} times, first {}\n", r.policy, r.mean.violations,
-                 r.mean.violation);
-    if (r.mean.stuck) fmt::print("{}: work remained for ever\n", r.policy);
-    if (r.mean.cut)
+    if (r.mean.ending.violations)
+      fmt::print("{} broke the contract {} times, first {}\n", r.policy, r.mean.ending.violations,
+                 r.mean.ending.violation);
+    if (r.mean.ending.stuck) fmt::print("{}: work remained for ever\n", r.policy);
+    if (r.mean.ending.cut)
       fmt::print(
           "{}: cut off at the largest number of events; what is above is of the time until then\n",
           r.policy);
@@ -431,7 +433,7 @@ int run(int argc, char** argv) {
       !write_file(o.trace, record(*chosen, o.policies[0], o.seed, o.max_events)))
     return 1;
   for (const Report& r : *reports)
-    if (r.mean.violations || r.mean.stuck) return 2;
+    if (r.mean.ending.violations || r.mean.ending.stuck) return 2;
   return 0;
 }
 

@@ -4,10 +4,10 @@
 // of Table 3, arrivals 3 ms apart in the table's order, on a K40m (15 SMs); and figure 9, 1,000
 // launches of each with random priorities.
 //
-// What the paper does not tell and is assumed here: the preemption latencies of figure 13 that the
-// text does not name (0.08 ms on average, MD 0.4, four below 0.015) are equal, so that the average
-// is right; half of a latency is useful work; the form costs 4 % on average (Triad and Stencil2D 8
-// %); launching costs nothing more than what the standalone times contain.
+// Assumed here, because the paper does not say: the preemption latencies of figure 13 that the text
+// does not name (0.08 ms on average, MD 0.4, four below 0.015) are equal, so that the average is
+// right; half of a latency is useful work; the form costs 4 % on average (Triad and Stencil2D 8 %);
+// launching costs nothing more than what the standalone times contain.
 #include "policies/sim/workloads/rows.h"
 
 namespace sluice::policy::sim {

@@ -6,11 +6,11 @@
 // Turnarounds are over the original form's, so a kernel that the rewriting makes slower or faster
 // (Table II: 0.73 to 1.11) has that in its NTT.
 //
-// What the paper does not tell and is assumed here: an application of several kernels (CEDD: 4,
-// CONV: 2) has equal parts; half of an eviction's delay is useful work (blocks leave one by one);
-// 80 us from the scheduler's decision (it learns of an end by a synchronisation call, then sends
-// commands by transfers) until the first task works. That is the most with which Reduction, 1.05 *
-// 0.87 ms, fits into rr's quantum of 1 ms, as section VI-C says it does.
+// Assumed here, because the paper does not say: an application of several kernels (CEDD: 4, CONV:
+// 2) has equal parts; half of an eviction's delay is useful work (blocks leave one by one); 80 us
+// from the scheduler's decision (it learns of an end by a synchronisation call, then sends commands
+// by transfers) until the first task works. That is the most with which Reduction, 1.05 * 0.87 ms,
+// fits into rr's quantum of 1 ms, as section VI-C says it does.
 #include "policies/sim/random.h"
 #include "policies/sim/workloads/rows.h"
 

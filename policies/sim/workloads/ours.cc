@@ -85,9 +85,9 @@ uint32_t weight_of(Random& r) {  // 1..1,000, as many small as large
   return static_cast<uint32_t>(std::lround(std::exp(r.unit() * std::log(1000.0))));
 }
 
-// Saturating tenants only: the share itself. The heaviest comes first: who is alone when the others
-// come pays for the time in which it leaves a whole GPU, and the lightest of 256 would pay that
-// back for seconds (wfq-habits has them in any order).
+// Saturating tenants only: the share itself. The heaviest comes first: a vGPU that is alone when
+// the others come pays for the time in which it leaves a whole GPU, and the lightest of 256 would
+// pay that back for seconds (wfq-habits has them in any order).
 Workload shares(uint32_t run, uint64_t seed) {
   Workload w = h200("wfq-shares");
   Random r = Random::of(seed, run);
@@ -99,7 +99,7 @@ Workload shares(uint32_t run, uint64_t seed) {
   return w;
 }
 
-// Equal weights: the case in which nobody is owed too little for a turn.
+// Equal weights: the case in which no vGPU is entitled to less than a turn.
 Workload equals(uint32_t run, uint64_t seed) {
   Workload w = h200("wfq-equal");
   Random r = Random::of(seed, run);

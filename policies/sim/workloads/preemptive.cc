@@ -7,7 +7,7 @@
 // The paper simulates traces of whole programs; what it prints are their kernels. Assumed here:
 //   - a program's processor and transfer phases come before its kernels and take one and a half
 //     times as long. That is chosen so that ppq's gain with 8 processes is near the paper's;
-//     docs/results/papers/ tells what 1 and 2 times give;
+//     docs/results/papers/ has the results for 1 and 2 times;
 //   - a kernel reaches the GPU 1 us after the one before it has ended: "by the time it reaches the
 //     execution engine, the ready, low-priority kernel will already be scheduled" (section 4.2);
 //   - thread blocks last as long as Table 1's kernel times, block numbers and residency say
@@ -15,7 +15,7 @@
 //     blocks, one to an SM, would make a kernel of 1.2 ms and not of 14.6.)
 //   - restoring a context takes as long as saving it; a start costs nothing beyond the kernel's own
 //   time;
-//   - the order of mri-gridding's and histo's kernels within a run, which Table 1 does not tell.
+//   - the order of mri-gridding's and histo's kernels within a run, which Table 1 does not have.
 #include <algorithm>
 
 #include "policies/sim/random.h"

@@ -28,8 +28,8 @@ class ExpectedVisits {
       visits.last = std::exchange(visits.other, kNoVgpu), visits.last_ns = visits.other_ns;
     if (visits.other == v) visits.other = kNoVgpu;
   }
-  // The longest slice that those who are expected let v have: 0.1 ms for class low, 1 ms for
-  // normal. One of a higher priority waits for it as one of class low does.
+  // The longest slice that v may have for the sake of expected visitors: 0.1 ms for class low, 1 ms
+  // for normal. One of a higher priority waits for it as one of class low does.
   uint64_t longest_slice_ns(uint64_t now_ns, VgpuId v) const {
     const SliceLengths& lengths = gpu_.lengths;
     if (!lengths.free_alone()) return lengths.ceiling_ns();

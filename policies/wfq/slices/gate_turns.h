@@ -38,8 +38,8 @@ class GateTurns {
   uint64_t back_ns(VgpuId v) const;
   void find_members(uint64_t now_ns);
   bool holder_is_member() const;
-  // Round robin among chatting_ that are there and those that stay. Who is ahead by more than a
-  // turn is passed over, but not by all.
+  // Round robin among chatting_ that are there and those that stay. A vGPU that is ahead by more
+  // than a turn is passed over, but not by all.
   void begin_turn(uint64_t now_ns);
   void begin_turn_of_staying(uint64_t now_ns, double turn_ns, double lead_ns);
 

@@ -109,8 +109,8 @@ struct SlicedGpu {
     return vgpus[v].lead_ns - share(v).weight / weight_of_rest * lead_of_rest;
   }
   // Whether v is closer to its entitlement at the end of a round without a turn than with its
-  // shortest. Who is gated because others left it their time stays so until it is half a turn
-  // behind: what it had begun runs on in floor slices, each with a switch.
+  // shortest. A vGPU that is gated because others left it their time stays so until it is half a
+  // turn behind: what it had begun runs on in floor slices, each with a switch.
   bool sits_out(VgpuId v, double lead_ns) const {
     const double quantum = quantum_ns(v),
                  turn = static_cast<double>(slice_for(v, 1e18)) + lengths.handover_ns();

@@ -103,7 +103,7 @@ struct Habit {
  private:
   static constexpr uint64_t kWaitsNs = 100'000'000;
   static constexpr double kOther = 4;  // bursts so much shorter are another program's
-  // Who has been busy for so many slices does not visit, whatever it did before.
+  // A vGPU that has been busy for so many slices is no visitor, whatever it did before.
   static constexpr double kStays = 4;
   // What a visitor is seen to use may be half of what it waits for others' slices.
   static constexpr double kVisitsPerSlice = 2;

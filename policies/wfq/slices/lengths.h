@@ -20,7 +20,7 @@ class SliceLengths {
   // A slice is at least and at most so much of its quantum: short ones cost more switches.
   static constexpr double kShorter = 0.75, kLonger = 1.25;
   static constexpr double kSpare = 1.1;  // rounds that grow, beyond what they have to
-  static constexpr uint64_t kSoon = 2;   // hand-overs: who is back within so many is back soon
+  static constexpr uint64_t kSoon = 2;   // hand-overs: a pause of no more than so many is short
   static constexpr uint64_t kForLowNs = 200'000, kForNormalNs = 1'000'000;
 
   explicit SliceLengths(const Config& config)
@@ -47,7 +47,7 @@ class SliceLengths {
   }
   // The longest slice beside one of class low, or of normal, that is expected.
   uint64_t beside_low_ns() const { return std::max(floor_ns(), kForLowNs); }
-  // Of who has the GPU alone while one of class `low` is expected.
+  // Of a vGPU that has the GPU alone while one of class `low` is expected.
   uint64_t expecting_low_ns() const {
     return config_.machine.slice_least_ns != 0 ? config_.machine.slice_least_ns : beside_low_ns();
   }

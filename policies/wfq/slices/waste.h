@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// WasteMeter: GPU time that nobody uses while gates are shut is charged to those whose gates are
-// open: claiming work that one has not costs what having it would. Pure; part of WfqSlices.
+// WasteMeter: GPU time that nobody uses while gates are shut is charged to vGPUs whose gates are
+// open: to claim work costs what having it would. Pure; part of WfqSlices.
 //
 // While two vGPUs or more are backlogged, an open gate keeps its slice's part of the GPU. What all
 // of them keep, beyond what is seen to be used, what switches cost and what a log reports late, is
@@ -50,8 +50,8 @@ class WasteMeter {
     if (gpu_.busy.size() > 1 && open_slices_ns_ > 0)
       kept_ns_ += static_cast<double>(now_ns - from_ns);
   }
-  // The round is over. The waste is charged to those who kept the GPU from others, each for what it
-  // did not use itself.
+  // The round is over. The waste is charged to the vGPUs that kept the GPU from others, each for
+  // what it did not use itself.
   void charge(uint64_t now_ns) {
     pass(now_ns);
     for (const VgpuId v : gpu_.busy) keep(now_ns, v);

@@ -258,9 +258,9 @@ TEST(Scheduler, CountersOfAReportNeverGoBack) {
   h.report(a, 1, 0);
   h.page(a).report.guest_launches = 3;
   h.report(a, 1, 0);
-  EXPECT_EQ(h.scheduler->stats(h.now, v).guest_launches, 10u);
+  EXPECT_EQ(h.scheduler->stats(h.now, v).guest.launches, 10u);
   h.remove(a);
-  EXPECT_EQ(h.scheduler->stats(h.now, v).guest_launches, 10u) << "kept when its session is gone";
+  EXPECT_EQ(h.scheduler->stats(h.now, v).guest.launches, 10u) << "kept when its session is gone";
   // Nor does a sum of them, whatever a session says, alive or gone.
   const auto b = h.session(v), c = h.session(v);
   for (const auto s : {b, c}) {
@@ -270,8 +270,8 @@ TEST(Scheduler, CountersOfAReportNeverGoBack) {
   }
   const auto most = [&] {
     const auto now = h.scheduler->stats(h.now, v);
-    return now.guest_launches == ~0ull && now.guest_launches_done == ~0ull &&
-           now.guest_relaunched == ~0ull;
+    return now.guest.launches == ~0ull && now.guest.launches_done == ~0ull &&
+           now.guest.relaunched == ~0ull;
   };
   EXPECT_TRUE(most());
   h.remove(b);

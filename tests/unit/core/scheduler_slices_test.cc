@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scheduler on a GPU that shares itself by time slices (mediator/core/sharing/slices.h), step
-// by step.
+// The scheduler on a GPU that shares itself by time slices
+// (mediator/core/sharing/strategies/slices.h), step by step.
 #include <gtest/gtest.h>
 
 #include "tests/unit/core/scheduler_host.h"

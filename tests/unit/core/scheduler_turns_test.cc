@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scheduler where turns are priorities (mediator/core/sharing/turns.h), step by step.
+// The scheduler where turns are priorities (mediator/core/sharing/strategies/turns.h), step by
+// step.
 #include <gtest/gtest.h>
 
 #include "tests/unit/core/scheduler_host.h"

@@ -55,7 +55,7 @@ class Reports : public ::testing::Test {
   }
   // What was last read of its sessions, in sum.
   uint64_t launches(core::VgpuId vgpu) {
-    return executor_->scheduler().stats(monotonic_ns(), vgpu).guest_launches;
+    return executor_->scheduler().stats(monotonic_ns(), vgpu).guest.launches;
   }
   // One call of the loop after the other until `vgpu`'s sum has changed.
   void await_change(core::VgpuId vgpu) {

@@ -519,7 +519,7 @@ TEST_F(SessionTest, TheGateOpensForAVgpuWithWork) {
     return (r.a & SLUICE_GRANT_OPEN) != 0;
   }));
   EXPECT_TRUE(daemon_->executor().stats(daemon_->find("a")->id()).busy);
-  EXPECT_EQ(daemon_->executor().stats(daemon_->find("a")->id()).guest_launches, 1u);
+  EXPECT_EQ(daemon_->executor().stats(daemon_->find("a")->id()).guest.launches, 1u);
 }
 
 TEST_F(SessionTest, DeletingAVgpuEndsItsSessionsAndRemovesItsSockets) {

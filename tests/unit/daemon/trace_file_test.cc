@@ -13,8 +13,8 @@
 #include <thread>
 
 #include "mediator/daemon/scheduling/trace_file.h"
+#include "policies/sim/files/trace.h"
 #include "policies/sim/metrics.h"
-#include "policies/sim/trace.h"
 
 namespace sluice {
 namespace {
@@ -129,7 +129,7 @@ TEST(TraceFile, WhatTheSchedulerDidCanBeReplayed) {
   EXPECT_NEAR(static_cast<double>(w->programs[1].offset_alone_ns[1]), 3e6, 0.1e6);
   const auto report = policy::sim::evaluate(*w, "wfq", 1);
   ASSERT_TRUE(report.ok()) << report.error().message;
-  EXPECT_EQ(report->mean.unfinished_runs, 0u);
+  EXPECT_EQ(report->mean.ending.unfinished_runs, 0u);
 }
 
 TEST(TraceFile, EndsWithAWholeLineAtItsLimit) {

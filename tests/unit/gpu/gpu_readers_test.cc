@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "abi/registers.h"
-#include "mediator/base/bus_guard.h"
 #include "mediator/base/fd.h"
+#include "mediator/base/process/bus_guard.h"
 #include "mediator/gpu/register_reader.h"
 #include "mediator/gpu/soft_gpu.h"
 #include "mediator/softgpu/shared/shared_gpu.h"

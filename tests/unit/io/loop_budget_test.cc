@@ -17,7 +17,7 @@
 
 #include "mediator/base/clock.h"
 #include "mediator/base/fd.h"
-#include "mediator/base/processor_time.h"
+#include "mediator/base/process/processor_time.h"
 #include "mediator/io/fd_watch.h"
 #include "tests/support/rounds.h"
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "mediator/base/processor_time.h"
+#include "mediator/base/process/processor_time.h"
 
 namespace sluice::io {
 namespace {

@@ -17,7 +17,7 @@
 
 #include "mediator/base/clock.h"
 #include "mediator/base/limits.h"
-#include "mediator/base/processor_time.h"
+#include "mediator/base/process/processor_time.h"
 #include "mediator/base/unix_socket.h"
 #include "tests/support/lingering.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "policies/sim/json_workload.h"
+#include "policies/sim/files/json_workload.h"
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
@@ -10,7 +10,7 @@
 #include <set>
 #include <vector>
 
-#include "policies/sim/strict_json.h"
+#include "policies/sim/files/strict_json.h"
 
 namespace json = boost::json;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mediator/core/sharing/in_space.h"
+#include "mediator/core/sharing/strategies/in_space.h"
 
 #include <algorithm>
 #include <utility>

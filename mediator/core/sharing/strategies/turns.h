@@ -3,9 +3,9 @@
 // which contexts of several processes run side by side and stream priorities hold across them (MPS;
 // the software GPU in mode mps). Source: measured on an H100, docs/decisions/0011-turns.md.
 //
-// Nobody waits until the vGPU before has left the GPU: the next one is granted at once, at a level
-// of priority. Blocks of a higher level take each SM as blocks of lower ones end; of equal levels
-// the launch that came first goes first. What a vGPU has left when its turn ends keeps its level.
+// A turn does not wait until the vGPU before has left the GPU: it is granted at once, at a level of
+// priority. Blocks of a higher level take each SM as blocks of lower ones end; of equal levels the
+// launch that came first goes first. What a vGPU has left when its turn ends keeps its level.
 //
 //   level  whose
 //   2      a visit: the policy lets it go before another's turn (Action::value says for how long),
@@ -16,22 +16,21 @@
 //
 // What a vGPU of class low launches above level 0 keeps others out of its gaps (SLUICE_GRANT_FILL).
 //
-// Much is more than one launch, if together they take more than the policy's latency target, or
-// nobody knows. (Going above others' launches costs who has short ones: at each gap between two of
-// them blocks from below take the SMs.)
-// A grant at level 1 waits until nothing that another left is at 1; one at level 0 until each of
-// the others has one launch left there. So what is left at the holder's own level is one launch
-// each, which came first.
+// Much is more than one launch, if together they take more than the policy's latency target, or an
+// unknown time. (To go above others' launches is expensive for a vGPU with short ones: at each gap
+// between two of them blocks from below take the SMs.) A grant at level 1 waits until nothing that
+// another left is at 1; one at level 0 until each of the others has one launch left there. So what
+// is left at the holder's own level is one launch each, which came first.
 //
-// Who is interrupted by a visit *lingers*: its gates stay open below the visitor. If it has its
-// turn again soon, nothing has changed for it. linger_ns after the visit should be over its gates
+// A vGPU that a visit interrupts *lingers*: its gates stay open below the visitor. If it soon has
+// its turn again, nothing has changed for it. linger_ns after the visit should be over its gates
 // close, and the visitor goes down to a turn's level.
 //
-// Who ends a visit with nothing left to do *stands by*: its gates stay open at the visit's level,
-// for launches that are expected to be short (SLUICE_GRANT_STANDBY). So its next visit begins
-// without asking, 35 us sooner on an H200. Sharing hears of it by a ring, and charges it for the
-// time until then, which whoever was charged gets back. The policy decides who may
-// (comes_unasked()).
+// A vGPU that ends a visit without work left is on *standby*: its gates stay open at the visit's
+// level, for launches that are expected to be short (SLUICE_GRANT_STANDBY). So its next visit
+// begins without asking, 35 us sooner on an H200. Sharing hears of the visit by a ring, charges the
+// visitor for the time until then, and refunds that to the vGPU that was charged. The policy
+// decides which vGPUs may (comes_unasked()).
 //
 //   state       event                                                            next
 //   kOut        the policy runs it                                               kTurn
@@ -57,9 +56,9 @@
 // charges the holder for the whole GPU. Where another one runs, that one is charged instead: it
 // is late, or fills what the holder leaves idle.
 //
-// Who leaves has a deadline. Time in which others ran does not count. Who has its next turn before
-// it has left goes on leaving, and so it may be for many turns; its deadline begins anew when what
-// it had launched before the first of them has left.
+// A vGPU that leaves has a deadline, in which time that others ran does not count. If its next turn
+// comes before it has left, it continues to leave, perhaps for many turns. Its deadline restarts
+// when all that it had launched before the first of them has left.
 //
 // Owned by Sharing as its strategy, one thread.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mediator/base/bus_guard.h"
+#include "mediator/base/process/bus_guard.h"
 
 #include <signal.h>
 #include <sys/mman.h>

@@ -8,16 +8,16 @@
 //     again. A vGPU that has the GPU alone keeps it open, unless the policy is to hear of each of
 //     its launches (Policy::hears_at_once()).
 //   - The slice is a vGPU's; its backlogged sessions that may launch (crowd.h) share it.
-//   - Holding time says nothing of used time, so use is measured by the caller (on_used()). That
-//     comes late for who is alone: what the policy is to hear at once is charged by the clock,
-//     until all that the vGPU had begun has left.
+//   - Holding time says nothing of used time, so use is measured by the caller (on_used()). For a
+//     vGPU that is alone that comes late: what the policy wants to hear at once is charged by the
+//     clock, until all that the vGPU had begun has left.
 //
 // Owned by Sharing as its strategy, one thread. All vGPUs are checked after each event.
 #pragma once
 
 #include <vector>
 
-#include "mediator/core/sharing/whole_gpu.h"
+#include "mediator/core/sharing/strategies/whole_gpu.h"
 
 namespace sluice::core {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mediator/core/sharing/turns.h"
+#include "mediator/core/sharing/strategies/turns.h"
 
 #include <algorithm>
 #include <utility>
@@ -309,7 +309,7 @@ VgpuId Turns::runner() const {
   return first == policy::kNoVgpu ? h : first;
 }
 
-// The clock of who ran stands still from now on, and that of who runs goes on.
+// Stops the deadlines' clocks of all that leave but did not run in the time that has passed.
 void Turns::settle(uint64_t now_ns) {
   const uint64_t ns = now_ns - std::exchange(settled_ns_, now_ns);
   for (const VgpuId v : leaving_)

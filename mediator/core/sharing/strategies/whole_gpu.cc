@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mediator/core/sharing/whole_gpu.h"
+#include "mediator/core/sharing/strategies/whole_gpu.h"
 
 #include "mediator/core/sharing/sharing.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "policies/sim/trace.h"
+#include "policies/sim/files/trace.h"
 
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
@@ -13,7 +13,7 @@ namespace json = boost::json;
 namespace sluice::policy::sim {
 namespace {
 
-// A trace does not tell where its kernels could have left; tasks of this length are assumed.
+// A trace does not say where its kernels could have left: tasks of this length are assumed.
 constexpr uint64_t kTraceTaskNs = 100'000;
 
 std::string quoted(const std::string& s) { return json::serialize(json::value(s)); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mediator/core/sharing/exclusive.h"
+#include "mediator/core/sharing/strategies/exclusive.h"
 
 #include <utility>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "policies/sim/svg_plot.h"
+#include "policies/sim/files/svg_plot.h"
 
 #include <algorithm>
 #include <cmath>
@@ -156,7 +156,7 @@ std::string svg_of_reports(const std::vector<Report>& reports) {
     }
     ntt.values.push_back(values);
     summary.values.push_back({m.antt, m.dntt, m.stp, 10 * m.fairness});
-    share.values.push_back({100 * m.share_error_max, 100 * m.share_error_total, 100 * (1 - m.jain),
+    share.values.push_back({100 * m.share_error.max, 100 * m.share_error.total, 100 * (1 - m.jain),
                             100 * (1 - m.throughput)});
   }
   return svg_plot("sluice-sim: workload " + reports[0].workload, series, {ntt, summary, share});

@@ -11,7 +11,7 @@
 #pragma once
 
 #include "mediator/core/sharing/hold_times.h"
-#include "mediator/core/sharing/whole_gpu.h"
+#include "mediator/core/sharing/strategies/whole_gpu.h"
 
 namespace sluice::core {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mediator/core/sharing/slices.h"
+#include "mediator/core/sharing/strategies/slices.h"
 
 #include <algorithm>
 #include <utility>
@@ -16,8 +16,8 @@ bool Slices::set_slice(const policy::Action& a) {
   return true;
 }
 
-// Who has the GPU alone until what it had begun has left, if the policy is to hear at once: then
-// its gate is open only while it has work.
+// The vGPU that has the GPU alone, until all that it had begun has left, if the policy wants to
+// hear of its launches at once: then its gate is open only while it has work.
 VgpuId Slices::alone() const {
   if (sharing_.holders.size() != 1) return policy::kNoVgpu;
   const VgpuId v = sharing_.holders.front();

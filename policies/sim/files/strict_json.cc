@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "policies/sim/strict_json.h"
+#include "policies/sim/files/strict_json.h"
 
 #include <boost/json/basic_parser_impl.hpp>
 #include <boost/json/error.hpp>
