@@ -32,7 +32,7 @@ class CommandLine {
     app_.add_option("--socket", socket_, "admin socket")
         ->envname("SLUICE_ADMIN_SOCKET")
         ->capture_default_str();
-    app_.add_option("--timeout", timeout_s_, "seconds that sluiced has for an answer")
+    app_.add_option("--timeout", timeout_s_, "how long to wait for sluiced's answer, seconds")
         ->check(CLI::Range(1, kMostTimeoutSeconds))
         ->capture_default_str();
     app_.add_flag("--json", json_, "print the answer as JSON");
@@ -97,7 +97,8 @@ class CommandLine {
     to->add_option("--latency", o.latency,
                    "low (goes first within its share), normal or batch; the share stays")
         ->check(CLI::IsMember({"low", "normal", "batch"}));
-    to->add_option("--target-p99-us", o.target_p99_us, "of its waits below its share; 0: none")
+    to->add_option("--target-p99-us", o.target_p99_us,
+                   "target for the P99 of its waits below its share, us; 0: none")
         ->check(CLI::Range(uint32_t{0}, limits::kMaxTargetUs));
     to->add_option("--min", o.min, "percent of the GPU that is reserved for it; 0: none")
         ->check(CLI::Range(0.0, 100.0));
@@ -109,21 +110,21 @@ class CommandLine {
   void add_create() {
     CreateOptions& c = create_;
     auto* cmd = app_.add_subcommand("create", "make a vGPU");
-    cmd->add_option("name", c.name, "its name");
+    cmd->add_option("name", c.name, kVgpuName);
     cmd->add_option("--domain-xml", c.domain_xml,
                     "take name, socket, weight and memory from a libvirt domain "
                     "XML ('-': stdin)");
-    cmd->add_option("--weight", c.weight, "its weight")->check(weights_);
+    cmd->add_option("--weight", c.weight, kWeight)->check(weights_);
     cmd->add_option("--memory", c.memory, "limit of device memory, for example 8G");
-    cmd->add_option("--mode", c.mode, "refuse a host of the other mode")
+    cmd->add_option("--mode", c.mode, "refuse a host that is not in this mode")
         ->check(CLI::IsMember({"strict", "shared"}));
-    cmd->add_option("--priority", c.priority, "for policies that know priorities")
-        ->check(priorities_);
+    cmd->add_option("--priority", c.priority, kPriority)->check(priorities_);
     add_limits(cmd, c.limits);
     cmd->add_option("--vgpu-socket", c.socket, "path of the socket that QEMU connects to");
-    cmd->add_option("--slots", c.slots, "guest processes at once")
+    cmd->add_option("--slots", c.slots, "guest processes that may use it at once")
         ->check(CLI::Range(1, SLUICE_MAX_SLOTS));
-    cmd->add_option("--region", c.region, "size of the shared memory, a power of two");
+    cmd->add_option("--region", c.region,
+                    "size of the memory shared with the guest, a power of two, for example 256M");
     cmd->callback([this] {
       if (create_.name.empty() && create_.domain_xml.empty())
         throw CLI::RequiredError("name or --domain-xml");
@@ -134,7 +135,7 @@ class CommandLine {
   void add_delete() {
     add("delete", "end a vGPU's sessions and remove it",
         [this](sluice::AdminClient& a) { return remove(a, name_, json_); })
-        ->add_option("name", name_)
+        ->add_option("name", name_, kVgpuName)
         ->required();
   }
 
@@ -150,17 +151,17 @@ class CommandLine {
   void add_show() {
     add("show", "one vGPU and its sessions",
         [this](sluice::AdminClient& a) { return show(a, name_, json_); })
-        ->add_option("name", name_)
+        ->add_option("name", name_, kVgpuName)
         ->required();
   }
 
   void add_set() {
-    auto* cmd = add("set", "change a vGPU; holds from the next decision on",
+    auto* cmd = add("set", "change a vGPU, from the next scheduling decision on",
                     [this](sluice::AdminClient& a) { return set(a, set_, json_); });
-    cmd->add_option("name", set_.name)->required();
-    cmd->add_option("--weight", set_.weight)->check(weights_);
-    cmd->add_option("--memory", set_.memory, "0: no limit");
-    cmd->add_option("--priority", set_.priority)->check(priorities_);
+    cmd->add_option("name", set_.name, kVgpuName)->required();
+    cmd->add_option("--weight", set_.weight, kWeight)->check(weights_);
+    cmd->add_option("--memory", set_.memory, "limit of device memory, for example 8G; 0: none");
+    cmd->add_option("--priority", set_.priority, kPriority)->check(priorities_);
     add_limits(cmd, set_.limits);
   }
 
@@ -169,10 +170,10 @@ class CommandLine {
     to->add_option("--connect", attach_.uri, kWhichLibvirt);
   }
   void add_print(CLI::App* to) {
-    to->add_flag("--print", attach_.print_only, "show the XML, change nothing");
+    to->add_flag("--print", attach_.print_only, "print the XML, change nothing");
   }
   void add_live(CLI::App* to) {
-    to->add_flag("--live", attach_.live, "the running domain, until it is shut off");
+    to->add_flag("--live", attach_.live, "change the running domain, until it is shut off");
   }
   void add_no_iommu(CLI::App* to) {
     to->add_flag("--no-iommu", attach_.no_iommu, "add no virtual IOMMU: the guest polls");
@@ -185,9 +186,9 @@ class CommandLine {
     add_live(cmd);
     add_domain(cmd);
     add_print(cmd);
-    cmd->add_option("--weight", o.weight, "its weight")->check(weights_);
+    cmd->add_option("--weight", o.weight, kWeight)->check(weights_);
     cmd->add_option("--memory", o.memory, "limit of device memory, for example 8G");
-    cmd->add_option("--priority", o.priority)->check(priorities_);
+    cmd->add_option("--priority", o.priority, kPriority)->check(priorities_);
     cmd->add_option("--latency", o.latency,
                     "low (goes first within its share), normal or batch; the share stays")
         ->check(CLI::IsMember({"low", "normal", "batch"}));
@@ -196,9 +197,9 @@ class CommandLine {
     cmd->add_option("--max", o.max, "percent of the GPU that it may have")
         ->check(CLI::Range(0, 100));
     cmd->add_option("--group", o.group, "the group that it is in");
-    cmd->add_option("--mode", o.mode, "refuse a host of the other mode")
+    cmd->add_option("--mode", o.mode, "refuse a host that is not in this mode")
         ->check(CLI::IsMember({"strict", "shared"}));
-    cmd->add_option("--slots", o.slots, "guest processes at once; default 16")
+    cmd->add_option("--slots", o.slots, "guest processes that may use it at once; default 16")
         ->check(CLI::Range(1, SLUICE_MAX_SLOTS));
     add_no_iommu(cmd);
   }
@@ -224,7 +225,7 @@ class CommandLine {
                     [this](sluice::AdminClient& a) { return save(a, attach_); });
     add_domain(cmd);
     cmd->add_flag("--force", attach_.force,
-                  "although programs on the GPU end, or it cannot come back");
+                  "even if programs on the GPU end, or the vGPU cannot come back");
     add_domain(add("restore", "start a saved domain and attach the vGPU that it had",
                    [this](sluice::AdminClient& a) { return restore(a, attach_); }));
   }
@@ -233,30 +234,33 @@ class CommandLine {
     GroupOptions& g = group_;
     auto* cmd = add("group", "make or change a group of vGPUs",
                     [this](sluice::AdminClient& a) { return set_group(a, group_, json_); });
-    cmd->add_option("name", g.name)->required();
+    cmd->add_option("name", g.name, "the group's name")->required();
     cmd->add_option("--parent", g.parent, "the group that it is in; '': none");
-    cmd->add_option("--weight", g.weight)->check(weights_);
-    cmd->add_option("--priority", g.priority, "added to that of all in it")->check(priorities_);
-    cmd->add_option("--min", g.min, "percent of the GPU; 0: none")->check(CLI::Range(0.0, 100.0));
-    cmd->add_option("--max", g.max, "percent of the GPU; 0: no cap")->check(CLI::Range(0.0, 100.0));
+    cmd->add_option("--weight", g.weight, kWeight)->check(weights_);
+    cmd->add_option("--priority", g.priority, "added to the priorities of its members")
+        ->check(priorities_);
+    cmd->add_option("--min", g.min, "percent of the GPU that is reserved for it; 0: none")
+        ->check(CLI::Range(0.0, 100.0));
+    cmd->add_option("--max", g.max, "percent of the GPU that it may have; 0: no cap")
+        ->check(CLI::Range(0.0, 100.0));
     add("groups", "all groups", [this](sluice::AdminClient& a) { return groups(a, json_); });
   }
 
   void add_top() {
     auto* cmd = add("top", "who gets how much of the GPU",
                     [this](sluice::AdminClient& a) { return top(a, interval_s_, rounds_, json_); });
-    cmd->add_option("--interval", interval_s_, "seconds")
+    cmd->add_option("--interval", interval_s_, "time between two rounds, seconds")
         ->check(CLI::Range(0.1, 120.0))
         ->capture_default_str();
-    cmd->add_option("--count", rounds_, "so many times, then end")
+    cmd->add_option("--count", rounds_, "end after so many rounds")
         ->check(CLI::Range(uint64_t{1}, kMostRounds));
   }
 
   void add_events() {
     auto* cmd = add("events", "sluiced's last log lines",
                     [this](sluice::AdminClient& a) { return events(a, follow_, limit_, json_); });
-    cmd->add_flag("--follow,-f", follow_, "go on with new ones");
-    cmd->add_option("--limit", limit_, "the last so many")
+    cmd->add_flag("--follow,-f", follow_, "wait for new lines");
+    cmd->add_option("--limit", limit_, "so many of the last lines")
         ->check(CLI::Range(1u, unsigned{limits::kMaxEvents}));
   }
 
@@ -270,18 +274,21 @@ class CommandLine {
   }
 
   void add_doctor() {
-    auto* cmd =
-        app_.add_subcommand("doctor", "what is wrong on this host, and what to do; 0: nothing");
+    auto* cmd = app_.add_subcommand(
+        "doctor", "what is wrong on this host, and what to do; exit status 0: nothing");
     cmd->add_option("--connect", doctor_.uri, kWhichLibvirt);
     cmd->callback([this] { is_doctor_ = true; });
   }
 
   void add_metrics() {
-    add("metrics", "the same and more in Prometheus' text format",
+    add("metrics", "counters and gauges in Prometheus' text format",
         [](sluice::AdminClient& a) { return metrics(a); });
   }
 
   static constexpr const char* kWhichLibvirt = "libvirt's URI; default qemu:///system";
+  static constexpr const char* kVgpuName = "the vGPU's name";
+  static constexpr const char* kWeight = "shares of the GPU are the ratio of weights";
+  static constexpr const char* kPriority = "strict: a higher one runs first";
   // CLI11 checks numbers here, so that a typing error needs no running sluiced to be found.
   const CLI::Range weights_{limits::kMinWeight, limits::kMaxWeight};
   const CLI::Range priorities_{limits::kMinPriority, limits::kMaxPriority};

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The main job: virtual machines share one GPU by weight, and the weights change half-way.
+"""Virtual machines share one GPU by weight, and the weights change half-way.
 
 Called by scripts/demo, which has installed and built everything. Everything this program starts is
 gone when it ends, also after Ctrl-C. See README.md for what it shows and docs/operating/demo.md for
@@ -60,6 +60,7 @@ def parse_arguments():
     p.add_argument("--image", type=pathlib.Path, help="folder with vmlinux and initramfs.cpio, "
                    "instead of making them")
     p.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help=argparse.SUPPRESS)
+    p.add_argument("--check-arguments", action="store_true", help=argparse.SUPPRESS)
     a = p.parse_args()
     if not 2 <= a.vms <= 16:
         p.error("--vms takes 2 to 16")
@@ -273,13 +274,71 @@ def at_once(actions):
         raise Failure("; ".join(errors))
 
 
+def start_clients(args, cleanup, sluiced, run_dir, deb, nvidia):
+    """The clients of --guests, booted all at once."""
+    weights = args.halves[0]
+    names = [f"vm{i + 1}" for i in range(args.vms)]
+    if args.guests == "local":
+        clients = [LocalClient(n, w) for n, w in zip(names, weights)]
+        boots = [lambda c=c: c.boot(sluiced, args.build.resolve()) for c in clients]
+    else:
+        image = make_image(args, deb)
+        say("guest image: Debian's kernel, libc, busybox, the package and the programs")
+        out = args.out.resolve()
+        cleanup.append(lambda: [shutil.copy(f, out / f"{f.parent.name}.console.log") for n in names
+                                for f in (run_dir / n).glob("*console*")])
+        if args.guests == "qemu":
+            clients = [QemuClient(n, w) for n, w in zip(names, weights)]
+            boots = [lambda c=c: c.boot(image, sluiced, cleanup, nvidia) for c in clients]
+        else:
+            libvirt = virt.Libvirt(run_dir / "libvirt", sluiced)
+            cleanup.append(libvirt.stop)
+            libvirt.start()
+            say(f"libvirtd of our own runs ({libvirt.uri})")
+            clients = [VmClient(n, w) for n, w in zip(names, weights)]
+            boots = [lambda c=c: c.boot(libvirt, image, sluiced, nvidia) for c in clients]
+    at_once(boots)
+    return clients
+
+
+def start_lanes(clients, until, nvidia):
+    """Programs in each client until then, LANES at a time."""
+    lanes = []
+    for c in clients:
+        for i in range(LANES):
+            shift = i * len(PROGRAMS) // LANES
+            order = PROGRAMS[shift:] + PROGRAMS[:shift]
+            lanes.append(threading.Thread(target=c.lane, args=(order, until, nvidia), daemon=True))
+            lanes[-1].start()
+    return lanes
+
+
+def contend(args, cleanup, sluiced, clients):
+    """Both halves: (history of samples, each half's figures, commands and what they printed)."""
+    history, halves, seen, stop = [], [], [], threading.Event()
+    cleanup.append(stop.set)
+    begin = time.monotonic()
+    for i, weights in enumerate(args.halves):
+        if i > 0:
+            for c, w in zip(clients, weights):
+                sluiced.ctl("set", c.name, "--weight", w)
+                c.weight = w
+                seen.append((f"sluicectl set {c.name} --weight {w}", ""))
+            say(f"weights set to {':'.join(map(str, weights))}")
+        first = sluiced.stats()
+        sample_until(sluiced, clients, begin + args.seconds * (i + 1) / len(args.halves), history,
+                     stop)
+        halves.append(report.half(weights, first, sluiced.stats(), [c.name for c in clients]))
+        seen.append(seen_by_owner(sluiced, args.seconds / len(args.halves) - 2))
+    return history, halves, seen
+
+
 def run(args, cleanup):
     started = float(os.environ.get("SLUICE_DEMO_STARTED", time.time()))
     out = args.out.resolve()
     work = out / "work"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    names = [f"vm{i + 1}" for i in range(args.vms)]
     # Unix socket paths are short: the run folder is not below --out.
     run_dir = pathlib.Path(tempfile.mkdtemp(prefix="sluice-demo."))
     cleanup.append(lambda: shutil.rmtree(run_dir, ignore_errors=True))
@@ -295,59 +354,20 @@ def run(args, cleanup):
     sluiced.start()
     nvidia = sluiced.ctl("info")["device"]["kind"] == "nvidia"
     say("sluiced runs")
-
-    weights = args.halves[0]
-    if args.guests == "local":
-        clients = [LocalClient(n, w) for n, w in zip(names, weights)]
-        boots = [lambda c=c: c.boot(sluiced, args.build.resolve()) for c in clients]
-    else:
-        image = make_image(args, deb)
-        say("guest image: Debian's kernel, libc, busybox, the package and the programs")
-        cleanup.append(lambda: [shutil.copy(f, out / f"{f.parent.name}.console.log") for n in names
-                                for f in (run_dir / n).glob("*console*")])
-        if args.guests == "qemu":
-            clients = [QemuClient(n, w) for n, w in zip(names, weights)]
-            boots = [lambda c=c: c.boot(image, sluiced, cleanup, nvidia) for c in clients]
-        else:
-            libvirt = virt.Libvirt(run_dir / "libvirt", sluiced)
-            cleanup.append(libvirt.stop)
-            libvirt.start()
-            say(f"libvirtd of our own runs ({libvirt.uri})")
-            clients = [VmClient(n, w) for n, w in zip(names, weights)]
-            boots = [lambda c=c: c.boot(libvirt, image, sluiced, nvidia) for c in clients]
-    at_once(boots)
+    clients = start_clients(args, cleanup, sluiced, run_dir, deb, nvidia)
 
     say(f"{args.vms} x {LANES} programs at a time, weights {':'.join(map(str, args.halves[0]))}")
-    until = time.monotonic() + args.seconds + 3  # a little more than both halves
-    lanes = []
-    for c in clients:
-        for i in range(LANES):
-            shift = i * len(PROGRAMS) // LANES
-            order = PROGRAMS[shift:] + PROGRAMS[:shift]
-            lanes.append(threading.Thread(target=c.lane, args=(order, until, nvidia), daemon=True))
-            lanes[-1].start()
+    # A little more than both halves.
+    lanes = start_lanes(clients, time.monotonic() + args.seconds + 3, nvidia)
     wait_for_contention(sluiced)
-    history, halves, seen, stop = [], [], [], threading.Event()
-    cleanup.append(stop.set)
-    begin = time.monotonic()
-    for i, weights in enumerate(args.halves):
-        if i > 0:
-            for c, w in zip(clients, weights):
-                sluiced.ctl("set", c.name, "--weight", w)
-                c.weight = w
-                seen.append((f"sluicectl set {c.name} --weight {w}", ""))
-            say(f"weights set to {':'.join(map(str, weights))}")
-        first = sluiced.stats()
-        sample_until(sluiced, clients, begin + args.seconds * (i + 1) / len(args.halves), history,
-                     stop)
-        halves.append(report.half(weights, first, sluiced.stats(), names))
-        seen.append(seen_by_owner(sluiced, args.seconds / len(args.halves) - 2))
+    history, halves, seen = contend(args, cleanup, sluiced, clients)
     final = sluiced.stats()
     say("time is over; the programs check their last results")
     for t in lanes:
         t.join(300)
         if t.is_alive():
             raise Failure("a program did not end")
+    names = [c.name for c in clients]
     result = report.make(halves, final, clients, names, time.time() - started, args,
                          sluiced.ctl("info"))
     out.mkdir(parents=True, exist_ok=True)
@@ -363,6 +383,8 @@ def run(args, cleanup):
 
 def main():
     args = parse_arguments()
+    if args.check_arguments:
+        return
     cleanup = []
 
     def interrupted(signum, _frame):

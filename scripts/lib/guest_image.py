@@ -105,24 +105,8 @@ def _install_package(root, deb):
     _run(args)
 
 
-def build(cache, out, deb, programs):
-    """Makes out/vmlinux and out/initramfs.cpio from the package `deb` and a list of program files
-    (they land in /usr/bin). Returns (vmlinux, initramfs)."""
-    cache, out = pathlib.Path(cache).resolve(), pathlib.Path(out).resolve()
-    cache.mkdir(parents=True, exist_ok=True)
-    out.mkdir(parents=True, exist_ok=True)
-    vmlinux, modules = kernel(cache)
-    inputs = [pathlib.Path(deb), ROOT / "scripts/guest/init", ROOT / "scripts/guest/jobs",
-              pathlib.Path(__file__),
-              *map(pathlib.Path, programs)]
-    stamp = hashlib.sha256(str(vmlinux).encode())
-    for f in inputs:
-        stamp.update(f.read_bytes())
-    initramfs, stamp_file = out / "initramfs.cpio", out / "initramfs.stamp"
-    if initramfs.exists() and stamp_file.exists() and stamp_file.read_text() == stamp.hexdigest():
-        return vmlinux, initramfs
-
-    root = out / "rootfs"
+def _root_folder(root, cache, modules, deb, programs):
+    """The guest's files below `root`, made anew."""
     shutil.rmtree(root, ignore_errors=True)
     for d in ("bin", "dev", "proc", "sys", "run", "tmp", "lib/modules", "lib64", "usr/bin",
               "usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "etc"):
@@ -156,6 +140,27 @@ def build(cache, out, deb, programs):
     shutil.copy(ROOT / "scripts/guest/jobs", root / "usr/bin/guest-jobs")
     shutil.copy(ROOT / "scripts/guest/init", root / "init")
     os.chmod(root / "init", 0o755)
+
+
+def build(cache, out, deb, programs):
+    """Makes out/vmlinux and out/initramfs.cpio from the package `deb` and a list of program files
+    (they land in /usr/bin). Returns (vmlinux, initramfs)."""
+    cache, out = pathlib.Path(cache).resolve(), pathlib.Path(out).resolve()
+    cache.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
+    vmlinux, modules = kernel(cache)
+    inputs = [pathlib.Path(deb), ROOT / "scripts/guest/init", ROOT / "scripts/guest/jobs",
+              pathlib.Path(__file__),
+              *map(pathlib.Path, programs)]
+    stamp = hashlib.sha256(str(vmlinux).encode())
+    for f in inputs:
+        stamp.update(f.read_bytes())
+    initramfs, stamp_file = out / "initramfs.cpio", out / "initramfs.stamp"
+    if initramfs.exists() and stamp_file.exists() and stamp_file.read_text() == stamp.hexdigest():
+        return vmlinux, initramfs
+
+    root = out / "rootfs"
+    _root_folder(root, cache, modules, deb, programs)
     files = sorted(p.relative_to(root) for p in root.rglob("*"))
     part = out / "initramfs.part"
     with open(part, "wb") as f:

@@ -5,6 +5,12 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 jobs=$(nproc)
 
+# help [STATUS]: the opening comment of the script that runs, and the end of it.
+help() {
+  sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0" >&$((${1:-0} ? 2 : 1))
+  exit "${1:-0}"
+}
+
 say() { printf '%s  %s\n' "$(date +%T)" "$*" >&2; }
 
 # ensure_packages PACKAGE...: installs those that are missing, with apt.
