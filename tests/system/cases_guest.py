@@ -96,12 +96,12 @@ class Guests(WithSluiced):
 
     def test_a_guest_killed_in_the_middle_of_a_launch(self):
         q = self.take()
-        neighbour = self.program("b", "stencil2d", "--seconds", 6, "--json")
+        neighbour = self.neighbour()
         q.guest.start("sluice-suite-md5 --seconds 60")
         done = self.vgpu("a")["launches_done"]
         self.eventually(lambda: self.vgpu("a")["launches_done"] > done, "the guest launches")
         q.kill()
-        self.assert_right(neighbour.finish(), "the neighbour")
+        self.assert_neighbour_right(neighbour)
         self.assert_all_free("a")
         again = self.take()
         self.run_right(again, "sluice-suite-triad --launches 2 --json")
@@ -109,7 +109,7 @@ class Guests(WithSluiced):
 
     def test_a_guest_rebooted_in_the_middle_of_a_launch(self):
         q = self.take()
-        neighbour = self.program("b", "stencil2d", "--seconds", 6, "--json")
+        neighbour = self.neighbour()
         q.guest.start("sluice-suite-md5 --seconds 60")
         done = self.vgpu("a")["launches_done"]
         self.eventually(lambda: self.vgpu("a")["launches_done"] > done, "the guest launches")
@@ -119,6 +119,6 @@ class Guests(WithSluiced):
         q.reconnect()
         wait_for_gpu(self, q)
         self.run_right(q, "sluice-suite-triad --launches 2 --json")
-        self.assert_right(neighbour.finish(), "the neighbour")
+        self.assert_neighbour_right(neighbour)
         self.assert_all_free("a")
         self.leave(q)

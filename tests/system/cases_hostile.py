@@ -26,7 +26,7 @@ class Hostile(WithSluiced):
     def test_every_scenario(self):
         names = self.client("--list").stdout.split()
         self.assertGreater(len(names), 25)
-        neighbour = self.program("b", "stencil2d", "--seconds", 10, "--json")
+        neighbour = self.neighbour()
         for name in names:
             with self.subTest(name):
                 p = self.client(name)
@@ -45,7 +45,7 @@ class Hostile(WithSluiced):
                 if name.startswith("unknown-"):  # as of a later libcuda
                     self.assertEqual(p.stdout.strip().splitlines()[-1], "answered 801")
                 self.assertIsNone(self.sluiced.process.poll(), "sluiced lives")
-        self.assert_right(neighbour.finish(), "the neighbour")
+        self.assert_neighbour_right(neighbour)
         self.assert_all_free("a")
         # The vGPU serves the next program as if nothing had been.
         self.assert_right(self.program("a", "reduction", "--launches", 4, "--json").finish())

@@ -215,10 +215,10 @@ class Faults(WithSluiced):
     """What one program does wrong costs that program only. `b` computes beside every fault."""
 
     def setUp(self):
-        self.neighbour = self.program("b", "stencil2d", "--seconds", 4, "--json")
+        self.beside = self.neighbour()
 
     def neighbour_is_unharmed(self):
-        self.assert_right(self.neighbour.finish(), "the neighbour")
+        self.assert_neighbour_right(self.beside)
         self.assert_all_free("a")
 
     def test_ptx_that_does_not_parse(self):

@@ -120,6 +120,24 @@ class WithSluiced(unittest.TestCase):
         self.addCleanup(lambda: p.process.poll() is None and p.kill())
         return p
 
+    def neighbour(self):
+        """A program on `b` that computes beside what a test does, until assert_neighbour_right().
+        Returns once it has launched."""
+        self.eventually(lambda: self.vgpu("b")["sessions"] == 0, "an earlier one has left")
+        done = self.vgpu("b")["launches_done"]
+        p = self.program("b", "stencil2d", "--seconds", 100000, "--json")
+        self.eventually(lambda: self.vgpu("b")["launches_done"] > done, "the neighbour launches")
+        return p
+
+    def assert_neighbour_right(self, neighbour):
+        """It still makes progress, and ends in order with right results."""
+        done = self.vgpu("b")["launches_done"]
+        self.eventually(lambda: neighbour.process.poll() is not None or
+                        self.vgpu("b")["launches_done"] > done + 4, "the neighbour makes progress")
+        if neighbour.process.poll() is None:
+            neighbour.process.send_signal(signal.SIGINT)
+        self.assert_right(neighbour.finish(), "the neighbour")
+
     def assert_right(self, finished, what=""):
         status, text = finished
         self.assertEqual(status, 0, f"{what}: {text}\n--- sluiced:\n{self.sluiced.log()[-3000:]}")
