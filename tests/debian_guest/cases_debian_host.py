@@ -262,7 +262,7 @@ class DebianHost(unittest.TestCase):
         self.right("virsh destroy vm1")
         self.eventually(lambda: "vm1" not in self.vgpus(), "destroyed")
         self.right("virsh domrename vm1 vm3")
-        self.right("sluicectl detach vm3; sluicectl attach vm3")
+        self.right("sluicectl attach vm3")
         self.right("virsh start vm3 && virsh destroy vm2")
         self.eventually(lambda: self.state("vm3") == "connected", "the renamed one has its vGPU")
         self.right("kill -KILL $(pidof qemu-system-x86_64)")
