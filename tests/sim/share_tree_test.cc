@@ -196,17 +196,17 @@ TEST(ShareTree, NamesAllWhoseWeightsChange) {
     }
     if (nodes.plain()) continue;  // weights are the vGPUs' own
     nodes.fresh();
-    std::vector<uint32_t> told(vgpus);
+    std::vector<uint32_t> known(vgpus);
     for (int i = 0; i < 100; ++i) {
       const auto v = static_cast<VgpuId>(r.below(vgpus));
       nodes.set_active(v, !nodes.vgpu(v).active);
       std::vector<VgpuId> changed = {v};
       for (const GroupId g : nodes.stale()) nodes.active_in({g, true}, changed);
       nodes.fresh();
-      for (const VgpuId c : changed) told[c] = nodes.weight_of(c);
+      for (const VgpuId c : changed) known[c] = nodes.weight_of(c);
       for (VgpuId c = 0; c < vgpus; ++c)
         if (nodes.vgpu(c).active) {
-          ASSERT_EQ(told[c], nodes.weight_of(c)) << seed << " " << i << " " << c;
+          ASSERT_EQ(known[c], nodes.weight_of(c)) << seed << " " << i << " " << c;
         }
     }
   }

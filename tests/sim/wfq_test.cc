@@ -273,8 +273,8 @@ TEST(WfqOneAtATime, EveryHabitBesideEveryOther) {
 // Where all have work all the time - giant kernels, which no gate stops, tiny ones and liars among
 // them - a second holds a whole number of rounds: 1 % for all once the first is over. Where others
 // come, or wait between, it holds a turn more or less of each, and who comes may have one before
-// its time (docs/notes/2026-11-22-policies.md): who is owed few turns in a second can be off by as
-// much as these are of that.
+// its time (docs/notes/2026-11-22-policies.md): a vGPU entitled to few turns in a second can be off
+// by as much as these are of that.
 TEST(WfqOnTimeSlices, SharesOverAnySecondWithinTurns) {
   for (uint32_t i = 0; i < find_workload("wfq-slices")->runs; ++i) {
     const Seen& o = run("wfq-slices", i, false, 60 * kSecond);
