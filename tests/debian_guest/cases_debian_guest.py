@@ -250,6 +250,9 @@ class DebianGuest(WithInstalledHost, unittest.TestCase):
                             "the guest's device is gone")
             status, text = self.guest.run(f"/media/programs/{CASES}", TIMEOUT_S)
             self.assertNotEqual(status, 0, text)
+            # As at a boot of a machine without a vGPU.
+            self.right("systemctl restart sluice-guest-agent")
+            self.assertEqual(self.right("systemctl --failed --no-legend --plain"), "")
             self.ctl("attach", NAME, "--live", "--weight", 70, "--memory", "1G")
             # The udev rule starts the agent.
             self.eventually(self.connected, "the agent has the vGPU")
