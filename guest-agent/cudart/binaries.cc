@@ -147,6 +147,7 @@ void link_for_managed(Binary& binary, Errors& errors) {
   if (report("linked parts", link_parts(binary, errors)) == CUDA_SUCCESS) {
     driver().cuLibraryUnload(linked_before);
   } else {
+    if (errors.text[0] != '\0') std::fprintf(stderr, "libcudart: %s\n", errors.text);
     binary.library = linked_before;
   }
 }

@@ -231,10 +231,14 @@ class Linker {
         if (!define(v.name, v.linkage))
           return refuse("multiple definition of " + std::string(v.name));
       for (const Function& f : m.functions())
-        if (f.has_body && !define(f.name, f.is_entry && f.linkage.empty() ? ".visible" : f.linkage))
+        if (f.has_body && !define(f.name, linkage_of(f)))
           return refuse("multiple definition of " + std::string(f.name));
     }
     return {};
+  }
+  // A kernel is visible, whether it says so or not.
+  static std::string_view linkage_of(const Function& f) {
+    return f.is_entry && f.linkage.empty() ? std::string_view(".visible") : f.linkage;
   }
   // False: a second strong definition.
   bool define(std::string_view name, std::string_view linkage) {
@@ -266,7 +270,7 @@ class Linker {
         const Function& f = m.functions()[item.index];
         if (!f.has_body) {
           if (f.linkage.empty() || declared(f.name)) declarations_ += as_defined(text(), f);
-        } else if (f.is_entry || counts(f.name, f.linkage)) {
+        } else if (counts(f.name, linkage_of(f))) {
           functions_ += text();
         }
       } else if (is_kept(m.directives()[item.index].name)) {

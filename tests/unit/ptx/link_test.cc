@@ -37,6 +37,31 @@ TEST(JoinPtx, ADeclarationSaysWhatTheDefinitionSays) {
   }
 }
 
+// A kernel made from a template in a header is in every part that launches it.
+TEST(JoinPtx, OfWeakKernelsTheFirstCountsOrTheStrongOne) {
+  const auto kernel = [](const char* linkage, const char* number) {
+    return kModuleHead + std::string(linkage) + " .entry k(.param .u32 p)\n{\n  .reg .u32 %r" +
+           number + ";\n  ret;\n}\n";
+  };
+  const auto texts_of = [](const std::string& joined) {
+    size_t count = 0;
+    for (size_t at = joined.find(".entry k("); at != joined.npos; ++count)
+      at = joined.find(".entry k(", at + 1);
+    return count;
+  };
+  const auto weak = ptx::join_ptx({kernel(".weak", "1"), kernel(".weak", "2")});
+  ASSERT_TRUE(weak);
+  EXPECT_EQ(texts_of(*weak), 1u) << *weak;
+  EXPECT_NE(weak->find("%r1"), std::string::npos) << *weak;
+  for (const char* strong : {".visible", ""}) {
+    const auto joined = ptx::join_ptx({kernel(".weak", "1"), kernel(strong, "2")});
+    ASSERT_TRUE(joined);
+    EXPECT_EQ(texts_of(*joined), 1u) << *joined;
+    EXPECT_NE(joined->find("%r2"), std::string::npos) << *joined;
+    EXPECT_FALSE(ptx::join_ptx({kernel(strong, "1"), kernel(strong, "2")}));
+  }
+}
+
 // The device runtime is the driver's; what else is missing is named.
 TEST(LinkPtx, NamesWhatNoPartDefines) {
   const auto missing = ptx::link_ptx({kDeclares, defines(".visible")});
