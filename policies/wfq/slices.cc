@@ -19,6 +19,9 @@
 //   habit.h        which vGPUs visit, pause, chat, return soon: learnt from when each has work
 //   one_by_one.h   while a vGPU that waits after its launches is owed half of what it uses, the
 //                  others have turns one by one, and it has one between any two of theirs
+//   stay_turns.h   beside visitors, those that stay have turns one by one, by their gates: a
+//   visitor
+//                  waits for a slice of one of them
 //   longest_for_riders()  a rider has the shortest slice; it may lead by max_lead_turns of its
 //                  turns, after which the others' turns are longer until it falls back
 //   expected_visits.h  one that has the GPU alone, or beside such as visit it only, has slices as
@@ -50,6 +53,7 @@
 #include "policies/wfq/slices/gpu.h"
 #include "policies/wfq/slices/one_by_one.h"
 #include "policies/wfq/slices/pause_budget.h"
+#include "policies/wfq/slices/stay_turns.h"
 #include "policies/wfq/slices/waste.h"
 
 namespace sluice::policy {
@@ -102,7 +106,10 @@ class WfqSlices final : public Policy {
       return set(v, 0, out);
     }
     if (anew || changes_round(now_ns, v)) return tick(now_ns, out);
-    set(v, gpu_[v].gated ? 0 : gpu_.slice_for(v, 0), out);
+    gpu_.gate(now_ns, v, stay_turns_.has_to_wait(v));
+    const uint64_t slice_ns =
+        stay_turns_.active() ? stay_turns_.slice_ns(now_ns, v) : gpu_.slice_for(v, 0);
+    set(v, gpu_[v].gated ? 0 : slice_ns, out);
   }
 
   void on_idle(uint64_t now_ns, VgpuId v, Actions& out) override {
@@ -110,6 +117,10 @@ class WfqSlices final : public Policy {
     const bool had_gated = gpu_.gated > 0;
     note_idle(now_ns, v);
     if (gpu_.busy.empty()) return;
+    if (stay_turns_.runs(v)) {  // a wait shorter than half a switch ends no turn
+      if (!gpu_.habit(v).wait_is_short(gpu_.lengths)) return tick(now_ns, out);
+      return wake_at(now_ns + static_cast<uint64_t>(gpu_.lengths.handover_ns()), out);
+    }
     if (gpu_.gated < gpu_.busy.size()) {  // somebody goes on
       if (gpu_.busy.size() != 1) return;
       if (!gpu_.returns_soon(v)) return tick(now_ns, out);
@@ -133,10 +144,16 @@ class WfqSlices final : public Policy {
     o.left_ns -= used_ns;
     o.credit_ns = std::max(o.credit_ns - used_ns, 0.0);
     waste_.on_use(v, used_ns);
-    if (o.gated && now_ns > o.gated_at_ns + kBegunNs) o.rides_until_ns = now_ns + kRidesNs;
+    if (!o.gated) return;
+    o.used_gated_ns += used_ns;
+    const double begun_ns = gpu_.lengths.free_alone() ? kBegunUseNs : 0;
+    if (now_ns > o.gated_at_ns + kBegunNs && o.used_gated_ns > begun_ns)
+      o.rides_until_ns = now_ns + kRidesNs;
   }
   bool reads_tasks() const override { return false; }
-  void on_left(uint64_t, VgpuId, LeftReason, Actions&) override {}
+  void on_left(uint64_t now_ns, VgpuId v, LeftReason, Actions& out) override {
+    if (stay_turns_.on_left(v)) tick(now_ns, out);
+  }
   void on_handover(uint64_t, uint64_t cost_ns) override { gpu_.lengths.learn(cost_ns); }
   void on_wake(uint64_t now_ns, Actions& out) override {
     wake_ns_ = 0;
@@ -149,7 +166,8 @@ class WfqSlices final : public Policy {
   static constexpr double kLongestRoundNs = 1e9;
   static constexpr uint64_t kAloneNs = 20'000'000;
   // A vGPU that uses the GPU so long after it was gated has a kernel that no gate stops; its next
-  // may be one, too.
+  // may be one, too. Where kernels are not evicted, a few launches that it had begun are none.
+  static constexpr double kBegunUseNs = 50e6;
   static constexpr uint64_t kBegunNs = 30'000'000, kRidesNs = 10'000'000'000;
   static constexpr uint64_t kSmallPart = 5;  // of a slice
   static constexpr double kRoundGrows = 4;  // shortest turns that one is ahead, for a round to grow
@@ -182,7 +200,7 @@ class WfqSlices final : public Policy {
     } else {
       habit.busy_ns = now_ns - habit.came_ns;
       habit.note_burst(gpu_.lengths);
-      if (gpu_.visits(now_ns, v)) expected_.note(now_ns, v);
+      if (gpu_.visits(now_ns, v)) expected_.note(now_ns, v), o.stays = false;
     }
     gpu_.leave(v);
     if (gpu_.busy.size() == 1) alone_since_ns_ = now_ns;
@@ -208,6 +226,8 @@ class WfqSlices final : public Policy {
   }
   // v's coming may change what the others get before the next round does.
   bool changes_round(uint64_t now_ns, VgpuId v) const {
+    if (stay_turns_.active() && gpu_.share(v).priority == gpu_.top_priority)
+      return !stay_turns_.holder_is_there();
     return gate_turns_.active() || slices::bursts(gpu_, v) ||
            (!one_by_one_.active() && gpu_.comes_between(now_ns, v)) ||
            gpu_.share(v).priority != gpu_.top_priority;
@@ -268,9 +288,7 @@ class WfqSlices final : public Policy {
     }
     const double round = gpu_.lengths.begin_round(gpu_.top.size(), weights, lightest,
                                                   longest_for_riders(now_ns, weights));
-    double ends_ns = one_by_one_.applies(now_ns, round, weights) ? one_by_one_.begin_round(now_ns)
-                                                                 : all_in_turn(now_ns, round);
-    if (gpu_.lengths.free_alone()) ends_ns = gate_turns_.begin_round(now_ns, ends_ns);
+    const double ends_ns = begin_round(now_ns, round, weights);
     for (const VgpuId v : gpu_.busy) set(v, gpu_[v].gated ? 0 : gpu_[v].wanted_ns, out);
     if (awaits_return(now_ns)) {
       opened_for_ = was_gated ? returning_ : opened_for_;
@@ -280,6 +298,14 @@ class WfqSlices final : public Policy {
     if (gpu_.busy.size() <= 1) return;
     round_ends_ns_ = now_ns + static_cast<uint64_t>(std::min(ends_ns, kLongestRoundNs));
     wake_at(round_ends_ns_, out);
+  }
+  // Returns in how many ns it has to be looked at again.
+  double begin_round(uint64_t now_ns, double round, double weights) {
+    if (stay_turns_.applies(now_ns)) return stay_turns_.begin_round(now_ns);
+    const double ends_ns = one_by_one_.applies(now_ns, round, weights)
+                               ? one_by_one_.begin_round(now_ns)
+                               : all_in_turn(now_ns, round);
+    return gpu_.lengths.free_alone() ? gate_turns_.begin_round(now_ns, ends_ns) : ends_ns;
   }
   // Lower levels are gated; the rest of a round is about the highest one only.
   void find_top(uint64_t now_ns) {
@@ -385,6 +411,7 @@ class WfqSlices final : public Policy {
   slices::SlicedGpu gpu_;
   slices::WasteMeter waste_{gpu_};
   slices::ExpectedVisits expected_{gpu_};
+  slices::StayTurns stay_turns_{gpu_, expected_};
   slices::OneByOne one_by_one_{gpu_};
   slices::GateTurns gate_turns_{gpu_};
   slices::PauseBudget pause_;

@@ -55,7 +55,7 @@ class ExpectedVisits {
   bool expects(uint64_t now_ns, VgpuId v, LatencyClass latency, Of of) const {
     const Visits& visits = visits_[static_cast<size_t>(latency)];
     const auto soon = [&](VgpuId who, uint64_t since_ns) {
-      return who != kNoVgpu && who != v && now_ns - since_ns < kExpectedNs &&
+      return who != kNoVgpu && who != v && !gpu_[who].stays && now_ns - since_ns < kExpectedNs &&
              (of == Of::kAnyPriority || gpu_.share(who).priority > gpu_.share(v).priority);
     };
     return soon(visits.last, visits.last_ns) || soon(visits.other, visits.other_ns);

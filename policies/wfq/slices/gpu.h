@@ -29,6 +29,7 @@ struct SlicedVgpu {
   // Its gate and its slice.
   bool gated = false;
   uint64_t gated_at_ns = 0;     // when that changed last
+  double used_gated_ns = 0;     // since then, while its gate was closed
   uint64_t rides_until_ns = 0;  // a kernel that it had begun goes on behind a closed gate
   uint64_t slice_ns = kUnset;   // as it was set last; 0: none, its gate is closed
   uint64_t wanted_ns = 0;       // the slice of the round that begins
@@ -42,7 +43,8 @@ struct SlicedVgpu {
   double kept_ns = 0, seen_ns = 0;
   // one_by_one.h: of the turn that it has been given; its lead in the middle of one, by weight.
   double left_ns = 0, lead_in_turn = 0;
-  uint64_t turn_ns = 0;  // gate_turns.h: when its last turn began
+  uint64_t turn_ns = 0;  // gate_turns.h: when its last turn began; stay_turns.h: when it ends
+  bool stays = false;    // stay_turns.h
 };
 
 struct SlicedGpu {
@@ -90,6 +92,7 @@ struct SlicedGpu {
     if (vgpus[v].gated == closed) return;
     vgpus[v].gated = closed;
     vgpus[v].gated_at_ns = now_ns;
+    vgpus[v].used_gated_ns = 0;
     closed ? ++gated : --gated;
   }
 

@@ -47,7 +47,7 @@ class Slices final : public WholeGpu {
 
   VgpuId alone() const;
 
-  static constexpr uint64_t kEndsNs = 6'000'000, kJustNow = ~0ull;
+  static constexpr uint64_t kEndsNs = 30'000'000, kJustNow = ~0ull;
 
   std::vector<uint64_t> gated_ns_;               // by VgpuId, when its slice became 0
   std::vector<uint64_t> slice_ns_;               // by VgpuId, as the policy set it; 0: gated

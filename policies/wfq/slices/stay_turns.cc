@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policies/wfq/slices/stay_turns.h"
+
+#include <algorithm>
+
+#include "policies/wfq/slices/burst.h"
+
+namespace sluice::policy::slices {
+
+// Also one that waits for its visit for so long that it seems to stay.
+bool StayTurns::stays(uint64_t now_ns, VgpuId v) const {
+  const Habit& habit = gpu_.habit(v);
+  const double visit_ns = kVisit * static_cast<double>(gpu_.lengths.mean_slice_ns());
+  if (bursts(gpu_, v)) return false;
+  if (habit.burst_ns > 0)
+    return habit.burst_ns > visit_ns || habit.used_ns > visit_ns * (habit.bursts + 1);
+  return !gpu_.visits(now_ns, v);
+}
+
+bool StayTurns::applies(uint64_t now_ns) {
+  const double most_ns = kMostAhead * static_cast<double>(gpu_.lengths.mean_slice_ns());
+  staying_.clear();
+  bool rides = false, expected = false;
+  for (const VgpuId v : gpu_.top) {
+    gpu_[v].stays = stays(now_ns, v);
+    if (gpu_[v].stays) staying_.push_back(v);
+  }
+  for (const VgpuId v : staying_) {
+    const bool is_awaited = v == holder_ && state_ == State::kLeaves;
+    rides |= !is_awaited && gpu_.rides(now_ns, v) && gpu_[v].lead_ns > most_ns;
+    expected |= expected_.longest_slice_ns(now_ns, v) < gpu_.lengths.ceiling_ns();
+  }
+  if (gpu_.top.size() > staying_.size() + kMostVisitors) crowded_until_ns_ = now_ns + kCrowdedNs;
+  const bool crowded = now_ns < crowded_until_ns_;
+  if (!gpu_.lengths.free_alone() || rides || crowded || !expected || staying_.size() < 2) {
+    state_ = State::kNone;
+    holder_ = kNoVgpu;
+  } else if (!active()) {
+    state_ = State::kLeaves;  // all of them
+    ends_ns_ = now_ns;
+  }
+  return active();
+}
+
+double StayTurns::begin_round(uint64_t now_ns) {
+  if (now_ns >= ends_ns_ || !holder_is_there()) {
+    const VgpuId next = furthest_behind(now_ns);
+    if (state_ == State::kRuns && holder_is_there() && next != holder_) {
+      state_ = State::kLeaves;
+      ends_ns_ = now_ns + kLeaveNs;
+      gpu_[holder_].turn_ns = now_ns;
+    } else {
+      begin_turn(now_ns, next);
+    }
+  }
+  const double most_ns = kMostAhead * static_cast<double>(gpu_.lengths.mean_slice_ns());
+  for (const VgpuId v : gpu_.top) {
+    SlicedVgpu& o = gpu_[v];
+    o.wanted_ns = slice_ns(now_ns, v);
+    gpu_.gate(now_ns, v, o.stays ? has_to_wait(v) : o.lead_ns > most_ns && !bursts(gpu_, v));
+  }
+  return static_cast<double>(ends_ns_ - now_ns);
+}
+
+uint64_t StayTurns::slice_ns(uint64_t now_ns, VgpuId v) const {
+  const uint64_t mean_ns = gpu_.lengths.mean_slice_ns();
+  return gpu_[v].stays ? std::min(mean_ns, expected_.longest_slice_ns(now_ns, v)) : mean_ns;
+}
+
+double StayTurns::lead_of(uint64_t now_ns, VgpuId v) const {
+  const SlicedVgpu& o = gpu_[v];
+  const double untold_ns = now_ns - o.turn_ns < kLateNs ? std::max(o.left_ns, 0.0) : 0;
+  return (o.lead_ns + untold_ns) / gpu_.share(v).weight;
+}
+
+VgpuId StayTurns::furthest_behind(uint64_t now_ns) const {
+  return *std::min_element(staying_.begin(), staying_.end(), [&](VgpuId a, VgpuId b) {
+    return lead_of(now_ns, a) < lead_of(now_ns, b);
+  });
+}
+
+void StayTurns::begin_turn(uint64_t now_ns, VgpuId v) {
+  const uint64_t turn_ns = gpu_.lengths.mean_slice_ns();
+  const double untold_ns = v == holder_ ? std::max(gpu_[v].left_ns, 0.0) : 0;
+  holder_ = v;
+  state_ = State::kRuns;
+  ends_ns_ = now_ns + turn_ns;
+  gpu_[v].left_ns = untold_ns + static_cast<double>(turn_ns);
+  gpu_[v].turn_ns = ends_ns_;
+}
+
+bool StayTurns::on_left(VgpuId v) {
+  gpu_[v].rides_until_ns = 0;
+  if (state_ != State::kLeaves || v != holder_) return false;
+  ends_ns_ = 0;
+  return true;
+}
+
+}  // namespace sluice::policy::slices

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// StayTurns: while somebody visits the GPU, or is expected to, the vGPUs that stay on it have turns
+// one by one, by their gates. The hardware goes round among all whose gates are open, so a visitor
+// waits for a slice of one that stays, however many of them there are.
+//
+//   state    gates of those that stay    until
+//   kNone    as other rules have it      somebody visits, and two or more stay
+//   kRuns    the holder's is open        the turn is over and another is further behind, or the
+//                                        holder has no work
+//   kLeaves  all are closed              what the holder had begun has left (on_left()), for
+//                                        kLeaveNs at most: the next one begins without a switch
+//                                        between the two
+//
+// The next holder is the one that is furthest behind (as in WF2Q and EEVDF). The log tells late who
+// has used the GPU, so the turn before counts as used. Visitors' gates are open until they are
+// kMostAhead ahead. There are no such turns where a kernel goes on behind its gate and is ahead,
+// among more visitors than kMostVisitors, and where slices are not free alone.
+//
+// Pure; part of WfqSlices. Tested in tests/sim/slices_shares_test.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "policies/wfq/slices/expected_visits.h"
+#include "policies/wfq/slices/gpu.h"
+
+namespace sluice::policy::slices {
+
+class StayTurns {
+ public:
+  StayTurns(SlicedGpu& gpu, const ExpectedVisits& expected) : gpu_(gpu), expected_(expected) {}
+
+  bool active() const { return state_ != State::kNone; }
+  bool runs(VgpuId v) const { return state_ == State::kRuns && v == holder_; }
+  bool holder_is_there() const {
+    return holder_ != kNoVgpu && gpu_.clock[holder_].backlogged() && gpu_[holder_].stays;
+  }
+  // v comes: whether it waits for its turn.
+  bool has_to_wait(VgpuId v) const {
+    return active() && gpu_[v].stays && (v != holder_ || state_ == State::kLeaves);
+  }
+  uint64_t slice_ns(uint64_t now_ns, VgpuId v) const;
+  // A round begins: whether there are such turns in it.
+  bool applies(uint64_t now_ns);
+  // Returns in how many ns it has to be looked at again.
+  double begin_round(uint64_t now_ns);
+  // v has left the GPU. Whether the next turn can begin.
+  bool on_left(VgpuId v);
+
+ private:
+  enum class State : uint8_t { kNone, kRuns, kLeaves };
+  static constexpr uint64_t kLeaveNs = 100'000'000;
+  static constexpr uint64_t kLateNs = 15'000'000;  // within that the log tells who used the GPU
+  static constexpr double kMostAhead = 2;          // mean slices
+  // Beside more at once, the holder would see little of its turn. Fitted to sleepers in the model.
+  static constexpr size_t kMostVisitors = 5;
+  static constexpr uint64_t kCrowdedNs = 200'000'000;  // for so long after there were more
+  static constexpr double kVisit = 0.5;  // of a mean slice, what a visitor uses at most
+
+  bool stays(uint64_t now_ns, VgpuId v) const;
+  VgpuId furthest_behind(uint64_t now_ns) const;
+  void begin_turn(uint64_t now_ns, VgpuId v);
+  double lead_of(uint64_t now_ns, VgpuId v) const;
+
+  SlicedGpu& gpu_;
+  const ExpectedVisits& expected_;
+  State state_ = State::kNone;
+  std::vector<VgpuId> staying_;  // they have SlicedVgpu::stays
+  VgpuId holder_ = kNoVgpu;
+  uint64_t ends_ns_ = 0;
+  uint64_t crowded_until_ns_ = 0;
+};
+
+}  // namespace sluice::policy::slices

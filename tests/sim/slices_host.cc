@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/sim/slices_host.h"
+
+#include <algorithm>
+
+namespace sluice::sim {
+
+using core::Action;
+using core::VgpuId;
+using policy::kNoVgpu;
+
+namespace {
+constexpr uint64_t kBeatNs = 100'000'000;
+constexpr uint32_t process(VgpuId v) { return v + 1; }
+}  // namespace
+
+core::SchedulerConfig SlicesHost::nvidia() {
+  core::SchedulerConfig c;
+  c.policy = "wfq";
+  c.policy_config.machine.preemptor = policy::PreemptorKind::kProportional;
+  c.policy_config.machine.handover_ns = 200'000;
+  c.policy_config.machine.slice_floor_ns = 200'000;
+  c.policy_config.machine.slice_least_ns = 100'000;
+  c.policy_config.machine.slices_are_free_alone = true;
+  return c;
+}
+
+SlicesHost::SlicesHost(const core::SchedulerConfig& config, const SlicesCosts& costs)
+    : costs_(costs), scheduler_(core::Scheduler::make(config, 0)) {
+  at(kBeatNs, [this] {
+    const auto beat = [](auto&& self, SlicesHost* h) -> void {
+      for (VgpuId v = 0; v < h->all_.size(); ++v) {
+        h->scheduler_->on_report(h->now_ns_, h->all_[v].session, h->snapshot(h->all_[v]),
+                                 h->actions_);
+        h->drain();
+      }
+      h->at(h->now_ns_ + kBeatNs, [self, h] { self(self, h); });
+    };
+    beat(beat, this);
+  });
+  at(costs_.log_ns, [this] { tell_log(); });
+}
+
+VgpuId SlicesHost::add(const policy::VgpuShare& share, const SlicesProgram& program) {
+  const auto v = *scheduler_->add_vgpu(now_ns_, share, actions_);
+  all_.resize(std::max<size_t>(all_.size(), v + 1));
+  all_[v].program = program;
+  use_.add(process(v), v);
+  core::ActionQueue later;
+  all_[v].session = *scheduler_->add_session(now_ns_, v, later);
+  while (auto a = later.pop()) actions_.push(*a);
+  drain();
+  at(std::max(program.start_ns, now_ns_), [this, v] {
+    const SlicesProgram& p = all_[v].program;
+    if (p.random) return arrive(v);
+    for (uint32_t i = 0; i < std::max(1u, p.queued); ++i) queue_launch(v, now_ns_);
+  });
+  return v;
+}
+
+void SlicesHost::run_until(uint64_t time_ns) {
+  events_.run_until(time_ns, [this](uint64_t at_ns, const EventQueue::What& what) {
+    advance(at_ns);
+    what();
+    drain();
+  });
+  advance(time_ns);
+}
+
+// ---- sluiced ------------------------------------------------------------------------------------
+
+void SlicesHost::drain() {
+  while (auto a = actions_.pop()) {
+    const VgpuId v = a->vgpu;
+    switch (a->kind) {
+      case Action::Kind::kSetGrant:
+        all_[v].grant = a->word;
+        claim(v);
+        break;
+      case Action::Kind::kReadReport:
+        scheduler_->on_report(now_ns_, a->session, snapshot(all_[v]), actions_);
+        break;
+      case Action::Kind::kAskStarved:
+        scheduler_->on_starved(now_ns_, a->session, 0, actions_);
+        break;
+      case Action::Kind::kRingGate:
+        at(now_ns_ + costs_.gate_ns, [this, v] { worker(v), note_if_left(v); });
+        break;
+      case Action::Kind::kSetSlice: {
+        const uint64_t ns = std::clamp<uint64_t>(a->word, 100'000, 10'000'000'000);
+        use_.set_slice(process(v), ns);
+        at(now_ns_ + costs_.set_ns, [this, v, ns] {
+          ++slices_set_;
+          all_[v].slice_ns = ns;
+          slice_ends_ns_ = now_ns_;  // whoever runs is stopped
+          reconsider();
+        });
+        break;
+      }
+      case Action::Kind::kWakeAt: {
+        const uint64_t epoch = ++timer_epoch_;
+        if (a->word == core::kNever) break;
+        at(std::max(a->word, now_ns_), [this, epoch] {
+          if (epoch == timer_epoch_) scheduler_->on_timer(now_ns_, actions_);
+        });
+        break;
+      }
+      case Action::Kind::kSetEvict:
+      case Action::Kind::kLog:
+      case Action::Kind::kSetSms:
+      case Action::Kind::kEndSession:
+        break;
+    }
+  }
+}
+
+core::ReportSnapshot SlicesHost::snapshot(const Tenant& t) const {
+  core::ReportSnapshot r;
+  r.guest_demand = t.demand;
+  r.guest_in_flight = static_cast<uint32_t>(t.flights.size());
+  r.guest_in_flight_ns = t.in_flight_ns;
+  r.guest_left_generation = t.left_generation;
+  r.guest_launches = t.launches;
+  r.guest_launches_done = t.done;
+  return r;
+}
+
+void SlicesHost::claim(VgpuId v) {
+  const Tenant& t = all_[v];
+  const bool open = t.grant & SLUICE_GRANT_OPEN;
+  use_.on_claim(now_ns_, process(v), !t.flights.empty() || (open && t.demand > 0), t.demand > 0);
+}
+
+void SlicesHost::ring(VgpuId v) {
+  at(now_ns_ + costs_.ring_ns,
+     [this, v] { scheduler_->on_report(now_ns_, all_[v].session, snapshot(all_[v]), actions_); });
+}
+
+void SlicesHost::tell_log() {
+  for (const Record& r : records_) use_.on_record(r.time_ns, r.worker, r.start);
+  records_.clear();
+  std::vector<accounting::EngineUse::Used> used;
+  use_.settle(now_ns_, used);
+  for (const auto& u : used) {
+    const VgpuId v = u.worker - 1;
+    all_[v].charged_ns += u.ns;
+    scheduler_->on_used(now_ns_, v, u.ns, u.free);
+  }
+  at(now_ns_ + costs_.log_ns, [this] { tell_log(); });
+}
+
+// ---- worker and program -------------------------------------------------------------------------
+
+void SlicesHost::arrive(VgpuId v) {
+  Tenant& t = all_[v];
+  if (t.waits)
+    t.waiting.push_back(now_ns_);
+  else
+    queue_launch(v, now_ns_);
+  const double apart =
+      static_cast<double>(t.program.pause_ns) * std::exponential_distribution()(random_);
+  at(now_ns_ + static_cast<uint64_t>(apart), [this, v] { arrive(v); });
+}
+
+void SlicesHost::queue_launch(VgpuId v, uint64_t since_ns) {
+  Tenant& t = all_[v];
+  ++t.launches;
+  t.waits = true;
+  t.queued_at.push_back(since_ns);
+  const bool first = t.demand++ == 0;
+  claim(v);
+  if (first && (!(t.grant & SLUICE_GRANT_OPEN) || t.grant & SLUICE_GRANT_CONTENDED)) ring(v);
+  worker(v);
+}
+
+// Sends what may go.
+void SlicesHost::worker(VgpuId v) {
+  Tenant& t = all_[v];
+  const bool open = t.grant & SLUICE_GRANT_OPEN;
+  while (t.sent < t.demand && t.queue.allows(open, now_ns_) && open) {
+    ++t.sent;
+    t.queue.add(now_ns_);
+    if (t.flights.empty()) t.in_flight_ns = now_ns_;
+    t.flights.push_back({.rest_ns = t.program.launch_ns});
+    at(now_ns_ + costs_.start_ns, [this, v] {
+      for (Flight& f : all_[v].flights)
+        if (!f.ready) {
+          f.ready = true;
+          break;
+        }
+      reconsider();
+    });
+  }
+}
+
+void SlicesHost::note_if_left(VgpuId v) {
+  Tenant& t = all_[v];
+  if (t.grant & SLUICE_GRANT_OPEN || !t.flights.empty()) return;
+  const uint32_t generation = SLUICE_GRANT_GENERATION(t.grant);
+  if (generation <= t.left_generation) return;
+  t.left_generation = generation;
+  ring(v);
+}
+
+// The worker has seen that the first one has ended.
+void SlicesHost::flight_ended(VgpuId v) {
+  Tenant& t = all_[v];
+  --t.sent;
+  ++t.done;
+  t.queue.remove(now_ns_);
+  const uint64_t since_ns = t.queued_at.front();
+  t.queued_at.pop_front();
+  if (--t.demand == 0 && t.grant & SLUICE_GRANT_CONTENDED) ring(v);
+  claim(v);
+  at(now_ns_ + costs_.program_ns, [this, v, since_ns] {
+    Tenant& x = all_[v];
+    x.took_ns.push_back(now_ns_ - since_ns);
+    if (x.program.random) {
+      x.waits = false;
+      if (x.waiting.empty()) return;
+      const uint64_t next = x.waiting.front();
+      x.waiting.pop_front();
+      return queue_launch(v, next);
+    }
+    at(now_ns_ + x.program.pause_ns, [this, v] { queue_launch(v, now_ns_); });
+  });
+  note_if_left(v);
+  worker(v);
+}
+
+// ---- GPU ----------------------------------------------------------------------------------------
+
+VgpuId SlicesHost::next_with_work() const {
+  const auto n = static_cast<VgpuId>(all_.size());
+  for (VgpuId i = 1; i <= n; ++i) {
+    const VgpuId v = resident_ == kNoVgpu ? i - 1 : (resident_ + i) % n;
+    if (v != resident_ && has_work(v)) return v;
+  }
+  return kNoVgpu;
+}
+
+void SlicesHost::advance(uint64_t time_ns) {
+  const uint64_t from_ns = std::max(now_ns_, runs_from_ns_);
+  now_ns_ = time_ns;
+  if (resident_ == kNoVgpu || !has_work(resident_) || from_ns >= time_ns) return;
+  Flight& f = all_[resident_].flights.front();
+  const uint64_t ran = std::min(time_ns - from_ns, f.rest_ns);
+  f.rest_ns -= ran;
+  all_[resident_].ran_ns += ran;
+}
+
+void SlicesHost::switch_to(VgpuId v, uint64_t takes_ns) {
+  ++switches_;
+  if (resident_ != kNoVgpu) records_.push_back({now_ns_, process(resident_), false});
+  records_.push_back({now_ns_ + costs_.unknown_ns, process(v), true});
+  resident_ = v;
+  runs_from_ns_ = now_ns_ + takes_ns;
+  slice_ends_ns_ = runs_from_ns_ + all_[v].slice_ns;
+}
+
+// Chooses what runs, after each change.
+void SlicesHost::reconsider() {
+  const uint64_t epoch = ++gpu_epoch_;
+  const auto again = [&](uint64_t time_ns) {
+    at(time_ns, [this, epoch] {
+      if (epoch == gpu_epoch_) reconsider();
+    });
+  };
+  if (now_ns_ < runs_from_ns_) return again(runs_from_ns_);  // a switch goes on
+  if (resident_ != kNoVgpu && has_work(resident_) && all_[resident_].flights.front().rest_ns == 0) {
+    const VgpuId v = resident_;
+    all_[v].flights.pop_front();
+    claim(v);
+    at(now_ns_ + costs_.poll_ns, [this, v] { flight_ended(v); });
+  }
+  const bool works = resident_ != kNoVgpu && has_work(resident_);
+  const VgpuId next = next_with_work();
+  if (next != kNoVgpu && (!works || now_ns_ >= slice_ends_ns_)) {
+    switch_to(next, works || resident_ == kNoVgpu ? costs_.switch_ns : costs_.wake_ns);
+    return again(runs_from_ns_);
+  }
+  if (!works) return;
+  if (now_ns_ >= slice_ends_ns_) slice_ends_ns_ = now_ns_ + all_[resident_].slice_ns;
+  again(std::min(slice_ends_ns_, now_ns_ + all_[resident_].flights.front().rest_ns));
+}
+
+}  // namespace sluice::sim

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// SlicesHost: core::Scheduler in virtual time where contexts share the GPU by the hardware's time
+// slices, with workers and a GPU as an H200 without MPS is (docs/decisions/0013-strict-slices.md).
+// For tests only; one thread; determined by its settings.
+//
+// The GPU has one context at a time and goes round among those that have launches in its queues: to
+// the next one when the slice is over or nothing is left, which takes switch_ns, or wake_ns from an
+// idle one. A slice is renewed while nobody else has work. One that is set anew stops whoever runs.
+// What each has used is found from the switches (accounting::EngineUse), log_ns late.
+//
+// A worker has a stream, and in flight what worker::SliceQueue allows; kernels cannot be evicted.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "mediator/core/scheduler.h"
+#include "mediator/worker/streams/slice_queue.h"
+#include "policies/accounting/engine_use.h"
+#include "tests/sim/event_queue.h"
+
+namespace sluice::sim {
+
+// What a vGPU's program does.
+struct SlicesProgram {
+  uint64_t launch_ns = 1'000'000;
+  uint32_t queued = 0;    // launches that it keeps queued; 0: it waits for each ...
+  uint64_t pause_ns = 0;  // ... and does nothing for so long
+  bool random = false;    // ... launches come as a Poisson process would have them, so far apart
+  uint64_t start_ns = 0;
+};
+
+struct SlicesCosts {
+  uint64_t switch_ns = 220'000, wake_ns = 82'000;
+  uint64_t unknown_ns = 20'000;  // of a switch, in which the log has no context
+  uint64_t set_ns = 150'000;     // until a worker has set one
+  uint64_t log_ns = 10'000'000;  // how late, and how often, the log tells
+  uint64_t start_ns = 9'000;     // from the worker's call to the GPU
+  uint64_t poll_ns = 8'000;      // from a launch's end to the worker
+  uint64_t ring_ns = 10'000;     // from the worker to sluiced
+  uint64_t gate_ns = 20'000;     // from sluiced to the worker
+  uint64_t program_ns = 20'000;  // from the worker to the program and back with the next launch
+};
+
+class SlicesHost {
+ public:
+  SlicesHost(const core::SchedulerConfig& config, const SlicesCosts& costs);
+  // sluiced's settings for an NVIDIA GPU.
+  static core::SchedulerConfig nvidia();
+
+  core::VgpuId add(const policy::VgpuShare& share, const SlicesProgram& program);
+  void run_until(uint64_t time_ns);
+
+  core::Scheduler& scheduler() { return *scheduler_; }
+  // Time for which the GPU ran its launches; time from when a launch was to come until its program
+  // knows that it has ended, of each.
+  uint64_t ran_ns(core::VgpuId v) const { return all_[v].ran_ns; }
+  const std::vector<uint64_t>& took_ns(core::VgpuId v) const { return all_[v].took_ns; }
+  uint64_t charged_ns(core::VgpuId v) const { return all_[v].charged_ns; }
+  uint64_t now_ns() const { return now_ns_; }
+  uint64_t switches() const { return switches_; }
+  uint64_t slices_set() const { return slices_set_; }
+
+ private:
+  struct Flight {
+    uint64_t rest_ns = 0;
+    bool ready = false;
+  };
+  struct Tenant {
+    core::SessionId session = 0;
+    SlicesProgram program;
+    uint64_t grant = 0;
+    uint32_t demand = 0, left_generation = 0;
+    uint64_t in_flight_ns = 0, launches = 0, done = 0;
+    uint32_t sent = 0;
+    std::deque<uint64_t> queued_at;
+    std::deque<uint64_t> waiting;  // of a random one: those that are to come once it has waited
+    bool waits = false;
+    worker::SliceQueue queue{32};
+    std::deque<Flight> flights;
+    uint64_t slice_ns = 2'000'000, ran_ns = 0, charged_ns = 0;
+    std::vector<uint64_t> took_ns;
+  };
+  struct Record {
+    uint64_t time_ns;
+    uint32_t worker;
+    bool start;
+  };
+
+  void at(uint64_t time_ns, std::function<void()> what) { events_.at(time_ns, std::move(what)); }
+  void drain();
+  core::ReportSnapshot snapshot(const Tenant& t) const;
+  void claim(core::VgpuId v);
+  void ring(core::VgpuId v);
+  void tell_log();
+  void arrive(core::VgpuId v);
+  void queue_launch(core::VgpuId v, uint64_t since_ns);
+  void worker(core::VgpuId v);
+  void note_if_left(core::VgpuId v);
+  void flight_ended(core::VgpuId v);
+
+  bool has_work(core::VgpuId v) const {
+    return !all_[v].flights.empty() && all_[v].flights.front().ready;
+  }
+  core::VgpuId next_with_work() const;
+  void advance(uint64_t time_ns);
+  void reconsider();
+  void switch_to(core::VgpuId v, uint64_t takes_ns);
+
+  SlicesCosts costs_;
+  std::unique_ptr<core::Scheduler> scheduler_;
+  accounting::EngineUse use_{accounting::EngineUse::Config{}};
+  core::ActionQueue actions_;
+  EventQueue events_;
+  std::mt19937 random_;
+  uint64_t now_ns_ = 0, timer_epoch_ = 0, gpu_epoch_ = 0, switches_ = 0, slices_set_ = 0;
+  std::vector<Tenant> all_;  // by VgpuId
+  std::vector<Record> records_;
+  core::VgpuId resident_ = policy::kNoVgpu;
+  uint64_t runs_from_ns_ = 0;  // its work goes on from then
+  uint64_t slice_ends_ns_ = 0;
+};
+
+}  // namespace sluice::sim
