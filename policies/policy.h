@@ -21,9 +21,8 @@
 //     on_launch_queued() for its successor in the stream if that is there already, then on_idle()
 //     if it was the vGPU's last, then on_released() for what was run for this launch alone (its SMs
 //     are held until then);
-//   - a driver that gives the GPU to vGPUs only as a whole (sluiced) reports all that one has
-//   queued
-//     together, as one Launch with id 0: before on_arrival(), and again whenever it knows better.
+//   - a driver that gives the GPU to vGPUs only as a whole (sluiced) reports all that a vGPU has
+//     queued as one Launch with id 0: before on_arrival(), and again whenever it knows better.
 //     Its figures replace the last ones, on_idle() ends it, and no on_launch_done() comes. They
 //     rest on a guest's word.
 // What a policy guarantees:

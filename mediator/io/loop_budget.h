@@ -14,8 +14,7 @@
 //                LoopShares::awaited, and they rest no longer than that asks
 //
 //   turn     of a descriptor whose vGPU is in debt: when the debt is paid back, and those that
-//   asked
-//            before it have been served, if each costs as much as the costliest of late
+//            asked earlier have been served, if each costs as much as the costliest of late
 //
 // A descriptor that becomes readable while its vGPU is in debt rests until its turn, also if it has
 // never been served: else each of a thousand sessions would cost the loop one call, all in a row.

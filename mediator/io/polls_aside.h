@@ -4,9 +4,8 @@
 // the loop polls for good. What that may cost others is bounded:
 //   - the loop polls outside of real time (LoopPriority::stand_back()), at its niceness. In real
 //     time it would use that budget up, and answer late for the rest of each second;
-//   - it takes a processor that nobody else wants: once it has had none for kMostLostNs of a
-//   second,
-//     it polls no more for the next one.
+//   - it takes a processor that nobody else wants: once it has had none for kMostLostNs in a
+//     second, it polls no more for the next one.
 // Owned by the loop's thread and used by it.
 #pragma once
 

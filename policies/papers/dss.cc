@@ -11,10 +11,9 @@
 //   - Tokens: floor(N_sm / N_p) each, and one more for those that came first (section 4.4); here by
 //     weight, over the vGPUs that have work. With equal weights that partitions as the paper does,
 //     because only differences of counts matter.
-//   - Departure: as printed, Algorithm 1 returns if the two counts are equal before it searches for
-//   an
-//     idle SM, which would leave a kernel that is alone without any. Idle SMs are always given out
-//     here.
+//   - Departure: as printed, Algorithm 1 returns if the two counts are equal before it searches an
+//     idle SM, which would leave a kernel that is alone without any. Here idle SMs are always given
+//     out.
 //   - A kernel gets no more SMs than it can use (Launch::sms_wanted).
 //   - As in the paper, at most as many kernels are active as there are SMs (its tables have an
 //     entry for each SM); others wait, in order of arrival, until one ends, and none is evicted for

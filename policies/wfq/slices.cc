@@ -19,8 +19,7 @@
 //   habit.h        which vGPUs visit, pause, chat, return soon: learnt from when each has work
 //   one_by_one.h   while a vGPU that waits after its launches is owed half of what it uses, the
 //                  others have turns one by one, and it has one between any two of theirs
-//   stay_turns.h   beside visitors, those that stay have turns one by one, by their gates: a
-//   visitor
+//   stay_turns.h   beside visitors, those that stay have turns one by one, by their gates: a visit
 //                  waits for a slice of one of them
 //   longest_for_riders()  a rider has the shortest slice; it may lead by max_lead_turns of its
 //                  turns, after which the others' turns are longer until it falls back

@@ -11,8 +11,7 @@
 //   copy_*        the same of a copy of 4 KiB within the device
 //   queued_*      200 empty launches and a wait, for each launch, with what a worker adds to them
 //   step_*        what the GPU takes for a short kernel and what stands behind it in its stream,
-//   all
-//                 queued before the first begins: kernels alone, or each with an event, a fill,
+//                 all queued before the first begins: kernels alone, or each with an event, a fill,
 //                 ...; "elsewhere": in another stream, with an event to it and one back
 #include <algorithm>
 #include <chrono>
