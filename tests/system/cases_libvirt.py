@@ -290,6 +290,7 @@ class Copies(support.WithSluiced):
             v = self.sluiced.ctl("show", name)
             return v["weight"], v["slots"], v["socket"]
         for name in ("vm1", "vm2", "vm3"):
+            self.addCleanup(libvirt.virsh, "undefine", name, check=False)
             self.addCleanup(libvirt.destroy, name)
         define("vm1", SMALL)
         ctl("attach", "vm1", "--weight", 300, "--slots", 5)

@@ -43,7 +43,7 @@ void Slices::divide_slice(uint64_t now_ns, VgpuId v, uint64_t slice_ns, ActionQu
   for (const SessionId s : g.sessions) {
     if (!sharing_.sessions[s].backlogged) continue;
     const bool has_part = slice_ns > 0 && sharing_.crowd.may_launch(s);
-    if (!has_part && !rides(now_ns, v, s)) continue;
+    if (!has_part && !rides(v, s)) continue;
     const uint64_t own_ns = has_part ? std::max<uint64_t>(slice_ns / among, 1) : 1;
     if (session_slice_ns_[s] == own_ns) continue;
     session_slice_ns_[s] = own_ns;
@@ -51,17 +51,26 @@ void Slices::divide_slice(uint64_t now_ns, VgpuId v, uint64_t slice_ns, ActionQu
   }
 }
 
-// What a gated session had begun keeps its slice, in which most of it ends. What does not runs on
-// until it leaves, as shortly as the hardware can.
-bool Slices::rides(uint64_t now_ns, VgpuId v, SessionId s) {
+// What a gated session had begun keeps its slice, in which most of it ends. Once others have run
+// beside it for kEndsNs, it runs on until it leaves, as shortly as the hardware can.
+bool Slices::rides(VgpuId v, SessionId s) {
   uint64_t& since_ns = gated_ns_[v];
-  if (slice_ns_[v] == 0 && since_ns == kJustNow) since_ns = now_ns;
+  if (slice_ns_[v] == 0 && since_ns == kJustNow) since_ns = ran_ns_;
   return sharing_.sessions[s].drain != Drain::kNone &&
-         (slice_ns_[v] > 0 || now_ns - since_ns > kEndsNs);
+         (slice_ns_[v] > 0 || ran_ns_ - since_ns > kEndsNs);
+}
+
+bool Slices::some_holder_has_work() const {
+  return std::any_of(sharing_.holders.begin(), sharing_.holders.end(), [&](VgpuId v) {
+    const VgpuState& g = sharing_.vgpus[v];
+    return !g.leaving() && g.backlogged();
+  });
 }
 
 bool Slices::advance(uint64_t now_ns, ActionQueue& out) {
   if (sharing_.reports.outstanding()) return false;
+  if (runs_) ran_ns_ += now_ns - event_ns_;
+  event_ns_ = now_ns;
   bool any = false;
   size_t backlogged = 0;
   for (VgpuId v = 0; v < sharing_.vgpus.size(); ++v) {
@@ -81,6 +90,7 @@ bool Slices::advance(uint64_t now_ns, ActionQueue& out) {
       sharing_.deadlines.stop(v);
     }
   }
+  runs_ = some_holder_has_work();
   if (backlogged > 1) contended_ns_ = now_ns;
   if (const VgpuId v = alone(); v != alone_) {
     charge_alone(now_ns);

@@ -43,14 +43,18 @@ class Slices final : public WholeGpu {
   void on_opened(uint64_t, VgpuId) override {}
   void on_freed(uint64_t) override {}
   void divide_slice(uint64_t now_ns, VgpuId v, uint64_t slice_ns, ActionQueue& out);
-  bool rides(uint64_t now_ns, VgpuId v, SessionId s);
+  bool rides(VgpuId v, SessionId s);
 
   VgpuId alone() const;
+  bool some_holder_has_work() const;
 
-  static constexpr uint64_t kEndsNs = 30'000'000, kJustNow = ~0ull;
+  static constexpr uint64_t kEndsNs = 6'000'000, kJustNow = ~0ull;
 
-  std::vector<uint64_t> gated_ns_;               // by VgpuId, when its slice became 0
-  std::vector<uint64_t> slice_ns_;               // by VgpuId, as the policy set it; 0: gated
+  std::vector<uint64_t> gated_ns_;  // by VgpuId, ran_ns_ when its slice became 0
+  std::vector<uint64_t> slice_ns_;  // by VgpuId, as the policy set it; 0: gated
+  // How long somebody with an open gate had work, until the last event, and whether since then.
+  uint64_t ran_ns_ = 0, event_ns_ = 0;
+  bool runs_ = false;
   std::vector<uint64_t> session_slice_ns_;       // by SessionId, as last set; 0: not yet
   VgpuId alone_ = policy::kNoVgpu;               // since the last event, charged until alone_to_ns_
   uint64_t alone_to_ns_ = 0, contended_ns_ = 0;  // ... when several had work last

@@ -29,7 +29,8 @@ struct SliceDriver {
     uint64_t kernel_ns = 2'250'000;
     uint64_t wait_ns = 0;  // between two kernels, without work; 0: saturating
     bool busy = false, gated = false, begun = false;
-    bool untold = false;  // idle, and the policy does not know
+    bool untold = false;   // idle, and the policy does not know
+    bool leaving = false;  // its gate is closed, and the policy waits to hear that it has left
     uint64_t left_ns = 0, slice_ns = 0, next_ns = 0, used_ns = 0, busy_ns = 0, kernels = 0,
              gated_at_ns = 0;
     uint64_t longest_wait_ns = 0, served_ns = 0;
@@ -75,6 +76,7 @@ struct SliceDriver {
         wake_ns = 0;
         call([&] { policy->on_wake(now, out); });
       }
+      tell_who_left();
       // Who is on the engine.
       if (current == kNoVgpu || !runnable(current) || now >= slice_end_ns) {
         VgpuId next = kNoVgpu;
@@ -116,6 +118,13 @@ struct SliceDriver {
                                              [](const Tenant& other) { return other.busy; });
       if (!t.untold) call([&] { policy->on_idle(now, current, out); });
     }
+  }
+  void tell_who_left() {
+    for (VgpuId v = 0; v < tenants.size(); ++v)
+      if (tenants[v].leaving && !(tenants[v].busy && tenants[v].begun)) {
+        tenants[v].leaving = false;
+        call([&] { policy->on_left(now, v, LeftReason::kEvicted, out); });
+      }
   }
   void switch_to(VgpuId next) {
     if (log && resident) log->on_record(now, last + 1, false);
@@ -186,6 +195,7 @@ struct SliceDriver {
       Tenant& t = tenants[a.vgpu];
       if (deaf && t.slice_ns) continue;
       if (!t.gated) t.gated_at_ns = now;
+      t.leaving = a.value == 0 && (t.leaving || !t.gated);
       t.gated = a.value == 0;
       if (a.value) {
         EXPECT_GE(a.value,
