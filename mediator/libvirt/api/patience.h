@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asks libvirt on a thread of its own, so that a libvirtd that is stopped keeps nobody waiting for
-// ever. For programs that end soon after, as that thread stays.
+// ever. After an answer that thread has ended, with all that libraries keep for a thread: else that
+// would be freed while the program ends, and its libraries too. Without an answer it stays: for
+// programs that end soon after.
 #pragma once
 
 #include <cerrno>
@@ -20,10 +22,13 @@ template <class T>
 Result<T> within(int seconds, std::function<Result<T>()> ask) {
   std::packaged_task<Result<T>()> task(std::move(ask));
   std::future<Result<T>> answer = task.get_future();
-  std::thread(std::move(task)).detach();
-  if (answer.wait_for(std::chrono::seconds(seconds)) != std::future_status::ready)
+  std::thread asks(std::move(task));
+  if (answer.wait_for(std::chrono::seconds(seconds)) != std::future_status::ready) {
+    asks.detach();
     return Error{ETIMEDOUT, "libvirt has not answered within " + std::to_string(seconds) +
                                 " s; 'systemctl status libvirtd'"};
+  }
+  asks.join();
   return answer.get();
 }
 

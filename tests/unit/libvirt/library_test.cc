@@ -4,6 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "mediator/libvirt/api/patience.h"
+
 namespace sluice::libvirt {
 namespace {
 
@@ -30,6 +36,26 @@ TEST(Library, ARefusedConnectionSaysWhatToDo) {
     EXPECT_TRUE(said.starts_with(std::string("connect to qemu:///system: ") + c.reason)) << said;
     EXPECT_NE(said.find(c.mend), said.npos) << said;
   }
+}
+
+// 'sluicectl list' ended with a broken heap once: what libraries keep for a thread was freed while
+// the program ended.
+TEST(Within, TheThreadHasEndedBehindAnAnswer) {
+  static std::atomic<bool> freed{false};
+  struct KeptForAThread {
+    ~KeptForAThread() {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      freed = true;
+    }
+  };
+  const auto answer = within<int>(60, [] {
+    thread_local KeptForAThread kept;
+    (void)&kept;
+    return Result<int>(7);
+  });
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(*answer, 7);
+  EXPECT_TRUE(freed);
 }
 
 }  // namespace
