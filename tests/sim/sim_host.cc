@@ -5,27 +5,19 @@
 
 namespace sluice::sim {
 
-namespace {
-constexpr uint64_t kBeatNs = 100 * kMs;
-}
-
 using core::Action;
 using core::SessionId;
 using core::VgpuId;
 
 SimHost::SimHost(const core::SchedulerConfig& config, const Costs& costs, uint64_t seed)
-    : config_(config), costs_(costs), random_(seed), scheduler_(core::Scheduler::make(config, 0)) {
-  at(kBeatNs, [this] { beat(); });
-}
+    : VirtualHost(config), config_(config), costs_(costs), random_(seed) {}
 
-// sluiced polls every report some times a second.
-void SimHost::beat() {
+void SimHost::poll_reports() {
   for (SessionId s = 0; s < sessions_.size(); ++s) {
     if (!sessions_[s].present) continue;
     sluiced_looks(s);
     drain();
   }
-  at(now_ns_ + kBeatNs, [this] { beat(); });
 }
 
 bool SimHost::honest(VgpuId v) const {
@@ -36,7 +28,6 @@ bool SimHost::honest(VgpuId v) const {
   return true;
 }
 
-// Books the time since the last event before anything changes.
 void SimHost::advance(uint64_t time_ns) {
   const uint64_t dt = time_ns - now_ns_;
   now_ns_ = time_ns;
@@ -93,78 +84,49 @@ SmSet SimHost::running_on(VgpuId v) const {
   return sms;
 }
 
-void SimHost::at(uint64_t time_ns, std::function<void()> what) {
-  events_.at(time_ns, std::move(what));
-}
-
 void SimHost::after(uint64_t dt_ns, SessionId s, void (SimHost::*step)(SessionId)) {
   at(now_ns_ + dt_ns, [this, s, step, life = sessions_[s].life] {
     if (sessions_[s].present && sessions_[s].life == life) (this->*step)(s);
   });
 }
 
-void SimHost::run_until(uint64_t time_ns) {
-  events_.run_until(time_ns, [this](uint64_t at_ns, const EventQueue::What& what) {
-    advance(at_ns);
-    what();
-    drain();
-  });
-  advance(time_ns);
-}
-
 // ---- sluiced ------------------------------------------------------------------------------------
 
-void SimHost::drain() {
-  while (auto a = actions_.pop()) {
-    switch (a->kind) {
-      case Action::Kind::kSetSms: {
-        sessions_[a->session].sms[a->word & 1] = a->sms;
-        auto& sets = truth_[a->vgpu].sets;
-        const auto at = std::find(sets.begin(), sets.end(), a->sms);
-        if (at != sets.end())
-          sets.erase(at);
-        else
-          ++truth_[a->vgpu].new_sets;
-        sets.push_back(a->sms);
-        if (sets.size() > VgpuTruth::kSetsKept) sets.erase(sets.begin());
-        break;
-      }
-      case Action::Kind::kSetGrant:
-        sessions_[a->session].grant = a->word;
-        break;
-      case Action::Kind::kSetEvict:
-        sessions_[a->session].evict = a->word;
-        after(costs_.signal_ns, a->session, &SimHost::gpu_sees_evict);
-        break;
-      case Action::Kind::kReadReport:
-        scheduler_->on_report(now_ns_, a->session, snapshot(a->session), actions_);
-        break;
-      case Action::Kind::kAskStarved:
-        scheduler_->on_starved(now_ns_, a->session, 0, actions_);
-        break;
-      case Action::Kind::kRingGate:
-        after(costs_.gate_ns, a->session, &SimHost::worker_tries);
-        break;
-      case Action::Kind::kWakeAt: {
-        const uint64_t epoch = ++timer_epoch_;
-        if (a->word == core::kNever) break;
-        at(std::max(a->word, now_ns_), [this, epoch] {
-          if (epoch == timer_epoch_) scheduler_->on_timer(now_ns_, actions_);
-        });
-        break;
-      }
-      case Action::Kind::kSetSlice:
-        break;  // this GPU has none
-      case Action::Kind::kEndSession:
-        ++ended_;
-        after(costs_.reap_ns, a->session, &SimHost::reap);
-        break;
-      case Action::Kind::kLog:
-        if (a->event == core::LogEvent::kPolicyViolation) ++policy_violations_;
-        if (a->event == core::LogEvent::kPart || a->event == core::LogEvent::kEvictSent)
-          ++truth_[a->vgpu].set_changes;
-        break;
+void SimHost::apply(const Action& action) {
+  switch (action.kind) {
+    case Action::Kind::kSetSms: {
+      sessions_[action.session].sms[action.word & 1] = action.sms;
+      auto& sets = truth_[action.vgpu].sets;
+      const auto at = std::find(sets.begin(), sets.end(), action.sms);
+      if (at != sets.end())
+        sets.erase(at);
+      else
+        ++truth_[action.vgpu].new_sets;
+      sets.push_back(action.sms);
+      if (sets.size() > VgpuTruth::kSetsKept) sets.erase(sets.begin());
+      break;
     }
+    case Action::Kind::kSetGrant:
+      sessions_[action.session].grant = action.word;
+      break;
+    case Action::Kind::kSetEvict:
+      sessions_[action.session].evict = action.word;
+      after(costs_.signal_ns, action.session, &SimHost::gpu_sees_evict);
+      break;
+    case Action::Kind::kRingGate:
+      after(costs_.gate_ns, action.session, &SimHost::worker_tries);
+      break;
+    case Action::Kind::kEndSession:
+      ++ended_;
+      after(costs_.reap_ns, action.session, &SimHost::reap);
+      break;
+    case Action::Kind::kLog:
+      if (action.event == core::LogEvent::kPolicyViolation) ++policy_violations_;
+      if (action.event == core::LogEvent::kPart || action.event == core::LogEvent::kEvictSent)
+        ++truth_[action.vgpu].set_changes;
+      break;
+    default:  // it has no slices
+      break;
   }
 }
 
@@ -181,7 +143,7 @@ core::LaunchHints SimHost::hints(const Sess& x) const {
           .preempt_ns = 0};
 }
 
-core::ReportSnapshot SimHost::snapshot(SessionId s) {
+core::ReportSnapshot SimHost::report_of(VgpuId, SessionId s) {
   const Sess& x = sessions_[s];
   core::ReportSnapshot r;
   r.guest_demand = x.demand;
@@ -240,21 +202,18 @@ void SimHost::set_share(VgpuId v, uint32_t weight, uint32_t priority) {
 }
 
 SessionId SimHost::add_session(VgpuId v, const Program& program) {
-  // The page exists before sluiced writes to it; the id is known only afterwards.
-  core::ActionQueue q;
-  const auto s = scheduler_->add_session(now_ns_, v, q);
-  if (*s >= sessions_.size()) sessions_.resize(*s + 1);
-  Sess& x = sessions_[*s];
-  const uint64_t life = x.life + 1;
-  x = Sess{};
-  x.life = life;
-  x.present = true;
-  x.vgpu = v;
-  x.program = program;
-  while (auto a = q.pop()) actions_.push(*a);
-  drain();
-  after(program.start_ns > now_ns_ ? program.start_ns - now_ns_ : 0, *s, &SimHost::burst_starts);
-  return *s;
+  const SessionId made = make_session(v, [&](SessionId s) {
+    if (s >= sessions_.size()) sessions_.resize(s + 1);
+    Sess& x = sessions_[s];
+    const uint64_t life = x.life + 1;
+    x = Sess{};
+    x.life = life;
+    x.present = true;
+    x.vgpu = v;
+    x.program = program;
+  });
+  after(program.start_ns > now_ns_ ? program.start_ns - now_ns_ : 0, made, &SimHost::burst_starts);
+  return made;
 }
 
 void SimHost::kill_session(SessionId s) {
@@ -279,7 +238,7 @@ void SimHost::ring(SessionId s) {
 }
 
 void SimHost::sluiced_looks(SessionId s) {
-  scheduler_->on_report(now_ns_, s, snapshot(s), actions_);
+  scheduler_->on_report(now_ns_, s, report_of(sessions_[s].vgpu, s), actions_);
 }
 
 void SimHost::burst_starts(SessionId s) {

@@ -9,14 +9,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <random>
 #include <vector>
 
 #include "mediator/core/scheduler.h"
 #include "policies/accounting/share_meter.h"
-#include "tests/sim/event_queue.h"
+#include "tests/sim/virtual_host.h"
 
 namespace sluice::sim {
 
@@ -78,7 +76,7 @@ struct VgpuTruth {
   uint64_t sm_ns = 0;      // SMs that it ran on times time
 };
 
-class SimHost {
+class SimHost final : public VirtualHost {
  public:
   SimHost(const core::SchedulerConfig& config, const Costs& costs, uint64_t seed);
 
@@ -86,12 +84,7 @@ class SimHost {
   void set_share(core::VgpuId v, uint32_t weight, uint32_t priority = 0);
   core::SessionId add_session(core::VgpuId v, const Program& program);
   void kill_session(core::SessionId s);  // the guest's process or its worker dies
-  void at(uint64_t time_ns, std::function<void()> what);
-  void run_until(uint64_t time_ns);
 
-  uint64_t now_ns() const { return now_ns_; }
-  core::Scheduler& scheduler() { return *scheduler_; }
-  core::VgpuStats stats(core::VgpuId v) const { return scheduler_->stats(now_ns_, v); }
   const VgpuTruth& truth(core::VgpuId v) const { return truth_[v]; }
   uint64_t all_contended_ns() const { return all_contended_ns_; }
   // Time in which two honest vGPUs were on one SM at once, but for launches that no SM set binds
@@ -132,11 +125,11 @@ class SimHost {
     uint64_t life = 0;  // events for an earlier holder of the id are stale
   };
 
-  void drain();
-  core::ReportSnapshot snapshot(core::SessionId s);
+  core::ReportSnapshot report_of(core::VgpuId v, core::SessionId s) override;
+  void apply(const core::Action& action) override;
+  void advance(uint64_t time_ns) override;
+  void poll_reports() override;
   core::LaunchHints hints(const Sess& x) const;
-  void beat();
-  void advance(uint64_t time_ns);
   void after(uint64_t dt_ns, core::SessionId s, void (SimHost::*step)(core::SessionId));
   void ring(core::SessionId s);
   void sluiced_looks(core::SessionId s);
@@ -152,10 +145,6 @@ class SimHost {
   core::SchedulerConfig config_;
   Costs costs_;
   std::mt19937_64 random_;
-  std::unique_ptr<core::Scheduler> scheduler_;
-  core::ActionQueue actions_;
-  EventQueue events_;
-  uint64_t now_ns_ = 0, timer_epoch_ = 0;
   std::vector<Sess> sessions_;
   std::vector<VgpuTruth> truth_;
   std::vector<uint64_t> waiting_since_;

@@ -10,7 +10,6 @@ using core::VgpuId;
 using policy::kNoVgpu;
 
 namespace {
-constexpr uint64_t kBeatNs = 100'000'000;
 constexpr uint32_t process(VgpuId v) { return v + 1; }
 }  // namespace
 
@@ -26,18 +25,7 @@ core::SchedulerConfig SlicesHost::nvidia() {
 }
 
 SlicesHost::SlicesHost(const core::SchedulerConfig& config, const SlicesCosts& costs)
-    : costs_(costs), scheduler_(core::Scheduler::make(config, 0)) {
-  at(kBeatNs, [this] {
-    const auto beat = [](auto&& self, SlicesHost* h) -> void {
-      for (VgpuId v = 0; v < h->all_.size(); ++v) {
-        h->scheduler_->on_report(h->now_ns_, h->all_[v].session, h->snapshot(h->all_[v]),
-                                 h->actions_);
-        h->drain();
-      }
-      h->at(h->now_ns_ + kBeatNs, [self, h] { self(self, h); });
-    };
-    beat(beat, this);
-  });
+    : VirtualHost(config), costs_(costs) {
   at(costs_.log_ns, [this] { tell_log(); });
 }
 
@@ -46,10 +34,7 @@ VgpuId SlicesHost::add(const policy::VgpuShare& share, const SlicesProgram& prog
   all_.resize(std::max<size_t>(all_.size(), v + 1));
   all_[v].program = program;
   use_.add(process(v), v);
-  core::ActionQueue later;
-  all_[v].session = *scheduler_->add_session(now_ns_, v, later);
-  while (auto a = later.pop()) actions_.push(*a);
-  drain();
+  make_session(v, [&](core::SessionId s) { all_[v].session = s; });
   at(std::max(program.start_ns, now_ns_), [this, v] {
     const SlicesProgram& p = all_[v].program;
     if (p.random) return arrive(v);
@@ -58,63 +43,36 @@ VgpuId SlicesHost::add(const policy::VgpuShare& share, const SlicesProgram& prog
   return v;
 }
 
-void SlicesHost::run_until(uint64_t time_ns) {
-  events_.run_until(time_ns, [this](uint64_t at_ns, const EventQueue::What& what) {
-    advance(at_ns);
-    what();
-    drain();
-  });
-  advance(time_ns);
-}
-
 // ---- sluiced ------------------------------------------------------------------------------------
 
-void SlicesHost::drain() {
-  while (auto a = actions_.pop()) {
-    const VgpuId v = a->vgpu;
-    switch (a->kind) {
-      case Action::Kind::kSetGrant:
-        all_[v].grant = a->word;
-        claim(v);
-        break;
-      case Action::Kind::kReadReport:
-        scheduler_->on_report(now_ns_, a->session, snapshot(all_[v]), actions_);
-        break;
-      case Action::Kind::kAskStarved:
-        scheduler_->on_starved(now_ns_, a->session, 0, actions_);
-        break;
-      case Action::Kind::kRingGate:
-        at(now_ns_ + costs_.gate_ns, [this, v] { worker(v), note_if_left(v); });
-        break;
-      case Action::Kind::kSetSlice: {
-        const uint64_t ns = std::clamp<uint64_t>(a->word, 100'000, 10'000'000'000);
-        use_.set_slice(process(v), ns);
-        at(now_ns_ + costs_.set_ns, [this, v, ns] {
-          ++slices_set_;
-          all_[v].slice_ns = ns;
-          slice_ends_ns_ = now_ns_;  // whoever runs is stopped
-          reconsider();
-        });
-        break;
-      }
-      case Action::Kind::kWakeAt: {
-        const uint64_t epoch = ++timer_epoch_;
-        if (a->word == core::kNever) break;
-        at(std::max(a->word, now_ns_), [this, epoch] {
-          if (epoch == timer_epoch_) scheduler_->on_timer(now_ns_, actions_);
-        });
-        break;
-      }
-      case Action::Kind::kSetEvict:
-      case Action::Kind::kLog:
-      case Action::Kind::kSetSms:
-      case Action::Kind::kEndSession:
-        break;
+void SlicesHost::apply(const Action& action) {
+  const VgpuId v = action.vgpu;
+  switch (action.kind) {
+    case Action::Kind::kSetGrant:
+      all_[v].grant = action.word;
+      claim(v);
+      break;
+    case Action::Kind::kRingGate:
+      at(now_ns_ + costs_.gate_ns, [this, v] { worker(v), note_if_left(v); });
+      break;
+    case Action::Kind::kSetSlice: {
+      const uint64_t ns = std::clamp<uint64_t>(action.word, 100'000, 10'000'000'000);
+      use_.set_slice(process(v), ns);
+      at(now_ns_ + costs_.set_ns, [this, v, ns] {
+        ++slices_set_;
+        all_[v].slice_ns = ns;
+        slice_ends_ns_ = now_ns_;  // whoever runs is stopped
+        reconsider();
+      });
+      break;
     }
+    default:  // its kernels are not evicted, and it has all SMs
+      break;
   }
 }
 
-core::ReportSnapshot SlicesHost::snapshot(const Tenant& t) const {
+core::ReportSnapshot SlicesHost::report_of(VgpuId v, core::SessionId) {
+  const Tenant& t = all_[v];
   core::ReportSnapshot r;
   r.guest_demand = t.demand;
   r.guest_in_flight = static_cast<uint32_t>(t.flights.size());
@@ -132,8 +90,10 @@ void SlicesHost::claim(VgpuId v) {
 }
 
 void SlicesHost::ring(VgpuId v) {
-  at(now_ns_ + costs_.ring_ns,
-     [this, v] { scheduler_->on_report(now_ns_, all_[v].session, snapshot(all_[v]), actions_); });
+  at(now_ns_ + costs_.ring_ns, [this, v] {
+    const core::SessionId s = all_[v].session;
+    scheduler_->on_report(now_ns_, s, report_of(v, s), actions_);
+  });
 }
 
 void SlicesHost::tell_log() {

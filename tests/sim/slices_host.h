@@ -13,15 +13,13 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
-#include <memory>
 #include <random>
 #include <vector>
 
 #include "mediator/core/scheduler.h"
 #include "mediator/worker/streams/slice_queue.h"
 #include "policies/accounting/engine_use.h"
-#include "tests/sim/event_queue.h"
+#include "tests/sim/virtual_host.h"
 
 namespace sluice::sim {
 
@@ -46,22 +44,19 @@ struct SlicesCosts {
   uint64_t program_ns = 20'000;  // from the worker to the program and back with the next launch
 };
 
-class SlicesHost {
+class SlicesHost final : public VirtualHost {
  public:
   SlicesHost(const core::SchedulerConfig& config, const SlicesCosts& costs);
   // sluiced's settings for an NVIDIA GPU.
   static core::SchedulerConfig nvidia();
 
   core::VgpuId add(const policy::VgpuShare& share, const SlicesProgram& program);
-  void run_until(uint64_t time_ns);
 
-  core::Scheduler& scheduler() { return *scheduler_; }
   // Time for which the GPU ran its launches; time from when a launch was to come until its program
   // knows that it has ended, of each.
   uint64_t ran_ns(core::VgpuId v) const { return all_[v].ran_ns; }
   const std::vector<uint64_t>& took_ns(core::VgpuId v) const { return all_[v].took_ns; }
   uint64_t charged_ns(core::VgpuId v) const { return all_[v].charged_ns; }
-  uint64_t now_ns() const { return now_ns_; }
   uint64_t switches() const { return switches_; }
   uint64_t slices_set() const { return slices_set_; }
 
@@ -91,9 +86,9 @@ class SlicesHost {
     bool start;
   };
 
-  void at(uint64_t time_ns, std::function<void()> what) { events_.at(time_ns, std::move(what)); }
-  void drain();
-  core::ReportSnapshot snapshot(const Tenant& t) const;
+  core::ReportSnapshot report_of(core::VgpuId v, core::SessionId s) override;
+  void apply(const core::Action& action) override;
+  void advance(uint64_t time_ns) override;
   void claim(core::VgpuId v);
   void ring(core::VgpuId v);
   void tell_log();
@@ -107,17 +102,13 @@ class SlicesHost {
     return !all_[v].flights.empty() && all_[v].flights.front().ready;
   }
   core::VgpuId next_with_work() const;
-  void advance(uint64_t time_ns);
   void reconsider();
   void switch_to(core::VgpuId v, uint64_t takes_ns);
 
   SlicesCosts costs_;
-  std::unique_ptr<core::Scheduler> scheduler_;
   accounting::EngineUse use_{accounting::EngineUse::Config{}};
-  core::ActionQueue actions_;
-  EventQueue events_;
   std::mt19937 random_;
-  uint64_t now_ns_ = 0, timer_epoch_ = 0, gpu_epoch_ = 0, switches_ = 0, slices_set_ = 0;
+  uint64_t gpu_epoch_ = 0, switches_ = 0, slices_set_ = 0;
   std::vector<Tenant> all_;  // by VgpuId
   std::vector<Record> records_;
   core::VgpuId resident_ = policy::kNoVgpu;

@@ -9,32 +9,17 @@ using core::Action;
 using core::VgpuId;
 
 namespace {
-constexpr uint64_t kBeatNs = 100'000'000, kVisitNs = 500'000;
+constexpr uint64_t kVisitNs = 500'000;
 }
 
 TurnsHost::TurnsHost(const core::SchedulerConfig& config, const TurnsCosts& costs)
-    : costs_(costs), scheduler_(core::Scheduler::make(config, 0)) {
-  at(kBeatNs, [this] {
-    const auto beat = [](auto&& self, TurnsHost* h) -> void {
-      for (VgpuId v = 0; v < h->all_.size(); ++v) {
-        h->scheduler_->on_report(h->now_ns_, h->all_[v].session, h->snapshot(h->all_[v]),
-                                 h->actions_);
-        h->drain();
-      }
-      h->at(h->now_ns_ + kBeatNs, [self, h] { self(self, h); });
-    };
-    beat(beat, this);
-  });
-}
+    : VirtualHost(config), costs_(costs) {}
 
 VgpuId TurnsHost::add(const policy::VgpuShare& share, const TurnsProgram& program) {
   const auto v = *scheduler_->add_vgpu(now_ns_, share, actions_);
   all_.resize(std::max<size_t>(all_.size(), v + 1));
   all_[v].program = program;
-  core::ActionQueue later;
-  all_[v].session = *scheduler_->add_session(now_ns_, v, later);
-  while (auto a = later.pop()) actions_.push(*a);
-  drain();
+  make_session(v, [&](core::SessionId s) { all_[v].session = s; });
   at(std::max(program.start_ns, now_ns_), [this, v] {
     const TurnsProgram& p = all_[v].program;
     for (uint32_t i = 0; i < std::max({1u, p.queued, p.chain}); ++i) queue_launch(v);
@@ -42,58 +27,27 @@ VgpuId TurnsHost::add(const policy::VgpuShare& share, const TurnsProgram& progra
   return v;
 }
 
-void TurnsHost::at(uint64_t time_ns, std::function<void()> what) {
-  events_.at(time_ns, std::move(what));
-}
-
-void TurnsHost::run_until(uint64_t time_ns) {
-  events_.run_until(time_ns, [this](uint64_t at_ns, const EventQueue::What& what) {
-    advance(at_ns);
-    what();
-    drain();
-  });
-  advance(time_ns);
-}
-
 // ---- sluiced ------------------------------------------------------------------------------------
 
-void TurnsHost::drain() {
-  while (auto a = actions_.pop()) {
-    const VgpuId v = a->vgpu;
-    switch (a->kind) {
-      case Action::Kind::kSetGrant:
-        all_[v].grant = a->word;
-        break;
-      case Action::Kind::kSetEvict:
-        all_[v].evict = a->word;
-        break;
-      case Action::Kind::kReadReport:
-        scheduler_->on_report(now_ns_, a->session, snapshot(all_[v]), actions_);
-        break;
-      case Action::Kind::kAskStarved:
-        scheduler_->on_starved(now_ns_, a->session, 0, actions_);
-        break;
-      case Action::Kind::kRingGate:
-        at(now_ns_ + costs_.gate_ns, [this, v] { worker(v), note_if_left(v); });
-        break;
-      case Action::Kind::kWakeAt: {
-        const uint64_t epoch = ++timer_epoch_;
-        if (a->word == core::kNever) break;
-        at(std::max(a->word, now_ns_), [this, epoch] {
-          if (epoch == timer_epoch_) scheduler_->on_timer(now_ns_, actions_);
-        });
-        break;
-      }
-      case Action::Kind::kLog:
-      case Action::Kind::kSetSms:
-      case Action::Kind::kSetSlice:
-      case Action::Kind::kEndSession:
-        break;
-    }
+void TurnsHost::apply(const Action& action) {
+  const VgpuId v = action.vgpu;
+  switch (action.kind) {
+    case Action::Kind::kSetGrant:
+      all_[v].grant = action.word;
+      break;
+    case Action::Kind::kSetEvict:
+      all_[v].evict = action.word;
+      break;
+    case Action::Kind::kRingGate:
+      at(now_ns_ + costs_.gate_ns, [this, v] { worker(v), note_if_left(v); });
+      break;
+    default:  // it has no slices, and all SMs
+      break;
   }
 }
 
-core::ReportSnapshot TurnsHost::snapshot(const Tenant& t) const {
+core::ReportSnapshot TurnsHost::report_of(VgpuId v, core::SessionId) {
+  const Tenant& t = all_[v];
   core::ReportSnapshot r;
   r.guest_demand = t.demand;
   // Launches: of one that is sent in windows only the last window ends it.
@@ -112,8 +66,10 @@ core::ReportSnapshot TurnsHost::snapshot(const Tenant& t) const {
 }
 
 void TurnsHost::ring(VgpuId v) {
-  at(now_ns_ + costs_.ring_ns,
-     [this, v] { scheduler_->on_report(now_ns_, all_[v].session, snapshot(all_[v]), actions_); });
+  at(now_ns_ + costs_.ring_ns, [this, v] {
+    const core::SessionId s = all_[v].session;
+    scheduler_->on_report(now_ns_, s, report_of(v, s), actions_);
+  });
 }
 
 // ---- worker and program -------------------------------------------------------------------------

@@ -14,13 +14,11 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
-#include <memory>
 #include <random>
 #include <vector>
 
 #include "mediator/core/scheduler.h"
-#include "tests/sim/event_queue.h"
+#include "tests/sim/virtual_host.h"
 
 namespace sluice::sim {
 
@@ -50,7 +48,7 @@ struct TurnsCosts {
                         // 0: none, as where they are filled
 };
 
-class TurnsHost {
+class TurnsHost final : public VirtualHost {
  public:
   TurnsHost(const core::SchedulerConfig& config, const TurnsCosts& costs);
 
@@ -58,18 +56,14 @@ class TurnsHost {
   core::VgpuId add(uint32_t weight, const TurnsProgram& program) {
     return add(policy::VgpuShare{.weight = weight}, program);
   }
-  void run_until(uint64_t time_ns);
   // From its next launch on, which it waits for, as for those before.
   void change(core::VgpuId v, const TurnsProgram& program) { all_[v].program = program; }
 
-  core::Scheduler& scheduler() { return *scheduler_; }
-  core::VgpuStats stats(core::VgpuId v) const { return scheduler_->stats(now_ns_, v); }
   // Time for which the GPU ran its launches; time from queueing a launch until its program knows
   // that it has ended, of each; of a chain as a whole.
   uint64_t ran_ns(core::VgpuId v) const { return all_[v].ran_ns; }
   const std::vector<uint64_t>& took_ns(core::VgpuId v) const { return all_[v].took_ns; }
   uint64_t idle_ns() const { return idle_ns_; }
-  uint64_t now_ns() const { return now_ns_; }
 
  private:
   // In the hardware's queue.
@@ -95,9 +89,9 @@ class TurnsHost {
     std::vector<uint64_t> took_ns;
   };
 
-  void at(uint64_t time_ns, std::function<void()> what);
-  void drain();
-  core::ReportSnapshot snapshot(const Tenant& t) const;
+  core::ReportSnapshot report_of(core::VgpuId v, core::SessionId s) override;
+  void apply(const core::Action& action) override;
+  void advance(uint64_t time_ns) override;
   void ring(core::VgpuId v);
   void queue_launch(core::VgpuId v);
   void worker(core::VgpuId v);
@@ -108,17 +102,13 @@ class TurnsHost {
   void program_knows(core::VgpuId v, uint64_t queued_at);
   bool expected_whole(const Tenant& t) const { return t.program.launch_ns <= costs_.whole_ns; }
 
-  void advance(uint64_t time_ns);
   uint64_t rest_ns(const Flight& f) const { return f.rest_ns; }
   void reconsider();
   Flight* head(core::VgpuId v);
 
   TurnsCosts costs_;
-  std::unique_ptr<core::Scheduler> scheduler_;
-  core::ActionQueue actions_;
-  EventQueue events_;
   std::mt19937 random_;
-  uint64_t now_ns_ = 0, timer_epoch_ = 0, gpu_epoch_ = 0, idle_ns_ = 0;
+  uint64_t gpu_epoch_ = 0, idle_ns_ = 0;
   std::vector<Tenant> all_;  // by VgpuId
   core::VgpuId running_ = policy::kNoVgpu, next_ = policy::kNoVgpu;
 };
