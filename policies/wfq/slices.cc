@@ -199,7 +199,10 @@ class WfqSlices final : public Policy {
     } else {
       habit.busy_ns = now_ns - habit.came_ns;
       habit.note_burst(gpu_.lengths);
-      if (gpu_.visits(now_ns, v)) expected_.note(now_ns, v), o.stays = false;
+      if (gpu_.visits(now_ns, v)) {
+        expected_.note(now_ns, v);
+        o.stays = false;
+      }
     }
     gpu_.leave(v);
     if (gpu_.busy.size() == 1) alone_since_ns_ = now_ns;

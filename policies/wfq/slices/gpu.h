@@ -41,10 +41,11 @@ struct SlicedVgpu {
   // waste.h: what its open gate kept of the GPU, and what it was seen to use meanwhile.
   uint64_t kept_from_ns = 0;
   double kept_ns = 0, seen_ns = 0;
-  // one_by_one.h: of the turn that it has been given; its lead in the middle of one, by weight.
-  double left_ns = 0, lead_in_turn = 0;
-  uint64_t turn_ns = 0;  // gate_turns.h: when its last turn began; stay_turns.h: when it ends
-  bool stays = false;    // stay_turns.h
+  double left_ns = 0;          // one_by_one.h, stay_turns.h: of the turn that it has been given
+  double lead_in_turn = 0;     // one_by_one.h: its lead in the middle of one, by weight
+  uint64_t turn_ns = 0;        // gate_turns.h: when its last turn began
+  uint64_t stay_ended_ns = 0;  // stay_turns.h: when its last turn ends
+  bool stays = false;          // stay_turns.h: it does not visit
 };
 
 struct SlicedGpu {

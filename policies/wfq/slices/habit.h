@@ -55,12 +55,15 @@ struct Habit {
   bool waited_lately(uint64_t now_ns) const {
     return waited_ns != 0 && now_ns - waited_ns < kWaitsNs;
   }
+  static double longest_visit_ns(const SliceLengths& lengths) {
+    return static_cast<double>(lengths.mean_slice_ns()) / kVisitsPerSlice;
+  }
   bool visits(uint64_t now_ns, bool backlogged, const SliceLengths& lengths) const {
     const auto slice_ns = static_cast<double>(lengths.mean_slice_ns());
     if (backlogged && lengths.free_alone() &&
         static_cast<double>(now_ns - came_ns) > kStays * (slice_ns + lengths.handover_ns()))
       return false;
-    if (burst_ns > 0) return burst_ns < slice_ns / kVisitsPerSlice;
+    if (burst_ns > 0) return burst_ns < longest_visit_ns(lengths);
     // Not measured yet: it was over within a slice of another's, of which it waited a part.
     return lengths.free_alone() && busy_ns > 0 &&
            static_cast<double>(busy_ns) < SliceLengths::kLonger * slice_ns + lengths.soon_ns();

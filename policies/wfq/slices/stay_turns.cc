@@ -10,7 +10,7 @@ namespace sluice::policy::slices {
 // Also one that waits for its visit for so long that it seems to stay.
 bool StayTurns::stays(uint64_t now_ns, VgpuId v) const {
   const Habit& habit = gpu_.habit(v);
-  const double visit_ns = kVisit * static_cast<double>(gpu_.lengths.mean_slice_ns());
+  const double visit_ns = Habit::longest_visit_ns(gpu_.lengths);
   if (bursts(gpu_, v)) return false;
   if (habit.burst_ns > 0)
     return habit.burst_ns > visit_ns || habit.used_ns > visit_ns * (habit.bursts + 1);
@@ -18,21 +18,15 @@ bool StayTurns::stays(uint64_t now_ns, VgpuId v) const {
 }
 
 bool StayTurns::applies(uint64_t now_ns) {
-  const double most_ns = kMostAhead * static_cast<double>(gpu_.lengths.mean_slice_ns());
+  if (!gpu_.lengths.free_alone()) return false;
   staying_.clear();
-  bool rides = false, expected = false;
   for (const VgpuId v : gpu_.top) {
     gpu_[v].stays = stays(now_ns, v);
     if (gpu_[v].stays) staying_.push_back(v);
   }
-  for (const VgpuId v : staying_) {
-    const bool is_awaited = v == holder_ && state_ == State::kLeaves;
-    rides |= !is_awaited && gpu_.rides(now_ns, v) && gpu_[v].lead_ns > most_ns;
-    expected |= expected_.longest_slice_ns(now_ns, v) < gpu_.lengths.ceiling_ns();
-  }
   if (gpu_.top.size() > staying_.size() + kMostVisitors) crowded_until_ns_ = now_ns + kCrowdedNs;
-  const bool crowded = now_ns < crowded_until_ns_;
-  if (!gpu_.lengths.free_alone() || rides || crowded || !expected || staying_.size() < 2) {
+  if (staying_.size() < 2 || now_ns < crowded_until_ns_ || !expects_visits(now_ns) ||
+      some_ride_ahead(now_ns)) {
     state_ = State::kNone;
     holder_ = kNoVgpu;
   } else if (!active()) {
@@ -42,22 +36,37 @@ bool StayTurns::applies(uint64_t now_ns) {
   return active();
 }
 
+// None of those that stay is expected itself, and all have one priority: what one of them may have
+// all may.
+bool StayTurns::expects_visits(uint64_t now_ns) const {
+  return expected_.longest_slice_ns(now_ns, staying_.front()) < gpu_.lengths.ceiling_ns();
+}
+
+bool StayTurns::some_ride_ahead(uint64_t now_ns) const {
+  return std::any_of(staying_.begin(), staying_.end(), [&](VgpuId v) {
+    const bool is_awaited = v == holder_ && state_ == State::kLeaves;
+    return !is_awaited && gpu_.rides(now_ns, v) && is_far_ahead(v);
+  });
+}
+
+bool StayTurns::is_far_ahead(VgpuId v) const {
+  return gpu_[v].lead_ns > kMostAhead * static_cast<double>(gpu_.lengths.mean_slice_ns());
+}
+
 double StayTurns::begin_round(uint64_t now_ns) {
   if (now_ns >= ends_ns_ || !holder_is_there()) {
     const VgpuId next = furthest_behind(now_ns);
     if (state_ == State::kRuns && holder_is_there() && next != holder_) {
       state_ = State::kLeaves;
       ends_ns_ = now_ns + kLeaveNs;
-      gpu_[holder_].turn_ns = now_ns;
+      gpu_[holder_].stay_ended_ns = now_ns;
     } else {
       begin_turn(now_ns, next);
     }
   }
-  const double most_ns = kMostAhead * static_cast<double>(gpu_.lengths.mean_slice_ns());
   for (const VgpuId v : gpu_.top) {
-    SlicedVgpu& o = gpu_[v];
-    o.wanted_ns = slice_ns(now_ns, v);
-    gpu_.gate(now_ns, v, o.stays ? has_to_wait(v) : o.lead_ns > most_ns && !bursts(gpu_, v));
+    gpu_[v].wanted_ns = slice_ns(now_ns, v);
+    gpu_.gate(now_ns, v, gpu_[v].stays ? has_to_wait(v) : is_far_ahead(v) && !bursts(gpu_, v));
   }
   return static_cast<double>(ends_ns_ - now_ns);
 }
@@ -69,7 +78,7 @@ uint64_t StayTurns::slice_ns(uint64_t now_ns, VgpuId v) const {
 
 double StayTurns::lead_of(uint64_t now_ns, VgpuId v) const {
   const SlicedVgpu& o = gpu_[v];
-  const double untold_ns = now_ns - o.turn_ns < kLateNs ? std::max(o.left_ns, 0.0) : 0;
+  const double untold_ns = now_ns - o.stay_ended_ns < kLateNs ? std::max(o.left_ns, 0.0) : 0;
   return (o.lead_ns + untold_ns) / gpu_.share(v).weight;
 }
 
@@ -86,7 +95,7 @@ void StayTurns::begin_turn(uint64_t now_ns, VgpuId v) {
   state_ = State::kRuns;
   ends_ns_ = now_ns + turn_ns;
   gpu_[v].left_ns = untold_ns + static_cast<double>(turn_ns);
-  gpu_[v].turn_ns = ends_ns_;
+  gpu_[v].stay_ended_ns = ends_ns_;
 }
 
 bool StayTurns::on_left(VgpuId v) {

@@ -41,6 +41,7 @@ class StayTurns {
   bool has_to_wait(VgpuId v) const {
     return active() && gpu_[v].stays && (v != holder_ || state_ == State::kLeaves);
   }
+  // What v's slice is in these turns.
   uint64_t slice_ns(uint64_t now_ns, VgpuId v) const;
   // A round begins: whether there are such turns in it.
   bool applies(uint64_t now_ns);
@@ -57,9 +58,11 @@ class StayTurns {
   // Beside more at once, the holder would see little of its turn. Fitted to sleepers in the model.
   static constexpr size_t kMostVisitors = 5;
   static constexpr uint64_t kCrowdedNs = 200'000'000;  // for so long after there were more
-  static constexpr double kVisit = 0.5;  // of a mean slice, what a visitor uses at most
 
   bool stays(uint64_t now_ns, VgpuId v) const;
+  bool expects_visits(uint64_t now_ns) const;
+  bool some_ride_ahead(uint64_t now_ns) const;
+  bool is_far_ahead(VgpuId v) const;
   VgpuId furthest_behind(uint64_t now_ns) const;
   void begin_turn(uint64_t now_ns, VgpuId v);
   double lead_of(uint64_t now_ns, VgpuId v) const;

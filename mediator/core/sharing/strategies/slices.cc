@@ -35,7 +35,7 @@ void Slices::charge_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns) {
   if (stall_ns > 0) sharing_.charging.charge_measured(now_ns, v, stall_ns * sharing_.sm_count());
 }
 
-void Slices::divide_slice(uint64_t now_ns, VgpuId v, uint64_t slice_ns, ActionQueue& out) {
+void Slices::divide_slice(VgpuId v, uint64_t slice_ns, ActionQueue& out) {
   const VgpuState& g = sharing_.vgpus[v];
   uint32_t among = 0;
   for (const SessionId s : g.sessions)
@@ -60,17 +60,11 @@ bool Slices::rides(VgpuId v, SessionId s) {
          (slice_ns_[v] > 0 || ran_ns_ - since_ns > kEndsNs);
 }
 
-bool Slices::some_holder_has_work() const {
-  return std::any_of(sharing_.holders.begin(), sharing_.holders.end(), [&](VgpuId v) {
-    const VgpuState& g = sharing_.vgpus[v];
-    return !g.leaving() && g.backlogged();
-  });
-}
-
 bool Slices::advance(uint64_t now_ns, ActionQueue& out) {
   if (sharing_.reports.outstanding()) return false;
   if (runs_) ran_ns_ += now_ns - event_ns_;
   event_ns_ = now_ns;
+  runs_ = false;
   bool any = false;
   size_t backlogged = 0;
   for (VgpuId v = 0; v < sharing_.vgpus.size(); ++v) {
@@ -80,17 +74,18 @@ bool Slices::advance(uint64_t now_ns, ActionQueue& out) {
     const bool alone = g.holds() && sharing_.reports.others_backlogged(v) == 0 &&
                        !sharing_.policy->hears_at_once(v);
     const bool wanted = slice_ns_[v] > 0 && (g.busy || alone);
-    divide_slice(now_ns, v, wanted ? slice_ns_[v] : 0, out);
-    if (g.leaving() || wanted == g.holds()) continue;
-    any = true;
-    if (wanted) {
+    divide_slice(v, wanted ? slice_ns_[v] : 0, out);
+    if (g.leaving()) continue;
+    if (wanted && !g.holds()) {
       open(now_ns, v, out);
-    } else {
+      any = true;
+    } else if (!wanted && g.holds()) {
       close(now_ns, v, out);
       sharing_.deadlines.stop(v);
+      any = true;
     }
+    runs_ |= wanted && g.backlogged();
   }
-  runs_ = some_holder_has_work();
   if (backlogged > 1) contended_ns_ = now_ns;
   if (const VgpuId v = alone(); v != alone_) {
     charge_alone(now_ns);

@@ -42,11 +42,10 @@ class Slices final : public WholeGpu {
  private:
   void on_opened(uint64_t, VgpuId) override {}
   void on_freed(uint64_t) override {}
-  void divide_slice(uint64_t now_ns, VgpuId v, uint64_t slice_ns, ActionQueue& out);
+  void divide_slice(VgpuId v, uint64_t slice_ns, ActionQueue& out);
   bool rides(VgpuId v, SessionId s);
 
   VgpuId alone() const;
-  bool some_holder_has_work() const;
 
   static constexpr uint64_t kEndsNs = 6'000'000, kJustNow = ~0ull;
 
