@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -112,6 +113,35 @@ TEST(SlicesShares, ACrowdOfSleepersLeavesThoseThatStayTheirShare) {
     const Figures f = measure(t);
     for (const size_t v : {0u, 1u})
       EXPECT_GT(f.ran[v], f.useful / static_cast<double>(sleepers + 2)) << sleepers;
+  }
+}
+
+// Whatever programs do: while one of them has launches, none of these turns waits for nothing. One
+// whose holder came back just as it was over waited for that to leave, which it could not.
+TEST(SlicesShares, NoTurnStandsStill) {
+  std::mt19937 drawn(7);
+  for (int mix = 0; mix < 300; ++mix) {
+    Tenants t;
+    t.add({.launch_ns = 50'000, .pause_ns = (1 + drawn() % 300) * kMs, .random = true});
+    for (uint32_t n = 2 + drawn() % 3; n > 0; --n) {
+      SlicesProgram program{.launch_ns = (3'000 + drawn() % 9'000) * 1'000ull};
+      program.queued = drawn() % 2 ? 0 : 2;
+      program.pause_ns = drawn() % 3 * (drawn() % 60) * 1'000ull;
+      t.add(program, 100 + drawn() % 400);
+    }
+    const auto ran_ns = [&] {
+      uint64_t all = 0;
+      for (const VgpuId v : t.all) all += t.host.ran_ns(v);
+      return all;
+    };
+    uint64_t before = 0, still_ms = 0, longest_ms = 0;
+    for (uint64_t ms = 300; ms < 2'000; ++ms) {
+      t.host.run_until(ms * kMs);
+      still_ms = ran_ns() == before ? still_ms + 1 : 0;
+      longest_ms = std::max(longest_ms, still_ms);
+      before = ran_ns();
+    }
+    EXPECT_LT(longest_ms, 5u) << mix;
   }
 }
 

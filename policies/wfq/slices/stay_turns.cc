@@ -56,7 +56,8 @@ bool StayTurns::is_far_ahead(VgpuId v) const {
 double StayTurns::begin_round(uint64_t now_ns) {
   if (now_ns >= ends_ns_ || !holder_is_there()) {
     const VgpuId next = furthest_behind(now_ns);
-    if (state_ == State::kRuns && holder_is_there() && next != holder_) {
+    const bool has_begun = holder_is_there() && gpu_.habit(holder_).came_ns != now_ns;
+    if (state_ == State::kRuns && has_begun && next != holder_) {
       state_ = State::kLeaves;
       ends_ns_ = now_ns + kLeaveNs;
       gpu_[holder_].stay_ended_ns = now_ns;
@@ -78,7 +79,7 @@ uint64_t StayTurns::slice_ns(uint64_t now_ns, VgpuId v) const {
 
 double StayTurns::lead_of(uint64_t now_ns, VgpuId v) const {
   const SlicedVgpu& o = gpu_[v];
-  const double untold_ns = now_ns - o.stay_ended_ns < kLateNs ? std::max(o.left_ns, 0.0) : 0;
+  const double untold_ns = now_ns < o.stay_ended_ns + kLateNs ? std::max(o.left_ns, 0.0) : 0;
   return (o.lead_ns + untold_ns) / gpu_.share(v).weight;
 }
 
@@ -91,6 +92,10 @@ VgpuId StayTurns::furthest_behind(uint64_t now_ns) const {
 void StayTurns::begin_turn(uint64_t now_ns, VgpuId v) {
   const uint64_t turn_ns = gpu_.lengths.mean_slice_ns();
   const double untold_ns = v == holder_ ? std::max(gpu_[v].left_ns, 0.0) : 0;
+  if (state_ == State::kRuns && now_ns < ends_ns_) {  // its holder had no more work
+    gpu_[holder_].left_ns -= static_cast<double>(ends_ns_ - now_ns);
+    gpu_[holder_].stay_ended_ns = now_ns;
+  }
   holder_ = v;
   state_ = State::kRuns;
   ends_ns_ = now_ns + turn_ns;
