@@ -46,6 +46,7 @@ struct SlicedVgpu {
   uint64_t turn_ns = 0;        // gate_turns.h: when its last turn began
   uint64_t stay_ended_ns = 0;  // stay_turns.h: when its last turn ends
   bool stays = false;          // stay_turns.h: it does not visit
+  bool is_awaited = false;     // stay_turns.h: nobody's turn begins until it has left
 };
 
 struct SlicedGpu {
@@ -106,6 +107,12 @@ struct SlicedGpu {
   }
   bool has_slice(VgpuId v) const {
     return vgpus[v].slice_ns != SlicedVgpu::kUnset && vgpus[v].slice_ns != 0;
+  }
+  // What of a round is kept for v: its slice, also while others wait until it has left.
+  double kept_slice_ns(VgpuId v) const {
+    const SlicedVgpu& o = vgpus[v];
+    if (o.is_awaited) return static_cast<double>(o.wanted_ns);
+    return o.gated || !has_slice(v) ? 0 : static_cast<double>(o.slice_ns);
   }
   // Of one of the rest, against the others of them: or all would be ahead where one that pauses is
   // owed something.

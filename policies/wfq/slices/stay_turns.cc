@@ -19,6 +19,7 @@ bool StayTurns::stays(uint64_t now_ns, VgpuId v) const {
 
 bool StayTurns::applies(uint64_t now_ns) {
   if (!gpu_.lengths.free_alone()) return false;
+  if (holder_ != kNoVgpu) gpu_[holder_].is_awaited = false;
   staying_.clear();
   for (const VgpuId v : gpu_.top) {
     gpu_[v].stays = stays(now_ns, v);
@@ -65,6 +66,7 @@ double StayTurns::begin_round(uint64_t now_ns) {
       begin_turn(now_ns, next);
     }
   }
+  gpu_[holder_].is_awaited = state_ == State::kLeaves;
   for (const VgpuId v : gpu_.top) {
     gpu_[v].wanted_ns = slice_ns(now_ns, v);
     gpu_.gate(now_ns, v, gpu_[v].stays ? has_to_wait(v) : is_far_ahead(v) && !bursts(gpu_, v));

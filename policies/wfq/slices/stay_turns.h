@@ -9,7 +9,8 @@
 //                                        holder has no work
 //   kLeaves  all are closed              what the holder had begun has left (on_left()), for
 //                                        kLeaveNs at most: the next one begins without a switch
-//                                        between the two
+//                                        between the two. The GPU is kept for it meanwhile, as by
+//                                        an open gate: what it does not use it pays for (waste.h)
 //
 // The next holder is the one that is furthest behind (as in WF2Q and EEVDF). The log tells late who
 // has used the GPU, so the turn before counts as used. Visitors' gates are open until they are

@@ -2,9 +2,9 @@
 // WasteMeter: GPU time that nobody uses while gates are shut is charged to vGPUs whose gates are
 // open: to claim work costs what having it would. Pure; part of WfqSlices.
 //
-// While two vGPUs or more are backlogged, an open gate keeps its slice's part of the GPU. What all
-// of them keep, beyond what is seen to be used, what switches cost and what a log reports late, is
-// waste.
+// While two vGPUs or more are backlogged, an open gate keeps its slice's part of the GPU, and so
+// does a vGPU that others wait for to leave. What all of them keep, beyond what is seen to be used,
+// what switches cost and what a log reports late, is waste.
 #pragma once
 
 #include <algorithm>
@@ -32,17 +32,15 @@ class WasteMeter {
   // A round has begun: slices and gates are as they will be in it.
   void begin_round() {
     open_slices_ns_ = 0;
-    for (const VgpuId v : gpu_.busy)
-      if (!gpu_[v].gated && gpu_.has_slice(v))
-        open_slices_ns_ += static_cast<double>(gpu_[v].slice_ns);
+    for (const VgpuId v : gpu_.busy) open_slices_ns_ += gpu_.kept_slice_ns(v);
   }
   // v's open gate has kept its slice's part of the GPU until now.
   void keep(uint64_t now_ns, VgpuId v) {
     SlicedVgpu& o = gpu_[v];
     const uint64_t from_ns = std::max(std::exchange(o.kept_from_ns, now_ns), contended_since_ns_);
-    if (o.gated || gpu_.busy.size() < 2 || open_slices_ns_ <= 0 || !gpu_.has_slice(v)) return;
+    if (gpu_.busy.size() < 2 || open_slices_ns_ <= 0) return;
     o.kept_ns += static_cast<double>(now_ns - from_ns) *
-                 std::min(static_cast<double>(o.slice_ns) / open_slices_ns_, 1.0);
+                 std::min(gpu_.kept_slice_ns(v) / open_slices_ns_, 1.0);
   }
   // Until now some gates were open, and others wanted the GPU too.
   void pass(uint64_t now_ns) {

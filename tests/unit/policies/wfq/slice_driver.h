@@ -34,8 +34,10 @@ struct SliceDriver {
     uint64_t left_ns = 0, slice_ns = 0, next_ns = 0, used_ns = 0, busy_ns = 0, kernels = 0,
              gated_at_ns = 0;
     uint64_t longest_wait_ns = 0, served_ns = 0;
-    // A worker that was taken over: says for so long that it has work, before each kernel.
+    // A worker that was taken over: says for so long that it has work, before each kernel, and
+    // never that it has left.
     uint64_t pretends_ns = 0, real_at_ns = 0;
+    bool silent = false;
   };
 
   explicit SliceDriver(std::string_view name, Config c = config())
@@ -121,7 +123,7 @@ struct SliceDriver {
   }
   void tell_who_left() {
     for (VgpuId v = 0; v < tenants.size(); ++v)
-      if (tenants[v].leaving && !(tenants[v].busy && tenants[v].begun)) {
+      if (tenants[v].leaving && !tenants[v].silent && !(tenants[v].busy && tenants[v].begun)) {
         tenants[v].leaving = false;
         call([&] { policy->on_left(now, v, LeftReason::kEvicted, out); });
       }

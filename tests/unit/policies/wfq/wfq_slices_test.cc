@@ -436,6 +436,25 @@ TEST(WfqSlices, ClaimingWorkThatOneHasNotGainsNothingAndCostsOthersLittle) {
     }
 }
 
+// Beside a visitor those that stay wait for each other to leave. A worker that never says that it
+// has left, and launches little or nothing, pays for that time.
+TEST(WfqSlices, WhoNeverSaysThatItHasLeftTakesNothingFromOthers) {
+  for (const uint64_t kernel_ns : {1 * kUs, 5 * kMs}) {
+    SliceDriver d("wfq", free_alone());
+    d.lag_ns = 10 * kMs;
+    d.sets_stop = d.quiet_alone = true;
+    d.use_log({});
+    const auto victim = d.add(1, 5 * kMs, 0), other = d.add(1, kernel_ns, 0);
+    d.add(1, 100 * kUs, 20 * kMs);
+    d.tenants[other].silent = true;
+    if (kernel_ns < kMs) d.tenants[other].pretends_ns = 1000 * kSecond;
+    d.run(kSecond);
+    const uint64_t before = d.tenants[victim].used_ns;
+    d.run(10 * kSecond);
+    EXPECT_GT(static_cast<double>(d.tenants[victim].used_ns - before) / 10e9, 0.45) << kernel_ns;
+  }
+}
+
 // A host that stands still for a moment, or a worker without a processor: what it did not use it
 // does not get back, and its share afterwards is what it was.
 TEST(WfqSlices, WhoWasLateHasItsShareAfterwards) {
