@@ -4,7 +4,8 @@
 
     tests/bench/adversaries.py --build build [--device nvidia] [--seconds 6] [--pairs 2]
                                [--only NAME...] [--together N [--seed S]]
-                               [--victim US:PAUSE_US] [--slices] [--out FILE.json]
+                               [--victim US:PAUSE_US] [--slices] [--kill S] [--no-back-off]
+                               [--out FILE.json]
 
 The victim checks every result, or (--victim) launches kernels of so many microseconds and pauses
 for so long after each. Windows alternate: beside an honest program of the same weight that
@@ -13,14 +14,20 @@ Each window's rival has a new vGPU, so that no debt of an earlier one is in it a
 of an attack count. `kept` is the victim's launches a second beside the adversary, over those beside
 the fair rival just before; the goal is 0.95. With --together N, N of the adversaries run at once,
 each on a vGPU, beside the honest programs' N; which ones is drawn anew for each pair, from --seed.
+With --kill S a program or a worker of the adversaries is killed, or stopped for a moment, each S
+seconds on average, at moments drawn from --seed. What makes any calls has other seeds each time.
+With --no-back-off nobody rests after its faults (`vgpu.back_off`), so that attacks go on.
 `answer_ms` is the slowest answer of the admin socket.
 `ended` is how often the scheduler has ended a session of the adversary; should it end one of the
 victim's, this fails. What sluiced logs of time slices that are too long is printed below each row.
 """
 import argparse
 import json
+import os
 import pathlib
 import random
+import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -53,10 +60,14 @@ ADVERSARIES = {
     "host functions, chains of waits": ["bomb", "chain", "100000"],
     "stalled launches": ["bomb", "stalled-launches", "1000000"],
     "launches behind nothing": ["bomb", "launches", "1000000"],
-    "any calls": ["any-calls", "1", "100000", "150"],
+    "any calls": ["any-calls", "SEED", "100000", "150"],
+    "any calls, 3 at once": ["any-calls", "SEED", "100000", "150"],
+    "any calls, rewriting": ["any-calls", "SEED", "100000", "60", "rewrite"],
     "random records": ["../hostile-client", "random-records"],
     "changing records": ["../hostile-client", "records-that-change"],
 }
+CRASHES = "died of signal .*(SEGV|Segm|Bus|Abort|Illegal|Floating|Bad system call)"
+AT_ONCE = {"any calls, 3 at once": 3}
 # Workers that were taken over (claiming_worker.cc), by what their vGPUs' names begin with; their
 # program is the honest one, and so are as many fair rivals.
 CLAIMS = {
@@ -76,16 +87,19 @@ OVERSTAYS = {
 
 
 class Again(threading.Thread):
-    """Runs a program again and again until it is stopped."""
+    """Runs a program again and again until it is stopped; the argument SEED is another each time,
+    by `draws`."""
 
-    def __init__(self, command, env):
+    def __init__(self, command, env, draws):
         super().__init__(daemon=True)
         self.command, self.env, self.over, self.runs = command, env, threading.Event(), 0
-        self.process = None
+        self.process, self.draws = None, random.Random(draws.random())
 
     def run(self):
         while not self.over.is_set():
-            self.process = subprocess.Popen(self.command, env=self.env, stdin=subprocess.DEVNULL,
+            command = [str(self.draws.randrange(1 << 40)) if part == "SEED" else part
+                       for part in self.command]
+            self.process = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL,
                                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             self.process.wait()
             self.runs += 1
@@ -97,12 +111,48 @@ class Again(threading.Thread):
         self.join(60)
 
 
+class Killer(threading.Thread):
+    """Kills, or stops for up to 0.2 s, a program or a worker of the vGPUs `names`, each
+    `seconds` on average, until it is stopped. `killed` and `stopped` count."""
+
+    def __init__(self, sluiced, names, seconds, draws):
+        super().__init__(daemon=True)
+        self.sluiced, self.names, self.seconds, self.draws = sluiced, names, seconds, draws
+        self.killed, self.stopped, self.over = 0, 0, threading.Event()
+
+    def run(self):
+        while not self.over.wait(self.draws.expovariate(1 / self.seconds)):
+            sessions = self.sluiced.ctl("show", self.draws.choice(self.names))["session_list"]
+            processes = [s[kind] for s in sessions if s["state"] == "open"
+                         for kind in ("pid", "worker_pid")]
+            if not processes:
+                continue
+            process = self.draws.choice(processes)
+            try:
+                if self.draws.random() < 0.7:
+                    os.kill(process, signal.SIGKILL)
+                    self.killed += 1
+                    continue
+                os.kill(process, signal.SIGSTOP)
+                self.stopped += 1
+                self.over.wait(0.2 * self.draws.random())
+                os.kill(process, signal.SIGCONT)
+            except ProcessLookupError:
+                pass
+
+    def stop(self):
+        self.over.set()
+        self.join(60)
+
+
 class Bench:
     """One sluiced with a victim on vGPU `v`; each window has a rival on a fresh vGPU."""
 
     def __init__(self, build, a, work):
         self.build, self.a, self.vgpus, self.logged = build, a, 0, 0
+        self.draws, self.killed, self.stopped = random.Random(a.seed), 0, 0
         extra = "[scheduler]\nslices = true\n" if a.slices else ""
+        extra += "[vgpu]\nback_off = false\n" if a.no_back_off else ""
         if a.slices and a.device == "soft":
             extra += '[worker_environment]\nSLUICE_SOFT_MODE = "timeslice"\n'
         real = build / "mediator/worker"
@@ -128,23 +178,36 @@ class Bench:
         program, *arguments = ADVERSARIES.get(name, ADVERSARIES["long kernels"])
         return [self.build / "tests/system/adversaries" / program, *arguments]
 
+    def commands(self, name):
+        """Of one vGPU, all at once."""
+        return [self.command(name) for _ in range(AT_ONCE.get(name, 1))]
+
     def done(self):
         return self.s.stats()["vgpus"]["v"]["launches_done"]
 
-    def window(self, rivals, names=("r",)):
-        """The victim's launches a second beside `rivals` (commands), how often they ran, and how
-        often the scheduler ended them. `names`: what their vGPUs' names begin with."""
+    def window(self, rivals, names=("r",), kill_s=None):
+        """The victim's launches a second beside `rivals` (a vGPU's commands each), how often they
+        ran, and how often the scheduler ended them. `names`: what their vGPUs' names begin with.
+        `kill_s`: a Killer is at work."""
         names = [f"{name}-{self.vgpus + i}" for i, name in enumerate(names, 1)]
         self.vgpus += len(names)
         for name in names:
             self.s.ctl("create", name, "--weight", 1)
             self.s.ctl("set", name, "--memory", "4G" if self.a.device == "nvidia" else "64M")
-        rivals = [Again(rival, self.s.client_env(name)) for rival, name in zip(rivals, names)]
+        rivals = [Again(command, self.s.client_env(name), self.draws)
+                  for rival, name in zip(rivals, names) for command in rival]
+        killer = Killer(self.s, names, kill_s, self.draws) if kill_s else None
         before, began = self.done(), time.monotonic()
         for again in rivals:
             again.start()
+        if killer:
+            killer.start()
         time.sleep(self.a.seconds)
         rate = (self.done() - before) / (time.monotonic() - began)
+        if killer:
+            killer.stop()
+            self.killed += killer.killed
+            self.stopped += killer.stopped
         for again in rivals:
             again.stop()
         vgpus = self.s.stats()["vgpus"]
@@ -156,10 +219,12 @@ class Bench:
                 sum(vgpus[name]["sessions_ended_by_scheduler"] for name in names))
 
     def news(self):
-        """What sluiced has logged since the last call of the witness and of what it proves."""
+        """What sluiced has logged since the last call of the witness and what it proves, and of
+        workers that crashed."""
         lines = self.s.log_path.read_text(errors="replace").splitlines()
         self.logged, new = len(lines), lines[self.logged:]
-        return [line for line in new if "witness" in line or "beyond its time slices" in line]
+        told = re.compile("witness|beyond its time slices|" + CRASHES)
+        return [line for line in new if told.search(line)]
 
     def end(self):
         if self.a.victim:
@@ -183,6 +248,8 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--victim", metavar="US:PAUSE_US", help="its launches and pauses")
     p.add_argument("--slices", action="store_true", help="on the hardware's time slices")
+    p.add_argument("--kill", type=float, metavar="S", help="seconds between random kills")
+    p.add_argument("--no-back-off", action="store_true", help="nobody rests after its faults")
     p.add_argument("--out", type=pathlib.Path)
     a = p.parse_args()
     workers = () if a.together else (*CLAIMS, *OVERSTAYS)
@@ -196,7 +263,8 @@ def main():
             draws = random.Random(a.seed)
             for name in a.only if not a.together else [f"{a.together} of {len(a.only)}"]:
                 vgpus = {**CLAIMS, **OVERSTAYS}.get(name, "r").split()
-                commands = [honest if name in CLAIMS else bench.command(name)] * len(vgpus)
+                commands = ([[honest]] * len(vgpus) if name in CLAIMS else
+                            [bench.commands(name) for _ in vgpus])
                 monitor = AdminMonitor(bench.s.admin)
                 monitor.start()
                 pairs = []
@@ -204,10 +272,10 @@ def main():
                     if a.together:
                         drawn = draws.sample(a.only, a.together)
                         print(f"    {', '.join(drawn)}", flush=True)
-                        commands = [bench.command(one) for one in drawn]
+                        commands = [bench.commands(one) for one in drawn]
                         vgpus = ["r"] * a.together
-                    pairs.append((bench.window([honest] * len(vgpus), "r" * len(vgpus))[0],
-                                  *bench.window(commands, vgpus)))
+                    pairs.append((bench.window([[honest]] * len(vgpus), "r" * len(vgpus))[0],
+                                  *bench.window(commands, vgpus, a.kill)))
                 monitor.finish()
                 if monitor.silent:
                     raise SystemExit(monitor.silent)
@@ -223,6 +291,8 @@ def main():
                       f"beside the fair rival {pairs[0][0]:7.1f} launches/s   runs "
                       f"{rows[-1]['runs']:4}   ended {rows[-1]['ended']:2}   slowest answer "
                       f"{answer:6.1f} ms", flush=True)
+                if a.kill:
+                    print(f"    {bench.killed} killed, {bench.stopped} stopped", flush=True)
                 print("".join(f"    {line}\n" for line in bench.news()), end="", flush=True)
                 if a.out:
                     a.out.write_text(json.dumps(rows, indent=1) + "\n")
