@@ -142,7 +142,8 @@ bool lacks_managed(const Binary& binary) {
   return false;
 }
 
-void link_for_managed(Binary& binary, Errors& errors) {
+void link_for_managed(Binary& binary) {
+  Errors errors;  // of this link alone: an image that did not load matters no more
   CUlibrary linked_before = std::exchange(binary.library, nullptr);
   if (report("linked parts", link_parts(binary, errors)) == CUDA_SUCCESS) {
     driver().cuLibraryUnload(linked_before);
@@ -197,7 +198,7 @@ cudaError_t load_binary(Binary& binary) {
     r = report("its wrapper", errors.load(&binary.library, wrapper));
   const bool as_it_is = r == CUDA_SUCCESS;
   if (!as_it_is && in_parts) r = report("linked parts", link_parts(binary, errors));
-  if (as_it_is && in_parts && lacks_managed(binary)) link_for_managed(binary, errors);
+  if (as_it_is && in_parts && lacks_managed(binary)) link_for_managed(binary);
   if (r != CUDA_SUCCESS && in_parts && errors.text[0] != '\0')
     std::fprintf(stderr, "libcudart: %s\n", errors.text);
   if (r != CUDA_SUCCESS) binary.library = nullptr;
