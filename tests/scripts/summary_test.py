@@ -140,9 +140,11 @@ class Summary(unittest.TestCase):
 
     def test_a_class_that_could_not_be_set_up_is_repeated_as_a_whole(self):
         self.system(self.results, ("setUpClass (m", "C)", "<error/>"), ("m.CD", "test_x", ""))
-        (self.results / "debian_guest.xml").write_text((self.results / "system.xml").read_text())
-        self.assertEqual(self.failed(), ["system m.C", "debian_guest m.C"])
-        (self.results / "debian_guest.xml").unlink()
+        for run in ("guests", "debian_guest"):
+            (self.results / f"{run}.xml").write_text((self.results / "system.xml").read_text())
+        self.assertEqual(self.failed(), ["system m.C", "guests m.C", "debian_guest m.C"])
+        for run in ("guests", "debian_guest"):
+            (self.results / f"{run}.xml").unlink()
         again = self.results / "again"
         self.system(again, ("m.CD", "test_x", ""))
         self.assertEqual(self.run_summary("system")[0], 1, "none of its own ran")

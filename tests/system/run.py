@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the system tests: whole programs, real guests under TCG, faults. No GPU is needed.
 
-    run.py --build DIR [--cases DIR] [--junit FILE] [-k TEXT] [--device nvidia]
+    run.py --build DIR [--cases DIR]... [--junit FILE] [-k TEXT]... [--device nvidia]
 
 With `--device nvidia` sluiced uses the GPU of this machine; meant for `-k Adversary` and `-k
 Local`.
 
-Each module cases_*.py of the folder --cases (default: this one and its `adversaries`) holds
-unittest cases; they find the build through `support.BUILD`. Nothing here asserts on time; time-outs
-are generous, a guest's boot may be retried, a wrong result never.
+Each module cases_*.py of the folders --cases (default: this one, its `adversaries` and its
+`guests`) holds unittest cases; they find the build through `support.BUILD`. Nothing here asserts on
+time; time-outs are generous, a guest's boot may be retried, a wrong result never.
 """
 import argparse
 import os
@@ -73,14 +73,14 @@ class JUnitResult(unittest.TextTestResult):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--build", required=True, type=pathlib.Path)
-    p.add_argument("--cases", type=pathlib.Path)
+    p.add_argument("--cases", type=pathlib.Path, action="append")
     p.add_argument("--junit", type=pathlib.Path)
     p.add_argument("-k", dest="pattern", action="append")
     p.add_argument("--device", choices=("soft", "nvidia"), default="soft")
     a = p.parse_args()
     support.BUILD = a.build.resolve()
     support.DEVICE = a.device
-    folders = [a.cases.resolve()] if a.cases else [HERE, HERE / "adversaries"]
+    folders = [f.resolve() for f in a.cases or (HERE, HERE / "adversaries", HERE / "guests")]
     sys.path[:0] = map(str, folders)
     if os.geteuid() == 0:
         import virt

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device without VFIO, made of files: no interrupt arrives, and all is done by polling. A real
-// guest without an IOMMU: tests/system/cases_guest.py.
+// guest without an IOMMU: tests/system/guests/cases_guest.py.
 #include "guest-agent/agent/sysfs_device.h"
 
 #include <fcntl.h>
