@@ -13,9 +13,9 @@
 namespace sluice::policy {
 namespace {
 
-class Wfq final : public WholeGpu {
+class Wfq final : public WfqWhole {
  public:
-  explicit Wfq(const Config& config) : WholeGpu(config) {}
+  explicit Wfq(const Config& config) : WfqWhole(config) {}
   std::string_view name() const override { return "wfq"; }
 };
 

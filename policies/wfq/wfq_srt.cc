@@ -19,9 +19,9 @@
 namespace sluice::policy {
 namespace {
 
-class WfqSrt final : public WholeGpu {
+class WfqSrt final : public WfqWhole {
  public:
-  explicit WfqSrt(const Config& config) : WholeGpu(config) {}
+  explicit WfqSrt(const Config& config) : WfqWhole(config) {}
   std::string_view name() const override { return "wfq-srt"; }
 
  private:
@@ -33,7 +33,7 @@ class WfqSrt final : public WholeGpu {
     return std::max(std::min(config_.max_quantum_ns, each_ns), length_.least_quantum());
   }
   bool eligible(VgpuId v) const override {
-    if (latency(v) == LatencyClass::kLow) return WholeGpu::eligible(v);
+    if (latency(v) == LatencyClass::kLow) return WfqWhole::eligible(v);
     return credits_[v] >= static_cast<double>(work_[v].rest);
   }
   uint64_t protect(uint64_t now_ns, uint64_t length_ns) const override {

@@ -5,72 +5,58 @@
 
 namespace sluice::policy {
 
-WholeGpu::WholeGpu(const Config& config)
+WfqWhole::WfqWhole(const Config& config)
     : config_(config),
       clock_(config),
       credits_(config.machine.sm_count),
       length_(config),
-      budget_(config.handover_loss) {
-  waiting_.reserve(kPriorityLevels);
-  short_.reserve(kPriorityLevels);
-  bursts_.reserve(kPriorityLevels);
-  for (uint32_t i = 0; i < kPriorityLevels; ++i) {
-    waiting_.emplace_back(Earlier{&rank_, &turn_of_});
-    bursts_.emplace_back(Shorter{&work_, &turn_of_});
-    short_.emplace_back(Shorter{&work_, &turn_of_});
-  }
-}
+      budget_(config.handover_loss) {}
 
 // ---- events -----------------------------------------------------------------------------------
 
-void WholeGpu::on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions&) {
+void WfqWhole::on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions&) {
   clock_.add(v, share);
-  if (v >= turn_of_.size()) {
-    turn_of_.resize(v + 1);
-    due_.resize(v + 1);
-    rank_.resize(v + 1);
+  if (v >= work_.size()) {
     work_.resize(v + 1);
-    covered_at_ns_.resize(v + 1);
     pauses_.resize(v + 1);
   }
-  turn_of_[v] = 0;
   amends_.add(v);
-  due_[v] = clock_[v].vtime;
+  waiting_.add(v, clock_[v].vtime);
   work_[v] = {};
   pauses_[v] = {};
   // Or who is made anew again and again would come with a burst each time.
   credits_.add(now_ns, v, share, latency(v) == LatencyClass::kLow ? 0 : most(v));
 }
 
-void WholeGpu::on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) {
+void WfqWhole::on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) {
   on_reweighed(now_ns, v, share, out);
   decide(now_ns, out);
 }
 
-void WholeGpu::on_reweighed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions&) {
+void WfqWhole::on_reweighed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions&) {
   let_go(now_ns);
-  const bool waits = waiting(v).contains(v);
-  if (waits) stop_waiting(v);
+  const bool waited = waits(v);
+  if (waited) stop_waiting(v);
   settle(now_ns, v);
   const VgpuShare before = clock_[v].share;
   clock_.change(v, share);
   amends_.changed(v, before.weight);
   credits_.change(v, before, clock_[v].share);
-  due_[v] = clock_[v].vtime;
-  if (v == holder_) turn_.overrun_ns = 0;
+  waiting_.due[v] = clock_[v].vtime;
+  if (v == holder_) hold_.turn.overrun_ns = 0;
   // What it held at another level is no turn at this one: others that are due need not wait.
-  if (v == holder_ && before.priority != level(v)) turn_.start_ns = 0;
-  if (waits) wait(now_ns, v);
+  if (v == holder_ && before.priority != level(v)) hold_.turn.start_ns = 0;
+  if (waited) wait(now_ns, v);
 }
 
-void WholeGpu::on_vgpu_removed(uint64_t, VgpuId v, Actions&) {
+void WfqWhole::on_vgpu_removed(uint64_t, VgpuId v, Actions&) {
   SLUICE_CHECK(v != holder_ && !clock_[v].backlogged());
   amends_.end(v);
   credits_.remove(clock_[v].share);
   clock_.remove(v);
 }
 
-void WholeGpu::on_arrival(uint64_t now_ns, VgpuId v, Actions& out) {
+void WfqWhole::on_arrival(uint64_t now_ns, VgpuId v, Actions& out) {
   if (clock_[v].backlogged()) return;
   settle(now_ns, v);
   amends_.became_busy(now_ns, v);
@@ -78,89 +64,86 @@ void WholeGpu::on_arrival(uint64_t now_ns, VgpuId v, Actions& out) {
   const int64_t before = clock_[v].vtime;
   clock_.turn_busy(v);
   // After lingering, the turn goes on.
-  due_[v] = lingered_ns ? due_[v] + clock_[v].vtime - before : clock_[v].vtime;
+  waiting_.due[v] = lingered_ns ? waiting_.due[v] + clock_[v].vtime - before : clock_[v].vtime;
   pauses_[v].had_no_turn = v != holder_;
   pauses_[v].had_credit = true;
   if (v != holder_) wait(now_ns, v);
   decide(now_ns, out);
 }
 
-void WholeGpu::on_launch_queued(uint64_t now_ns, const Launch& launch, Actions& out) {
+void WfqWhole::on_launch_queued(uint64_t now_ns, const Launch& launch, Actions& out) {
   const VgpuId v = launch.vgpu;
   work_[v].report(launch);
   settle(now_ns, v);
-  if (!waiting(v).contains(v)) return;
+  if (!waits(v)) return;
   stop_waiting(v);
   wait(now_ns, v);
   decide(now_ns, out);
 }
 
-void WholeGpu::on_idle(uint64_t now_ns, VgpuId v, Actions& out) {
+void WfqWhole::on_idle(uint64_t now_ns, VgpuId v, Actions& out) {
   if (!clock_[v].backlogged()) return;
   note_burst(v);
-  const bool lingers = v == holder_ && gpu_ == Gpu::kHeld && linger(now_ns, v);
+  const bool lingers = v == holder_ && hold_.state == Hold::kHeld && linger(now_ns, v);
   clock_.turn_idle(v);
   let_go(now_ns);
-  if (waiting(v).contains(v)) stop_waiting(v);
+  if (waits(v)) stop_waiting(v);
   amends_.became_idle(now_ns, v);
   work_[v] = {};
   pauses_[v].since_ns = now_ns;
   pauses_[v].charged_sm_ns = 0;
   if (lingers) {
-    gpu_ = Gpu::kLingers;
-    keep_until_ns_ = now_ns + keep_ns(v);
+    hold_.state = Hold::kLingers;
+    hold_.keep_until_ns = now_ns + keep_ns(v);
     if (!pays_its_pauses(v)) idling_.begin(now_ns);
   }
   decide(now_ns, out);
 }
 
-void WholeGpu::on_usage(uint64_t, VgpuId v, const Usage& usage) {
+void WfqWhole::on_usage(uint64_t, VgpuId v, const Usage& usage) {
   credits_.pay(v, level(v), static_cast<double>(usage.sm_ns));
   if (!clock_[v].backlogged()) pauses_[v].charged_sm_ns += usage.sm_ns;
   if (v == holder_ && clock_[v].backlogged()) work_[v].use(usage.sm_ns);
-  if (v == holder_ && gpu_ == Gpu::kDrains) {
-    drain_sm_ns_ = std::min(drain_sm_ns_ + usage.sm_ns, FairClock::kMaxUsage);
+  if (v == holder_ && hold_.state == Hold::kDrains) {
+    hold_.drain_sm_ns = std::min(hold_.drain_sm_ns + usage.sm_ns, FairClock::kMaxUsage);
     return;  // on_left() says at what time it is charged
   }
   amends_.use(v, usage.sm_ns, [this](VgpuId i, uint64_t sm_ns) { charge(i, sm_ns); });
   charge(v, usage.sm_ns);
 }
 
-void WholeGpu::charge(VgpuId v, uint64_t sm_ns) {
+void WfqWhole::charge(VgpuId v, uint64_t sm_ns) {
   const int64_t back = clock_.charge(v, sm_ns);
   if (back) {
     if (holder_ != kNoVgpu && level(holder_) == level(v))
-      turn_.rank = std::max(turn_.rank - back, -FairClock::kRebaseAt);
-    for (VgpuId i = 0; i < due_.size(); ++i)  // a turn may have begun many of these ago
-      if (level(i) == level(v)) {
-        due_[i] = std::max(due_[i] - back, -FairClock::kRebaseAt);
-        rank_[i] = std::max(rank_[i] - back, -FairClock::kRebaseAt);
-      }
+      hold_.turn.rank = std::max(hold_.turn.rank - back, -FairClock::kRebaseAt);
+    for (VgpuId i = 0; i < work_.size(); ++i)
+      if (level(i) == level(v)) waiting_.rebase(i, back);
   }
-  if (waiting(v).contains(v)) {  // charged beside the holder
-    if (is_off(v, due_[v], quantum(v))) due_[v] = clock_[v].vtime;
-    rank_[v] = rank(v);
-    waiting(v).update(v);
+  if (waits(v)) {  // charged beside the holder
+    if (is_off(v, waiting_.due[v], quantum(v))) waiting_.due[v] = clock_[v].vtime;
+    waiting_.rank[v] = rank(v);
+    waiting_.levels[level(v)].by_rank.update(v);
   }
 }
 
-void WholeGpu::on_left(uint64_t now_ns, VgpuId v, LeftReason, Actions& out) {
+void WfqWhole::on_left(uint64_t now_ns, VgpuId v, LeftReason, Actions& out) {
   if (v != holder_) return;
-  if (gpu_ == Gpu::kLingers) stop_lingering(now_ns);
-  if (gpu_ == Gpu::kDrains) end_drain(now_ns);
-  if (clock_[v].backlogged()) due_[v] = next_due();
+  if (hold_.state == Hold::kLingers) stop_lingering(now_ns);
+  if (hold_.state == Hold::kDrains) end_drain(now_ns);
+  if (clock_[v].backlogged()) waiting_.due[v] = next_due();
   holder_ = kNoVgpu;
-  gpu_ = Gpu::kFree;
+  hold_.state = Hold::kFree;
   if (clock_[v].backlogged()) wait(now_ns, v);
   decide(now_ns, out);
 }
 
-void WholeGpu::on_wake(uint64_t now_ns, Actions& out) {
+void WfqWhole::on_wake(uint64_t now_ns, Actions& out) {
   wake_ns_ = 0;
   decide(now_ns, out);
 }
 
-uint64_t WholeGpu::quantum_ns() const {  // at equal weights, for people
+uint64_t WfqWhole::quantum_ns() const {  // at equal weights, for people
   uint32_t busy = 1;
   for (uint32_t i = 0; i < kPriorityLevels; ++i) busy = std::max(busy, clock_.busy(i));
   return length_.of(1.0 / busy);
@@ -168,22 +151,24 @@ uint64_t WholeGpu::quantum_ns() const {  // at equal weights, for people
 
 // ---- rules ------------------------------------------------------------------------------------
 
-WholeGpu::Next WholeGpu::next(uint64_t now_ns) {
+WfqWhole::Next WfqWhole::next(uint64_t now_ns) {
   for (uint32_t i = kPriorityLevels; i-- > 0;) {
-    if (waiting_[i].empty()) continue;
-    const VgpuId first = waiting_[i].top();
+    Waiting::Level& waiting = waiting_.levels[i];
+    if (waiting.by_rank.empty()) continue;
+    const VgpuId first = waiting.by_rank.top();
     if (const VgpuId v = first_burst(now_ns, i); v != kNoVgpu) {
       if (v == first || !turn_is_overdue(first) || bursts_before(v, first) || covered(v))
         return {v, /*before_its_turn=*/true};
     }
-    if (!short_[i].empty() && turn_is_overdue(first)) {
+    if (!waiting.short_ones.empty() && turn_is_overdue(first)) {
       const VgpuId v = before_overdue(first);
       return v == kNoVgpu ? Next{first} : Next{v, /*before_its_turn=*/true};
     }
-    while (!short_[i].empty()) {
-      const VgpuId v = short_[i].top();
+    while (!waiting.short_ones.empty()) {
+      const VgpuId v = waiting.short_ones.top();
       if (goes_first(v)) return {v, /*before_its_turn=*/true};
-      short_[i].remove(v);  // too far ahead of V: until its next turn it is like the others
+      // Too far ahead of V: until its next turn it is like the others.
+      waiting.short_ones.remove(v);
       watch(now_ns, v);
     }
     return {first};
@@ -192,20 +177,20 @@ WholeGpu::Next WholeGpu::next(uint64_t now_ns) {
 }
 
 // The shortest of those that have credit.
-VgpuId WholeGpu::first_burst(uint64_t now_ns, uint32_t level) {
-  auto& waiting = bursts_[level];
-  while (!waiting.empty()) {
-    const VgpuId v = waiting.top();
+VgpuId WfqWhole::first_burst(uint64_t now_ns, uint32_t level) {
+  auto& of_level = waiting_.levels[level].bursts;
+  while (!of_level.empty()) {
+    const VgpuId v = of_level.top();
     if (bursts(v)) return v;
-    waiting.remove(v);
+    of_level.remove(v);
     wait_like_others(now_ns, v);
   }
   return kNoVgpu;
 }
 
 // Patience is by entitlement: a light vGPU would take minutes to miss what a heavy one does.
-bool WholeGpu::turn_is_overdue(VgpuId v) const {
-  if (is_owed_more_than(v, 0)) return true;
+bool WfqWhole::turn_is_overdue(VgpuId v) const {
+  if (lag_exceeds_quantum(v)) return true;
   const VgpuShare& share = clock_[v].share;
   const auto weights = static_cast<double>(std::max<int64_t>(clock_.weight(share.priority), 1));
   const double of_equal = share.weight * clock_.busy(share.priority) / weights;
@@ -213,9 +198,9 @@ bool WholeGpu::turn_is_overdue(VgpuId v) const {
 }
 
 // The shortest of those that may go before it.
-VgpuId WholeGpu::before_overdue(VgpuId overdue) const {
+VgpuId WfqWhole::before_overdue(VgpuId overdue) const {
   VgpuId best = kNoVgpu;
-  short_[level(overdue)].descend([&](VgpuId v) {
+  waiting_.levels[level(overdue)].short_ones.descend([&](VgpuId v) {
     const bool shorter = best == kNoVgpu || work_[v].rest < work_[best].rest;
     if (shorter && covered(v)) best = v;
     return best != v;
@@ -224,32 +209,33 @@ VgpuId WholeGpu::before_overdue(VgpuId overdue) const {
 }
 
 // By then its sure credit has come to what it wants, unless higher priorities run meanwhile.
-void WholeGpu::watch(uint64_t now_ns, VgpuId v) {
+void WfqWhole::watch(uint64_t now_ns, VgpuId v) {
   const KnownWork& w = work_[v];
   if (w.rest == 0 || static_cast<double>(w.used + w.rest) > sure_burst(v)) return;
   settle(now_ns, v);
   const double in_ns = credits_.sure_in_ns(v, clock_[v].share, static_cast<double>(w.rest));
-  covered_at_ns_[v] =
+  waiting_.covered_at_ns[v] =
       now_ns + std::max(static_cast<uint64_t>(std::max(in_ns, 0.0)) + 1, TurnLength::kTickNs);
-  uncovered_.push(v);
+  waiting_.uncovered.push(v);
 }
 
-void WholeGpu::look_again(uint64_t now_ns) {
-  while (!uncovered_.empty() && covered_at_ns_[uncovered_.top()] <= now_ns) {
-    const VgpuId v = uncovered_.top();
-    uncovered_.remove(v);
+void WfqWhole::look_again(uint64_t now_ns) {
+  while (!waiting_.uncovered.empty() &&
+         waiting_.covered_at_ns[waiting_.uncovered.top()] <= now_ns) {
+    const VgpuId v = waiting_.uncovered.top();
+    waiting_.uncovered.remove(v);
     settle(now_ns, v);
-    short_[level(v)].push(v);
+    waiting_.levels[level(v)].short_ones.push(v);
   }
 }
 
-int64_t WholeGpu::next_due() const {
+int64_t WfqWhole::next_due() const {
   const uint64_t turn_ns = quantum(holder_);
-  const int64_t due = due_[holder_] + virtual_ns(holder_, turn_ns);
+  const int64_t due = waiting_.due[holder_] + virtual_ns(holder_, turn_ns);
   return is_off(holder_, due, turn_ns) ? clock_[holder_].vtime : due;
 }
 
-uint64_t WholeGpu::quantum(VgpuId v) const {
+uint64_t WfqWhole::quantum(VgpuId v) const {
   const VgpuShare& share = clock_[v].share;
   const auto weights = static_cast<double>(std::max<int64_t>(clock_.weight(share.priority), 1));
   const uint64_t turn_ns = length_.of(std::min(static_cast<double>(share.weight) / weights, 1.0));
@@ -261,30 +247,30 @@ uint64_t WholeGpu::quantum(VgpuId v) const {
   return turn_ns;
 }
 
-uint64_t WholeGpu::correct(uint64_t turn_ns) const {
+uint64_t WfqWhole::correct(uint64_t turn_ns) const {
   const double most = static_cast<double>(turn_ns) / 2;
-  return turn_ns - static_cast<uint64_t>(std::clamp(turn_.overrun_ns, 0.0, most)) +
-         static_cast<uint64_t>(std::clamp(-turn_.overrun_ns, 0.0, most));
+  return turn_ns - static_cast<uint64_t>(std::clamp(hold_.turn.overrun_ns, 0.0, most)) +
+         static_cast<uint64_t>(std::clamp(-hold_.turn.overrun_ns, 0.0, most));
 }
 
-bool WholeGpu::preempts(uint64_t now_ns, const Next& n, uint64_t quantum_ns) {
+bool WfqWhole::preempts(uint64_t now_ns, const Next& n, uint64_t quantum_ns) {
   // One that came back and would end sooner on a fluid GPU waits no longer than a short one.
-  const bool came_first = pauses_[n.vgpu].gap_ns && rank_[n.vgpu] < turn_.rank &&
+  const bool came_first = pauses_[n.vgpu].gap_ns && waiting_.rank[n.vgpu] < hold_.turn.rank &&
                           latency(n.vgpu) != LatencyClass::kBatch;
   if (!came_first && !n.before_its_turn) return false;
-  if (!came_first && turn_.was_overdue && !covered(n.vgpu) && !bursts_before(n.vgpu, holder_))
+  if (!came_first && hold_.turn.was_overdue && !covered(n.vgpu) && !bursts_before(n.vgpu, holder_))
     return false;
   if (handover_ns() >= quantum_ns) return false;
   if (holder_goes_first() && !shorter(n) && !bursts_before(n.vgpu, holder_)) return false;
   return budget_.affords(now_ns, length_.handover_ns());
 }
 
-uint64_t WholeGpu::finish() const {
+uint64_t WfqWhole::finish() const {
   const uint64_t rest_ns = rest_of_holder_ns();
   return rest_ns > 0 && rest_ns <= handover_ns() ? handover_ns() : 0;
 }
 
-bool WholeGpu::linger(uint64_t now_ns, VgpuId v) {
+bool WfqWhole::linger(uint64_t now_ns, VgpuId v) {
   const uint64_t gap_ns = pauses_[v].gap_ns;
   if (gap_ns == 0 || gap_ns > longest_keep_ns()) return false;
   const Next n = next(now_ns);
@@ -293,32 +279,33 @@ bool WholeGpu::linger(uint64_t now_ns, VgpuId v) {
     return false;
   if (level(n.vgpu) != level(v)) return level(n.vgpu) < level(v);
   // If it were here now, it would go on.
-  if (n.before_its_turn || due_[n.vgpu] < due_[v]) return false;
-  return held_ns(now_ns) < quantum(v) || due_[n.vgpu] > next_due();
+  if (n.before_its_turn || waiting_.due[n.vgpu] < waiting_.due[v]) return false;
+  return held_ns(now_ns) < quantum(v) || waiting_.due[n.vgpu] > next_due();
 }
 
 // ---- decisions --------------------------------------------------------------------------------
 
-void WholeGpu::decide(uint64_t now_ns, Actions& out) {
-  if (gpu_ == Gpu::kDrains) return;  // on_left() decides
+void WfqWhole::decide(uint64_t now_ns, Actions& out) {
+  if (hold_.state == Hold::kDrains) return;  // on_left() decides
   settle_holder_and_first(now_ns);
   look_again(now_ns);
   hold_back(now_ns);
   Next n = next(now_ns);
-  if (n.vgpu != kNoVgpu && gpu_ == Gpu::kFree) {
+  if (n.vgpu != kNoVgpu && hold_.state == Hold::kFree) {
     begin(now_ns, n, out);
     n = next(now_ns);
   }
   if (n.vgpu == kNoVgpu) return wait_for_amends(now_ns, out);
   const bool above = level(n.vgpu) > level(holder_);
-  if (gpu_ == Gpu::kLingers && now_ns < keep_until_ns_ && !above)
-    return wake_at(keep_until_ns_, out);
+  if (hold_.state == Hold::kLingers && now_ns < hold_.keep_until_ns && !above)
+    return wake_at(hold_.keep_until_ns, out);
   if (!clock_[holder_].backlogged() || above) return evict(now_ns, n.vgpu, above, out);
   if (level(n.vgpu) < level(holder_)) return wait_for_amends(now_ns, out);
 
   const uint64_t turn_ns = quantum(holder_);
   uint64_t length_ns = std::min(length_.least_quantum(), turn_ns);
-  if (!n.before_its_turn && due_[n.vgpu] >= due_[holder_]) length_ns = correct(turn_ns);
+  if (!n.before_its_turn && waiting_.due[n.vgpu] >= waiting_.due[holder_])
+    length_ns = correct(turn_ns);
   const bool preempt = preempts(now_ns, n, length_ns);
   if (preempt) length_ns = preempt_after_ns(n);
   length_ns += finish();
@@ -327,21 +314,22 @@ void WholeGpu::decide(uint64_t now_ns, Actions& out) {
 
   if (held_ns(now_ns) >= length_ns) {
     // At equal due times the one that waits goes first: it has waited longer.
-    if (n.before_its_turn || rank_[n.vgpu] <= rank(holder_, next_due())) {
+    if (n.before_its_turn || waiting_.rank[n.vgpu] <= rank(holder_, next_due())) {
       if (preempt) budget_.spend();
       return evict(now_ns, n.vgpu, preempt && held_ns(now_ns) < correct(turn_ns), out);
     }
-    due_[holder_] = next_due();
-    turn_.was_overdue = false;
+    waiting_.due[holder_] = next_due();
+    hold_.turn.was_overdue = false;
     start_turn(now_ns);
   }
-  uint64_t at_ns = turn_.start_ns + length_ns;
-  if (!uncovered_.empty()) at_ns = std::min(at_ns, covered_at_ns_[uncovered_.top()]);
+  uint64_t at_ns = hold_.turn.start_ns + length_ns;
+  if (!waiting_.uncovered.empty())
+    at_ns = std::min(at_ns, waiting_.covered_at_ns[waiting_.uncovered.top()]);
   if (!held_back_.empty()) at_ns = std::min(at_ns, amends_end_ns(now_ns));
   wake_at(at_ns, out);
 }
 
-void WholeGpu::settle(uint64_t now_ns, VgpuId v) {
+void WfqWhole::settle(uint64_t now_ns, VgpuId v) {
   const bool backlogged = clock_[v].backlogged();
   // What class low had alone is free. Beside others it is not: each pause would earn a little
   // credit anew, and with it another burst.
@@ -352,30 +340,31 @@ void WholeGpu::settle(uint64_t now_ns, VgpuId v) {
 }
 
 // Among the backlogged and itself.
-double WholeGpu::part(VgpuId v) const {
+double WfqWhole::part(VgpuId v) const {
   const VgpuShare& share = clock_[v].share;
   const int64_t others =
       clock_.weight(share.priority) - (clock_[v].backlogged() ? share.weight : 0);
   return static_cast<double>(share.weight) / static_cast<double>(others + share.weight);
 }
 
-void WholeGpu::settle_holder_and_first(uint64_t now_ns) {
+void WfqWhole::settle_holder_and_first(uint64_t now_ns) {
   if (holder_ != kNoVgpu) settle(now_ns, holder_);
   for (uint32_t i = kPriorityLevels; i-- > 0;)
-    if (!waiting_[i].empty()) return settle(now_ns, waiting_[i].top());
+    if (const auto& waiting = waiting_.levels[i].by_rank; !waiting.empty())
+      return settle(now_ns, waiting.top());
 }
 
-void WholeGpu::begin(uint64_t now_ns, const Next& n, Actions& out) {
+void WfqWhole::begin(uint64_t now_ns, const Next& n, Actions& out) {
   stop_waiting(n.vgpu);
   holder_ = n.vgpu;
   kept_free_ns_ = 0;
   end_amends(holder_);
   pauses_[holder_].had_no_turn = false;
-  gpu_ = Gpu::kHeld;
-  turn_.was_overdue = turn_is_overdue(holder_);
+  hold_.state = Hold::kHeld;
+  hold_.turn.was_overdue = turn_is_overdue(holder_);
   start_turn(now_ns);
   out.push_back(Action::run(holder_));
-  if (std::exchange(interrupted_, false) || n.before_its_turn) {
+  if (std::exchange(hold_.interrupted, false) || n.before_its_turn) {
     const auto longest = static_cast<uint64_t>(sure_burst(holder_));
     uint64_t visit = std::min(work_[holder_].rest, longest);
     if (bursts(holder_)) visit = std::max(visit, static_cast<uint64_t>(credits_[holder_]));
@@ -383,61 +372,54 @@ void WholeGpu::begin(uint64_t now_ns, const Next& n, Actions& out) {
   }
 }
 
-void WholeGpu::start_turn(uint64_t now_ns) {
-  turn_of_[holder_] = ++turns_;
-  turn_.start_ns = now_ns;
-  turn_.rank = rank(holder_);
-  const auto ahead = static_cast<double>(clock_[holder_].vtime - due_[holder_]);
-  turn_.overrun_ns =
+void WfqWhole::start_turn(uint64_t now_ns) {
+  waiting_.begin_turn(holder_);
+  hold_.turn.start_ns = now_ns;
+  hold_.turn.rank = rank(holder_);
+  const auto ahead = static_cast<double>(clock_[holder_].vtime - waiting_.due[holder_]);
+  hold_.turn.overrun_ns =
       ahead * clock_[holder_].share.weight /
       (static_cast<double>(FairClock::kScale) * static_cast<double>(std::max<uint64_t>(sms(), 1)));
 }
 
-void WholeGpu::evict(uint64_t now_ns, VgpuId next, bool early, Actions& out) {
-  if (gpu_ == Gpu::kLingers) stop_lingering(now_ns);
-  gpu_ = Gpu::kDrains;
-  evicted_ns_ = now_ns;
-  drain_sm_ns_ = 0;
+void WfqWhole::evict(uint64_t now_ns, VgpuId next, bool early, Actions& out) {
+  if (hold_.state == Hold::kLingers) stop_lingering(now_ns);
+  hold_.state = Hold::kDrains;
+  hold_.evicted_ns = now_ns;
+  hold_.drain_sm_ns = 0;
   out.push_back(Action::evict(holder_, next));
   out.back().value = early;
-  interrupted_ = early;
+  hold_.interrupted = early;
 }
 
-void WholeGpu::wake_at(uint64_t at_ns, Actions& out) {
+void WfqWhole::wake_at(uint64_t at_ns, Actions& out) {
   if (wake_ns_ == at_ns) return;
   wake_ns_ = at_ns;
   out.push_back(Action::wake(at_ns));
 }
 
-void WholeGpu::wait(uint64_t now_ns, VgpuId v) {
-  rank_[v] = rank(v);
-  waiting(v).push(v);
+void WfqWhole::wait(uint64_t now_ns, VgpuId v) {
+  waiting_.rank[v] = rank(v);
+  waiting_.levels[level(v)].by_rank.push(v);
   if (bursts(v))
-    bursts_[level(v)].push(v);
+    waiting_.levels[level(v)].bursts.push(v);
   else
     wait_like_others(now_ns, v);
 }
 
-void WholeGpu::wait_like_others(uint64_t now_ns, VgpuId v) {
+void WfqWhole::wait_like_others(uint64_t now_ns, VgpuId v) {
   if (is_short(v) || covered(v))
-    short_[level(v)].push(v);
+    waiting_.levels[level(v)].short_ones.push(v);
   else
     watch(now_ns, v);
-}
-
-void WholeGpu::stop_waiting(VgpuId v) {
-  waiting(v).remove(v);
-  for (auto* some : {&bursts_[level(v)], &short_[level(v)]})
-    if (some->contains(v)) some->remove(v);
-  if (uncovered_.contains(v)) uncovered_.remove(v);
 }
 
 // Those that have always had work keep the order of a round, once they are in it. By their previous
 // due times all that began at once would have a turn each before a heavy one had its first. A burst
 // is measured against half a round, for a newcomer finds half of them due: against a whole one, or
-// none, more sleepers of drawn populations get less than they are owed.
-int64_t WholeGpu::rank(VgpuId v, int64_t due) const {
-  const bool keeps_order = pauses_[v].gap_ns == 0 && turn_of_[v] != 0;
+// none, more sleepers of drawn populations get less than their entitlement.
+int64_t WfqWhole::rank(VgpuId v, int64_t due) const {
+  const bool keeps_order = pauses_[v].gap_ns == 0 && waiting_.turn_of[v] != 0;
   if (keeps_order || work_[v].rest == 0) return due;
   const uint64_t rest_ns = work_[v].rest / std::max<uint64_t>(sms(), 1);
   const uint64_t burst_ns = std::min(rest_ns, quantum(v));
@@ -449,19 +431,19 @@ int64_t WholeGpu::rank(VgpuId v, int64_t due) const {
   return due + virtual_ns(v, burst_ns) - half;
 }
 
-int64_t WholeGpu::virtual_ns(VgpuId v, uint64_t ns) const {
+int64_t WfqWhole::virtual_ns(VgpuId v, uint64_t ns) const {
   const double sm_ns = static_cast<double>(ns) * static_cast<double>(sms());
   return static_cast<int64_t>(sm_ns * FairClock::kScale / clock_[v].share.weight);
 }
 
 // Its vtime is further from `due` than half a turn.
-bool WholeGpu::is_off(VgpuId v, int64_t due, uint64_t turn_ns) const {
+bool WfqWhole::is_off(VgpuId v, int64_t due, uint64_t turn_ns) const {
   return std::abs(clock_[v].vtime - due) > virtual_ns(v, turn_ns) / 2;
 }
 
 // ---- pauses -----------------------------------------------------------------------------------
 
-void WholeGpu::note_burst(VgpuId v) {
+void WfqWhole::note_burst(VgpuId v) {
   Pause& p = pauses_[v];
   const uint64_t burst_ns = work_[v].used / std::max<uint64_t>(sms(), 1);
   p.burst_ns = p.burst_ns ? (p.burst_ns * 3 + burst_ns) / 4 : burst_ns;
@@ -469,20 +451,20 @@ void WholeGpu::note_burst(VgpuId v) {
 
 // v is back. Returns for how long it lingered: it pays for that like for use, or pausing would be a
 // way to hold the GPU for nothing.
-uint64_t WholeGpu::end_pause(uint64_t now_ns, VgpuId v) {
+uint64_t WfqWhole::end_pause(uint64_t now_ns, VgpuId v) {
   Pause& p = pauses_[v];
   const uint64_t gap_ns = std::max<uint64_t>(std::min(now_ns - p.since_ns, kLongestGapNs), 1);
   if (p.since_ns) p.gap_ns = p.gap_ns ? (p.gap_ns * 3 + gap_ns) / 4 : gap_ns;
-  if (v != holder_ || gpu_ != Gpu::kLingers) return 0;
+  if (v != holder_ || hold_.state != Hold::kLingers) return 0;
   const uint64_t used_sm_ns = gap_ns * sms();
   if (used_sm_ns > p.charged_sm_ns) clock_.charge(v, used_sm_ns - p.charged_sm_ns);
   stop_lingering(now_ns);
   return gap_ns;
 }
 
-void WholeGpu::stop_lingering(uint64_t now_ns) {
+void WfqWhole::stop_lingering(uint64_t now_ns) {
   idling_.stop(now_ns);
-  gpu_ = Gpu::kHeld;
+  hold_.state = Hold::kHeld;
 }
 
 }  // namespace sluice::policy

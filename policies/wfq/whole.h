@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// WholeGpu: start-time fair queuing over measured GPU time, one vGPU at a time. What wfq and
+// WfqWhole: start-time fair queuing over measured GPU time, one vGPU at a time. What wfq and
 // wfq-srt have in common on a GPU that is given whole. Owned and called like any Policy: pure, one
 // thread.
 //
 // Terms   vtime   GPU time that a vGPU has used, divided by its weight (fair_clock.h)
 //         V       the mean vtime of all backlogged vGPUs of a priority, by weight
-//         lag     what a vGPU is owed: (V - vtime) * weight
+//         lag     entitlement less GPU time used: (V - vtime) * weight; negated, the lead
 //         turn    an uninterrupted hold of the GPU; `quantum` is its planned length
 //         short   the known work of a vGPU fits into short_ns() since it became backlogged
 //         burst   of a vGPU of class low, from when it becomes backlogged until its credit is used
@@ -14,11 +14,11 @@
 //
 // Rules, each a function of the same name below
 //   next()      the vGPU with the earliest rank runs; an eligible short one goes before it, unless
-//               its turn is overdue: it is owed more than a quantum, or has missed its share for
-//               long (srt_credit.h)
+//               its turn is overdue: its lag exceeds a quantum, or it has missed its share for long
+//               (srt_credit.h)
 //   bursts()    a burst goes first, before shorter work of others too, and ends their turns. It
-//               goes before overdue turns of other classes, until they are owed a whole burst more,
-//               and is not ended for them
+//               goes before overdue turns of other classes, until their lag exceeds a quantum by a
+//               whole burst, and is not ended for them
 //   covered()   except one whose sure share, which all can have at once, pays for its known work:
 //               that goes before, and ends, even an overdue turn. It may take up to sure_burst()
 //   watch()     one whose sure share pays for that later is checked again then
@@ -64,7 +64,6 @@
 
 #include "mediator/base/check.h"
 #include "policies/parts/idling.h"
-#include "policies/parts/indexed_heap.h"
 #include "policies/policy.h"
 #include "policies/wfq/amends.h"
 #include "policies/wfq/fair_clock.h"
@@ -72,10 +71,11 @@
 #include "policies/wfq/preempt_budget.h"
 #include "policies/wfq/srt_credit.h"
 #include "policies/wfq/turn_length.h"
+#include "policies/wfq/waiting.h"
 
 namespace sluice::policy {
 
-class WholeGpu : public Policy {
+class WfqWhole : public Policy {
  public:
   void on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions&) override;
   void on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) override;
@@ -109,7 +109,7 @@ class WholeGpu : public Policy {
     VgpuId vgpu = kNoVgpu;
     bool before_its_turn = false;  // short: goes before vGPUs with a greater lag
   };
-  explicit WholeGpu(const Config& config);
+  explicit WfqWhole(const Config& config);
 
   // ---- where wfq-srt differs ------------------------------------------------------------------
   virtual uint64_t short_ns(VgpuId) const { return length_.least_quantum(); }
@@ -125,13 +125,13 @@ class WholeGpu : public Policy {
   // ---- rules ----------------------------------------------------------------------------------
   Next next(uint64_t now_ns);
   bool turn_is_overdue(VgpuId v) const;
-  // Than that and a quantum.
-  bool is_owed_more_than(VgpuId v, uint64_t ns) const {
+  // By more than `ns`.
+  bool lag_exceeds_quantum(VgpuId v, uint64_t ns = 0) const {
     return -clock_.lead_sm_ns(v) > static_cast<int64_t>((quantum(v) + ns) * sms());
   }
   double part(VgpuId v) const;
   // Its share of kBurstTargets latency targets, one target at most: so much of class low goes first
-  // at once, and so much more than a quantum another may be owed for that.
+  // at once, and by so much the lag of another may exceed a quantum for that.
   uint64_t longest_burst_ns(VgpuId v) const {
     const double share = std::min(kBurstTargets * part(v), 1.0);
     return static_cast<uint64_t>(share * static_cast<double>(config_.latency_target_ns));
@@ -147,7 +147,7 @@ class WholeGpu : public Policy {
   }
   bool bursts_before(VgpuId v, VgpuId other) const {
     return bursts(v) && latency(other) != LatencyClass::kLow &&
-           !is_owed_more_than(other, longest_burst_ns(other));
+           !lag_exceeds_quantum(other, longest_burst_ns(other));
   }
   bool covered(VgpuId v) const {
     const KnownWork& w = work_[v];
@@ -192,7 +192,7 @@ class WholeGpu : public Policy {
   uint64_t handover_ns() const { return static_cast<uint64_t>(length_.handover_ns()); }
   uint64_t sms() const { return config_.machine.sm_count; }
   uint32_t level(VgpuId v) const { return clock_[v].share.priority; }
-  uint64_t held_ns(uint64_t now_ns) const { return now_ns - turn_.start_ns; }
+  uint64_t held_ns(uint64_t now_ns) const { return now_ns - hold_.turn.start_ns; }
   uint64_t rest_of_holder_ns() const { return work_[holder_].rest / std::max<uint64_t>(sms(), 1); }
 
   const Config config_;
@@ -203,30 +203,6 @@ class WholeGpu : public Policy {
   VgpuId holder_ = kNoVgpu;
 
  private:
-  enum class Gpu : uint8_t { kFree, kHeld, kLingers, kDrains };
-  struct Earlier {
-    const std::vector<int64_t>* rank;
-    const std::vector<uint64_t>* turn_of;
-    bool operator()(uint32_t a, uint32_t b) const {
-      const int64_t x = (*rank)[a], y = (*rank)[b];
-      if (x != y) return x < y;
-      // The one that ran last goes last, or an eviction that took no time would be undone.
-      const uint64_t s = (*turn_of)[a], t = (*turn_of)[b];
-      return s != t ? s < t : a < b;
-    }
-  };
-  struct Shorter {
-    const std::vector<KnownWork>* work;
-    const std::vector<uint64_t>* turn_of;
-    bool operator()(uint32_t a, uint32_t b) const {
-      const uint64_t x = (*work)[a].rest - 1, y = (*work)[b].rest - 1;  // 0, not known, comes last
-      if (x != y) return x < y;
-      // Of equals the one that ran last goes last, or the first of them would go before the others
-      // for ever.
-      const uint64_t s = (*turn_of)[a], t = (*turn_of)[b];
-      return s != t ? s < t : a < b;
-    }
-  };
   struct Pause {
     uint64_t since_ns = 0;       // when it became idle last
     uint64_t gap_ns = 0;         // mean think time; 0: not known
@@ -235,11 +211,19 @@ class WholeGpu : public Policy {
     uint64_t burst_ns = 0;       // mean GPU time between two pauses
     uint64_t charged_sm_ns = 0;  // since it became idle, by its driver
   };
-  struct Turn {  // the holder's present one
+  struct Turn {
     uint64_t start_ns = 0;
     int64_t rank = 0;          // as it began
     bool was_overdue = false;  // as it began: only a covered one preempts it
     double overrun_ns = 0;     // of the turns before
+  };
+  // The GPU's state, above, and what belongs to it.
+  struct Hold {
+    enum State : uint8_t { kFree, kHeld, kLingers, kDrains } state = kFree;
+    Turn turn;                                 // the holder's present one
+    uint64_t keep_until_ns = 0;                // kLingers
+    uint64_t evicted_ns = 0, drain_sm_ns = 0;  // kDrains: since when; used since then
+    bool interrupted = false;                  // kDrains, kFree: a turn that was not over
   };
   static constexpr double kBurstTargets = 2;
   static constexpr uint64_t kClassFactor = 4;           // a turn's length from class to class
@@ -286,11 +270,11 @@ class WholeGpu : public Policy {
   void wake_at(uint64_t at_ns, Actions& out);
   void wait(uint64_t now_ns, VgpuId v);
   void wait_like_others(uint64_t now_ns, VgpuId v);
-  void stop_waiting(VgpuId v);
-  IndexedHeap<Earlier>& waiting(VgpuId v) { return waiting_[level(v)]; }
+  void stop_waiting(VgpuId v) { waiting_.remove(level(v), v); }
+  bool waits(VgpuId v) const { return waiting_.levels[level(v)].by_rank.contains(v); }
 
   int64_t rank(VgpuId v, int64_t due) const;
-  int64_t rank(VgpuId v) const { return rank(v, due_[v]); }
+  int64_t rank(VgpuId v) const { return rank(v, waiting_.due[v]); }
   int64_t virtual_ns(VgpuId v, uint64_t ns) const;
   bool is_off(VgpuId v, int64_t due, uint64_t turn_ns) const;
 
@@ -303,26 +287,13 @@ class WholeGpu : public Policy {
     return std::max<uint64_t>(std::min(4 * pauses_[v].gap_ns, longest_keep_ns()), 1);
   }
 
-  std::vector<int64_t> due_;                   // vtime at which each one's turn is due
-  std::vector<int64_t> rank_;                  // of the waiting: rank()
-  std::vector<uint64_t> turn_of_;              // number of each one's last turn; 0: none
-  std::vector<IndexedHeap<Earlier>> waiting_;  // by priority: backlogged and not the holder
-  std::vector<IndexedHeap<Shorter>> bursts_;   // of these, bursts
-  std::vector<IndexedHeap<Shorter>> short_;    // and others that may go before their turns
-  IndexedHeap<SoonerAt> uncovered_{
-      SoonerAt{&covered_at_ns_}};        // of the others, those that may be later
-  std::vector<uint64_t> covered_at_ns_;  // ... when that is
-  Gpu gpu_ = Gpu::kFree;
-  bool interrupted_ = false;  // kDrains, kFree: a turn that was not over
-  Turn turn_;
-  uint64_t turns_ = 0;
-  uint64_t wake_ns_ = 0;                       // last wake asked for
-  uint64_t evicted_ns_ = 0, drain_sm_ns_ = 0;  // kDrains: since then
+  Waiting waiting_{work_};
+  Hold hold_;
+  uint64_t wake_ns_ = 0;  // last wake asked for
+  std::vector<Pause> pauses_;
   Amends amends_{clock_, config_.machine.sm_count};
   std::vector<VgpuId> held_back_;  // backlogged, in no heap: they make amends first
   uint64_t kept_free_ns_ = 0;      // for that nobody works, since then; 0: somebody does
-  std::vector<Pause> pauses_;
-  uint64_t keep_until_ns_ = 0;  // kLingers only
   Idling idling_;
   PreemptBudget budget_;
 };
