@@ -27,7 +27,7 @@ Shares run_cheat(Gpu form, const char* policy, uint32_t run) {
   Workload w = find_workload("tenant-cheat")->make(run, 1);
   w.gpu.spatial = form == Gpu::kSpace;
   if (form == Gpu::kSpace && !std::getenv("SLUICE_HELD_SEEDS"))
-    w.horizon_ns = std::min<uint64_t>(w.horizon_ns, 4'000'000'000);
+    w.horizon_ns = std::min<uint64_t>(w.horizon_ns, 2'000'000'000);
   if (form == Gpu::kSlices) {
     w.gpu.preemptor = PreemptorKind::kProportional;
     w.gpu.switch_ns = 200'000;
