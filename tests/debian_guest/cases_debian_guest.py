@@ -74,7 +74,7 @@ class DebianGuest(WithInstalledHost, unittest.TestCase):
         image = debian_image.make(support.BUILD / "guest-cache")
         say("the packages")
         cls.old, cls.new = cls.work / OLD, cls.work / NEW
-        two_versions.build(cls.old)
+        two_versions.build(cls.old, two_versions.HOST_AND_GUEST)
         two_versions.later(cls.old, cls.new)
         media = cls.work / "media"
         media.mkdir()

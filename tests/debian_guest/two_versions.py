@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Debian packages of the build as they are, and as a later version of which only the version
 differs; and what dpkg does with the host's."""
+import functools
 import os
 import shutil
 import subprocess
@@ -10,15 +11,22 @@ import support
 OLD, NEW = "0.1.0", "0.1.1"
 EPOCH = "1:"  # not in the names of files
 HOST = ("sluice", "sluice-softgpu")
+HOST_AND_GUEST = (*HOST, "sluice-guest-agent")
 
 
-def build(folder, names=()):
-    """All packages, or those of `names`, in `folder`."""
-    folder.mkdir(exist_ok=True)
+@functools.cache
+def _built(names):
+    made = support.folder()
     # To compress them takes longer than all else.
-    subprocess.run([support.ROOT / "scripts/build-packages", support.BUILD, folder, *names],
+    subprocess.run([support.ROOT / "scripts/build-packages", support.BUILD, made, *names],
                    env={**os.environ, "DPKG_DEB_COMPRESSOR_TYPE": "none"}, check=True,
                    stdout=subprocess.DEVNULL)
+    return made
+
+
+def build(folder, names):
+    """The packages `names`, in `folder`. They are made once for all classes of cases."""
+    shutil.copytree(_built(names), folder, dirs_exist_ok=True)
 
 
 def later(old, new):
