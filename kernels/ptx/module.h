@@ -81,6 +81,7 @@ struct Variable {
   std::uint32_t align = 0;          // in bytes: as declared, otherwise natural
   bool is_array = false;
   bool is_pointer = false;  // parameter with `.ptr`
+  bool is_managed = false;  // .attribute(.managed): the host may touch it, too
   // Outermost first; 0 for `[]`, whose size is the initialiser's or, for extern shared, the
   // launch's.
   std::vector<std::uint64_t> dimensions;

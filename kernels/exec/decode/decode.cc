@@ -113,6 +113,7 @@ Result<uint32_t> ModuleDecoder::add_symbol(const ptx::Variable& v, const std::st
   symbol.bytes = v.bytes;
   symbol.align = std::max(v.align, 1u);
   symbol.external = v.linkage == ".extern";
+  symbol.managed = v.is_managed;
   const uint32_t index = static_cast<uint32_t>(program_->symbols.size());
   program_->symbols.push_back(std::move(symbol));
   program_->symbol_index.emplace(name, index);
@@ -131,6 +132,7 @@ Result<void> ModuleDecoder::symbols() {
           if (v.linkage == ".extern") break;
           SymbolInfo& symbol = program_->symbols[before->second];
           symbol.external = false;
+          symbol.managed = v.is_managed;
           symbol.bytes = v.bytes;
           symbol.align = std::max(v.align, 1u);
           initializers_.push_back({before->second, &v});

@@ -80,6 +80,7 @@ struct SymbolInfo {
   std::vector<uint8_t> initial;  // may be shorter than `bytes`: the rest is zero
   std::vector<Relocation> relocations;
   bool external = false;  // .extern: somebody else's; must be given an address
+  bool managed = false;   // the host may touch it, too
 };
 
 namespace detail {

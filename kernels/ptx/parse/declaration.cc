@@ -69,7 +69,11 @@ bool Parser::declaration_words(Variable& prototype, std::uint32_t& align, bool p
     } else if (word == ".v2" || word == ".v4" || word == ".v8") {
       prototype.vector_width = static_cast<std::uint32_t>(word[2] - '0');
     } else if (word == ".attribute") {
-      if (!cursor_.skip_trivia() || cursor_.peek() != '(' || !skip_balanced()) return false;
+      if (!cursor_.skip_trivia() || cursor_.peek() != '(') return false;
+      const std::uint32_t begin = cursor_.position();
+      if (!skip_balanced()) return false;
+      if (slice(begin, cursor_.position()).find(".managed") != std::string_view::npos)
+        prototype.is_managed = true;
     } else if (space_of(word, space)) {
       if (!prototype.is_pointer) {
         prototype.space = space;

@@ -266,8 +266,8 @@ CUresult launch(CUfunction handle, const exec::LaunchShape& wanted, CUstream str
     if (const CUresult r = gather_params(*function->entry, pointers, extra, grid->params);
         r != CUDA_SUCCESS)
       return r;
-    const int priority =
-        std::clamp(options.priority.value_or(stream.priority), kGreatestPriority, kLeastPriority);
+    const int priority = std::clamp(options.priority.value_or(stream.priority.load()),
+                                    kGreatestPriority, kLeastPriority);
     if (const CUresult r = set_up_grid(s, context, *function, options, shape, stream.green.lock(),
                                        priority, *grid);
         r != CUDA_SUCCESS)

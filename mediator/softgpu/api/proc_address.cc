@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuGetProcAddress and the symbols of older API versions, both from the lists in
-// abi/cuda_driver_functions.h and cuda_green.h. The private tables behind cuGetExportTable are
-// NVIDIA's: refused.
+// abi/cuda_driver_functions.h, cuda_green.h and cuda_texture.h, and a few more. The private tables
+// behind cuGetExportTable are NVIDIA's: refused.
 #include <cstring>
 
+#include "abi/cuda_graph.h"
 #include "abi/cuda_green.h"
 #include "abi/cuda_texture.h"
 
@@ -29,6 +30,12 @@ const Row kRows[] = {
   {#symbol, #name, since, reinterpret_cast<void*>(&::symbol)},
             SLUICE_CUDA_TEXTURE_FUNCTIONS(SLUICE_ROW)
 #undef SLUICE_ROW
+                {"cuStreamSetAttribute", "cuStreamSetAttribute", 11000,
+                 reinterpret_cast<void*>(&::cuStreamSetAttribute)},
+    {"cuStreamGetAttribute", "cuStreamGetAttribute", 11000,
+     reinterpret_cast<void*>(&::cuStreamGetAttribute)},
+    {"cuStreamCopyAttributes", "cuStreamCopyAttributes", 11000,
+     reinterpret_cast<void*>(&::cuStreamCopyAttributes)},
 };
 
 }  // namespace

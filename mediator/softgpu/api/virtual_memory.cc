@@ -38,8 +38,9 @@ CUresult check(const CUmemAllocationProp* prop) {
     return CUDA_ERROR_NOT_SUPPORTED;
   if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
   if (prop->location.id != 0) return CUDA_ERROR_INVALID_DEVICE;
-  return prop->requestedHandleTypes != 0 || prop->allocFlags.usage != 0 ? CUDA_ERROR_NOT_SUPPORTED
-                                                                        : CUDA_SUCCESS;
+  const bool known = prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE ||
+                     prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  return !known || prop->allocFlags.usage != 0 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 
 // Under s.mutex: what contexts may touch in the reservation of `address` from now on.
@@ -150,6 +151,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
     made->pages = pages;
     made->bytes = size;
     made->references = 1;
+    made->handle_types = prop->requestedHandleTypes;
     v.bytes += size;
     v.handles[made->handle] = made;
     *handle = made->handle;
@@ -271,8 +273,10 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
                                                 CUmemGenericAllocationHandle handle) {
   return with_state([&](State& s) {
     std::lock_guard lock(s.mutex);
-    if (prop == nullptr || find(s, handle) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const auto physical = find(s, handle);
+    if (prop == nullptr || physical == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *prop = {};
+    prop->requestedHandleTypes = physical->handle_types;
     prop->type = CU_MEM_ALLOCATION_TYPE_PINNED;
     prop->location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
     return CUDA_SUCCESS;
@@ -290,11 +294,18 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
   });
 }
 
-// cuMemCreate takes no kind of handle here, so nothing was made to be exported as what is asked
-// for.
-CUresult cuMemExportToShareableHandle(void*, CUmemGenericAllocationHandle,
-                                      CUmemAllocationHandleType, unsigned long long) {
-  return CUDA_ERROR_INVALID_VALUE;
+// As the driver says it of a kind of handle that cuMemCreate was not asked for; with one, it is we
+// who do not offer it. The guest's library answers the same.
+CUresult cuMemExportToShareableHandle(void* shareable_handle, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType type, unsigned long long flags) {
+  return with_state([&](State& s) {
+    std::lock_guard lock(s.mutex);
+    const auto physical = find(s, handle);
+    if (shareable_handle == nullptr || flags != 0 || physical == nullptr ||
+        type == CU_MEM_HANDLE_TYPE_NONE || physical->handle_types != type)
+      return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_ERROR_NOT_SUPPORTED;
+  });
 }
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle*, void*,
                                         CUmemAllocationHandleType) {

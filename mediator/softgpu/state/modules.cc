@@ -128,6 +128,7 @@ Result<std::shared_ptr<Module>> load_module(State& s, const std::shared_ptr<Cont
     {
       std::lock_guard lock(context->mutex);
       context->variables.insert(address);
+      if (symbol.managed) context->managed.insert(address);
     }
     if (symbol.align > Arena::kGranule)
       return undo(CUDA_ERROR_INVALID_PTX, "alignment of " + symbol.name);

@@ -37,7 +37,8 @@ struct Stream {
   bool legacy = false;
   bool blocking = true;  // waits for the legacy stream, and that one for it; not of green contexts
   unsigned flags = 0;
-  int priority = 0;
+  std::atomic<int> priority{0};
+  std::map<CUlaunchAttributeID, CUlaunchAttributeValue> attributes;  // under Context::mutex
   uint64_t id = 0;
   OperationRef last;    // under StreamScheduler's mutex; may be over already
   bool closed = false;  // under StreamScheduler's mutex: its handle is gone

@@ -41,6 +41,7 @@ struct Physical {
   CUmemGenericAllocationHandle handle = 0;
   void* pages = nullptr;  // shared: mappings are these once more
   uint64_t bytes = 0, references = 0, mappings = 0;
+  int handle_types = CU_MEM_HANDLE_TYPE_NONE;  // as which it may leave, said the program
 };
 // Virtual memory management (api/virtual_memory.cc). All under State::mutex.
 struct VirtualMemory {

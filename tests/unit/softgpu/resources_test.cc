@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "abi/cuda_graph.h"
 #include "mediator/softgpu/softgpu.h"
 #include "tests/unit/softgpu/fixture.h"
 
@@ -242,6 +243,60 @@ TEST_F(SoftGpuResources, ManagedMemoryIsEverybodys) {
   CUdeviceptr plain = allocate(64);
   OK(api.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, plain));
   EXPECT_EQ(managed, 0u);
+}
+
+TEST_F(SoftGpuResources, ManagedVariablesAreManagedMemory) {
+  CUmodule module = nullptr;
+  OK(api.cuModuleLoadData(&module,
+                          ".version 8.0\n.target sm_80\n.address_size 64\n"
+                          ".visible .global .attribute(.managed) .align 4 .u32 both = 5;\n"
+                          ".visible .global .align 4 .u32 device = 6;\n"));
+  CUdeviceptr both = 0, device = 0;
+  size_t bytes = 0;
+  OK(api.cuModuleGetGlobal_v2(&both, &bytes, module, "both"));
+  OK(api.cuModuleGetGlobal_v2(&device, &bytes, module, "device"));
+  unsigned managed = 0;
+  void* host = nullptr;
+  OK(api.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, both));
+  OK(api.cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, both));
+  EXPECT_EQ(managed, 1u);
+  EXPECT_EQ(host, reinterpret_cast<void*>(both));
+  EXPECT_EQ(*static_cast<uint32_t*>(host), 5u);
+  OK(api.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, device));
+  EXPECT_EQ(managed, 0u);
+  OK(api.cuModuleUnload(module));
+}
+
+TEST_F(SoftGpuResources, StreamsHaveAttributes) {
+  const auto set = reinterpret_cast<decltype(&::cuStreamSetAttribute)>(
+      ::dlsym(api.library, "cuStreamSetAttribute"));
+  const auto get = reinterpret_cast<decltype(&::cuStreamGetAttribute)>(
+      ::dlsym(api.library, "cuStreamGetAttribute"));
+  const auto copy = reinterpret_cast<decltype(&::cuStreamCopyAttributes)>(
+      ::dlsym(api.library, "cuStreamCopyAttributes"));
+  ASSERT_TRUE(set != nullptr && get != nullptr && copy != nullptr);
+  const CUstream one = stream(), other = stream();
+  const auto kPolicy = CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY;
+  const auto kPriority = CU_LAUNCH_ATTRIBUTE_PRIORITY;
+  CUstreamAttrValue value{};
+  OK(get(one, kPolicy, &value));
+  EXPECT_EQ(value.priority, 1) << "CU_SYNC_POLICY_AUTO";
+  value.priority = 2;
+  OK(set(one, kPolicy, &value));
+  value.priority = -100;
+  OK(set(one, kPriority, &value));
+  OK(copy(other, one));
+  OK(get(other, kPolicy, &value));
+  EXPECT_EQ(value.priority, 2);
+  int least = 0, greatest = 0, priority = 0;
+  OK(api.cuCtxGetStreamPriorityRange(&least, &greatest));
+  OK(api.cuStreamGetPriority(other, &priority));
+  EXPECT_EQ(priority, greatest);
+  OK(get(other, kPriority, &value));
+  EXPECT_EQ(value.priority, greatest);
+  FAILS(CUDA_ERROR_INVALID_VALUE, set(one, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value));
+  FAILS(CUDA_ERROR_INVALID_VALUE, get(one, kPolicy, nullptr));
+  FAILS(CUDA_ERROR_INVALID_HANDLE, get(reinterpret_cast<CUstream>(0x12340), kPolicy, &value));
 }
 
 TEST_F(SoftGpuResources, AProgramSetsItsOwnSliceAndSms) {

@@ -15,8 +15,9 @@ class SoftGpuVirtualTest : public SoftGpuTest {
     EXPECT_EQ(api.cuMemAddressReserve(&p, bytes, 0, 0, 0), CUDA_SUCCESS);
     return p;
   }
-  CUmemGenericAllocationHandle create(size_t bytes) {
+  CUmemGenericAllocationHandle create(size_t bytes, int handle_types = 0) {
     CUmemAllocationProp prop{};
+    prop.requestedHandleTypes = handle_types;
     prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
     CUmemGenericAllocationHandle h = 0;
@@ -32,6 +33,20 @@ class SoftGpuVirtualTest : public SoftGpuTest {
     OK(access(p, bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
   }
 };
+
+TEST_F(SoftGpuVirtualTest, MemoryThatMayBeExportedIsNotExported) {
+  const auto kFile = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  const CUmemGenericAllocationHandle plain = create(kUnit), shared = create(kUnit, kFile);
+  CUmemAllocationProp prop{};
+  OK(api.cuMemGetAllocationPropertiesFromHandle(&prop, shared));
+  EXPECT_EQ(prop.requestedHandleTypes, kFile);
+  int file = -1;
+  FAILS(CUDA_ERROR_NOT_SUPPORTED, api.cuMemExportToShareableHandle(&file, shared, kFile, 0));
+  FAILS(CUDA_ERROR_INVALID_VALUE, api.cuMemExportToShareableHandle(&file, plain, kFile, 0));
+  FAILS(CUDA_ERROR_INVALID_VALUE, api.cuMemExportToShareableHandle(nullptr, shared, kFile, 0));
+  OK(api.cuMemRelease(plain));
+  OK(api.cuMemRelease(shared));
+}
 
 TEST_F(SoftGpuVirtualTest, MappingsSideBySideAreAsOneAndMemoryMayBeMappedTwice) {
   const CUdeviceptr p = reserve(4 * kUnit);
