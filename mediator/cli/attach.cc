@@ -53,7 +53,7 @@ Result<void> apply(const libvirt::Domain& domain, const std::string& before,
 }
 
 Result<libvirt::Domain> find(const AttachOptions& o) {
-  auto domain = libvirt::Domain::find(o.uri, o.domain);
+  auto domain = libvirt::Domain::find(o.uri, o.domain, o.timeout_s);
   if (!domain) return domain.error();
   if (o.live) {
     auto running = domain->running();
@@ -129,7 +129,11 @@ Result<void> attach_running(AdminClient& client, const libvirt::Domain& domain,
   if (!made) return made.error();
   // The settings first: sluice-libvirt-events reads them when the device is there.
   auto done = domain.set_metadata(live->settings);
-  if (done) done = domain.attach_device(live->device);
+  if (done) {
+    done = domain.attach_device(live->device);
+    // The device may come yet, and is to find its vGPU; else sluice-libvirt-events deletes that.
+    if (!done && done.error().code == ETIMEDOUT) return done;
+  }
   if (!done) {
     (void)domain.set_metadata("");
     // sluice-libvirt-events deletes it as well, where this cannot.
@@ -315,6 +319,10 @@ Result<void> save(AdminClient& client, const AttachOptions& options) {
                 o.domain.c_str(), o.domain.c_str());
     return {};
   }
+  // Whether it was saved, or is yet, nobody knows. The settings stay for 'restore'.
+  if (done.error().code == ETIMEDOUT)
+    return Error{ETIMEDOUT, done.error().message + "; when libvirt answers, 'sluicectl restore " +
+                                o.domain + "' gives it its vGPU, saved or not"};
   (void)domain->set_metadata("", kSavedXmlNamespace);
   const auto again = attach_running(client, *domain, o, *a);
   return Error{
@@ -347,6 +355,8 @@ Result<void> restore(AdminClient& client, const AttachOptions& o) {
   auto saved = libvirt::saved_vgpu(*xml);
   // A domain that was shut off, and not saved, starts with what its XML says.
   if (!saved) return of_domain(saved.error(), o);
+  // An earlier 'restore' got as far as that.
+  if (libvirt::parts_of(*xml).vgpu) return domain->set_metadata("", kSavedXmlNamespace);
   auto a = attachment_of(client, o, saved->settings, saved->slots);
   if (!a) return a.error();
   if (auto attached = attach_running(client, *domain, o, *a); !attached)

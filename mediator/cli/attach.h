@@ -27,6 +27,7 @@ struct AttachOptions {
   bool live = false;        // the running domain, not its next start
   bool no_iommu = false;    // adds no virtual IOMMU
   bool force = false;       // save: although something is lost
+  int timeout_s = 0;        // how long to wait for an answer of libvirt's
 };
 Result<void> attach(AdminClient& client, const AttachOptions& options);
 // Needs sluiced only for a live one: `connect` is called then.

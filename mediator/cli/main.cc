@@ -32,7 +32,8 @@ class CommandLine {
     app_.add_option("--socket", socket_, "admin socket")
         ->envname("SLUICE_ADMIN_SOCKET")
         ->capture_default_str();
-    app_.add_option("--timeout", timeout_s_, "how long to wait for sluiced's answer, seconds")
+    app_.add_option("--timeout", timeout_s_,
+                    "how long to wait for an answer of sluiced or libvirt, seconds")
         ->check(CLI::Range(1, kMostTimeoutSeconds))
         ->capture_default_str();
     app_.add_flag("--json", json_, "print the answer as JSON");
@@ -77,6 +78,7 @@ class CommandLine {
   using Run = std::function<sluice::Result<void>(sluice::AdminClient&)>;
 
   sluice::Result<void> execute() {
+    attach_.timeout_s = timeout_s_;
     if (without_sluiced_) return detach(attach_, [this] { return connect(); });
     auto client = connect();
     return client ? run_(*client) : sluice::Result<void>(client.error());

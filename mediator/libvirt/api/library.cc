@@ -29,6 +29,7 @@ Result<const Library*> Library::load() {
   SLUICE_FIND(virConnectOpenReadOnly);
   SLUICE_FIND(virConnectClose);
   SLUICE_FIND(virConnectIsAlive);
+  SLUICE_FIND(virConnectGetLibVersion);
   SLUICE_FIND(virConnectSetKeepAlive);
   SLUICE_FIND(virConnectListAllDomains);
   SLUICE_FIND(virConnectDomainEventRegisterAny);

@@ -18,6 +18,7 @@ struct Library {
   void* (*virConnectOpenReadOnly)(const char*);
   int (*virConnectClose)(void*);
   int (*virConnectIsAlive)(void*);
+  int (*virConnectGetLibVersion)(void*, unsigned long*);
   int (*virConnectSetKeepAlive)(void*, int seconds, unsigned count);
   int (*virConnectListAllDomains)(void*, void*** domains, unsigned flags);
   int (*virConnectDomainEventRegisterAny)(void*, void* domain, int event, void (*call)(),

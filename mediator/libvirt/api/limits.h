@@ -12,9 +12,6 @@ inline constexpr uint64_t kDetachSeconds = 10;
 // How long a list of all domains may take: a hundred domains need less than a second. A shorter
 // wait would find no domains on a busy host.
 inline constexpr int kListSeconds = 10;
-// How long connecting and finding one domain may take. A host that starts libvirtd for it and is
-// busy needs some seconds; a shorter wait would find no domain there.
-inline constexpr int kFindSeconds = 30;
 // A libvirtd that is silent for so many seconds, so many times, is gone. Less would drop the
 // connection to one that is busy.
 inline constexpr int kKeepAliveSeconds = 5;

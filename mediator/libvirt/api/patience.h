@@ -32,4 +32,23 @@ Result<T> within(int seconds, std::function<Result<T>()> ask) {
   return answer.get();
 }
 
+// The same for what may take as long as it needs, as writing a domain's memory does: ETIMEDOUT once
+// `ping` has no answer after `seconds`.
+template <class T>
+Result<T> while_answering(int seconds, std::function<Result<T>()> ask,
+                          const std::function<Result<void>()>& ping) {
+  std::packaged_task<Result<T>()> task(std::move(ask));
+  std::future<Result<T>> answer = task.get_future();
+  std::thread asks(std::move(task));
+  while (answer.wait_for(std::chrono::seconds(seconds)) != std::future_status::ready) {
+    // Another error of the ping is one of `ask` as well.
+    const auto alive = within<void>(seconds, ping);
+    if (alive || alive.error().code != ETIMEDOUT) continue;
+    asks.detach();
+    return alive.error();
+  }
+  asks.join();
+  return answer.get();
+}
+
 }  // namespace sluice::libvirt

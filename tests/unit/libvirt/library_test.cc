@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said where libvirt is not reached: its own reason, and what to do about it.
+// What is said where libvirt is not reached, its own reason and what to do about it; and what is
+// done where it does not answer.
 #include "mediator/libvirt/api/library.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <future>
 #include <thread>
 
 #include "mediator/libvirt/api/patience.h"
@@ -56,6 +59,31 @@ TEST(Within, TheThreadHasEndedBehindAnAnswer) {
   ASSERT_TRUE(answer);
   EXPECT_EQ(*answer, 7);
   EXPECT_TRUE(freed);
+}
+
+// As writing a domain's memory does: it takes as long as it needs.
+TEST(WhileAnswering, WaitsAsLongAsThePingHasAnAnswer) {
+  std::promise<int> written;
+  const auto answer = while_answering<int>(
+      5, [&] { return Result<int>(written.get_future().get()); },
+      [&]() -> Result<void> {
+        written.set_value(7);
+        return Error{EIO, "an answer, although an error"};
+      });
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(*answer, 7);
+}
+
+TEST(WhileAnswering, EndsWhenThePingHasNone) {
+  std::promise<void> later;
+  const auto silent = [end = later.get_future().share()] {
+    end.wait();
+    return Result<void>();
+  };
+  const auto answer = while_answering<void>(1, silent, silent);
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().code, ETIMEDOUT);
+  later.set_value();
 }
 
 }  // namespace
