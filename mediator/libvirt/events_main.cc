@@ -87,7 +87,8 @@ void serve(DomainEvents& libvirt, Follower& follower, Outage& sluiced) {
   Follower follower(vgpus, options);
   Outage libvirtd("libvirt"), sluiced("sluiced");
   for (;;) {
-    auto libvirt = DomainEvents::open(uri);
+    auto libvirt =
+        DomainEvents::open(uri, [&](const Error& silent) { libvirtd.began_or_goes_on(silent); });
     if (libvirt) {
       libvirtd.over();
       serve(**libvirt, follower, sluiced);

@@ -6,6 +6,7 @@
 
 #include "mediator/libvirt/api/library.h"
 #include "mediator/libvirt/api/limits.h"
+#include "mediator/libvirt/api/patience.h"
 
 namespace sluice::libvirt {
 namespace {
@@ -40,15 +41,25 @@ Result<void> start_loop(const Library& lib) {
 
 }  // namespace
 
-Result<std::unique_ptr<DomainEvents>> DomainEvents::open(const std::string& uri) {
+Result<std::unique_ptr<DomainEvents>> DomainEvents::open(
+    const std::string& uri, const std::function<void(const Error&)>& silent) {
   auto lib = Library::load();
   if (!lib) return lib.error();
   if (auto started = start_loop(**lib); !started) return started.error();
   std::unique_ptr<DomainEvents> e(new DomainEvents);
   e->lib_ = *lib;
   const std::string where = uri.empty() ? "qemu:///system" : uri;
-  e->connection_ = e->lib_->virConnectOpenReadOnly(where.c_str());
-  if (!e->connection_) return e->lib_->not_connected(where);
+  auto connected = however_long<void*>(
+      limits::kSilentSeconds,
+      [lib = e->lib_, where]() -> Result<void*> {
+        void* connection = lib->virConnectOpenReadOnly(where.c_str());
+        if (!connection) return lib->not_connected(where);
+        return connection;
+      },
+      silent);
+  if (!connected) return connected.error();
+  e->connection_ = *connected;
+  // From here on each question ends with the connection.
   e->lib_->virConnectSetKeepAlive(e->connection_, limits::kKeepAliveSeconds, limits::kKeepAlives);
   // Each event has arguments of its own; the domain is the second of all.
   const auto lifecycle = +[](void*, void* domain, int, int, void*) { note(domain); };

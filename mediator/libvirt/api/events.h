@@ -5,6 +5,7 @@
 // made good by the next look at all domains. One thread; one at a time in a process.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -33,8 +34,10 @@ class RunningDomains {
 
 class DomainEvents final : public RunningDomains {
  public:
-  // `uri` empty: qemu:///system.
-  static Result<std::unique_ptr<DomainEvents>> open(const std::string& uri);
+  // `uri` empty: qemu:///system. Waits for a libvirtd that does not answer, and calls `silent` with
+  // that once, after limits::kSilentSeconds.
+  static Result<std::unique_ptr<DomainEvents>> open(
+      const std::string& uri, const std::function<void(const Error&)>& silent);
   ~DomainEvents() override;
   DomainEvents(const DomainEvents&) = delete;
   DomainEvents& operator=(const DomainEvents&) = delete;

@@ -12,6 +12,9 @@ inline constexpr uint64_t kDetachSeconds = 10;
 // How long a list of all domains may take: a hundred domains need less than a second. A shorter
 // wait would find no domains on a busy host.
 inline constexpr int kListSeconds = 10;
+// After how long sluice-libvirt-events says that libvirtd does not answer. A host that starts it
+// for that and is busy needs some seconds; less would report that.
+inline constexpr int kSilentSeconds = 10;
 // A libvirtd that is silent for so many seconds, so many times, is gone. Less would drop the
 // connection to one that is busy.
 inline constexpr int kKeepAliveSeconds = 5;

@@ -2,7 +2,7 @@
 // Asks libvirt on a thread of its own, so that a libvirtd that is stopped keeps nobody waiting for
 // ever. After an answer that thread has ended, with all that libraries keep for a thread: else that
 // would be freed while the program ends, and its libraries too. Without an answer it stays: for
-// programs that end soon after.
+// programs that end soon after. A service waits on, and says so (however_long).
 #pragma once
 
 #include <cerrno>
@@ -17,6 +17,11 @@
 
 namespace sluice::libvirt {
 
+inline Error not_answered(int seconds) {
+  return {ETIMEDOUT, "libvirt has not answered within " + std::to_string(seconds) +
+                         " s; 'systemctl status libvirtd'"};
+}
+
 // What `ask` answers, which outlives this call; ETIMEDOUT after `seconds`.
 template <class T>
 Result<T> within(int seconds, std::function<Result<T>()> ask) {
@@ -25,8 +30,7 @@ Result<T> within(int seconds, std::function<Result<T>()> ask) {
   std::thread asks(std::move(task));
   if (answer.wait_for(std::chrono::seconds(seconds)) != std::future_status::ready) {
     asks.detach();
-    return Error{ETIMEDOUT, "libvirt has not answered within " + std::to_string(seconds) +
-                                " s; 'systemctl status libvirtd'"};
+    return not_answered(seconds);
   }
   asks.join();
   return answer.get();
@@ -47,6 +51,20 @@ Result<T> while_answering(int seconds, std::function<Result<T>()> ask,
     asks.detach();
     return alive.error();
   }
+  asks.join();
+  return answer.get();
+}
+
+// What `ask` answers; `silent` is called, by the caller's thread, once there is no answer after
+// `seconds`.
+template <class T>
+Result<T> however_long(int seconds, std::function<Result<T>()> ask,
+                       const std::function<void(const Error&)>& silent) {
+  std::packaged_task<Result<T>()> task(std::move(ask));
+  std::future<Result<T>> answer = task.get_future();
+  std::thread asks(std::move(task));
+  if (answer.wait_for(std::chrono::seconds(seconds)) != std::future_status::ready)
+    silent(not_answered(seconds));
   asks.join();
   return answer.get();
 }

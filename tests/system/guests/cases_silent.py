@@ -5,6 +5,7 @@ import concurrent.futures
 import os
 import socket
 import subprocess
+import tempfile
 import threading
 import unittest
 
@@ -48,6 +49,30 @@ class SilentLibvirt:
                 continue
             self.left -= 1
             client.sendall(message)
+
+
+class SilentFromTheStart(unittest.TestCase):
+    def test_the_service_that_follows_domains_says_so_and_goes_on(self):
+        with tempfile.TemporaryDirectory() as work, socket.socket(socket.AF_UNIX) as libvirtd:
+            libvirtd.bind(f"{work}/libvirt")
+            libvirtd.listen()
+            events = subprocess.Popen(
+                [support.BUILD / "mediator/libvirt/sluice-libvirt-events"],
+                env={**os.environ, "SLUICE_ADMIN_SOCKET": f"{work}/none",
+                     "SLUICE_LIBVIRT_URI": f"qemu+unix:///system?socket={work}/libvirt"},
+                stderr=subprocess.PIPE, text=True)
+            self.addCleanup(events.stderr.close)
+            self.addCleanup(events.wait)
+            self.addCleanup(events.kill)
+            end = threading.Timer(support.TIMEOUT_S, events.kill)
+            end.start()
+            self.addCleanup(end.cancel)
+            self.assertIn("libvirt has not answered within 10 s; 'systemctl status libvirtd'",
+                          events.stderr.readline())
+            # And waits for this one.
+            libvirtd.settimeout(support.TIMEOUT_S)
+            for _ in range(2):
+                libvirtd.accept()[0].close()
 
 
 @unittest.skipUnless(os.geteuid() == 0, "libvirt runs hooks for qemu:///system")
