@@ -4,7 +4,7 @@
 
     tests/bench/adversaries.py --build build [--device nvidia] [--seconds 6] [--pairs 2]
                                [--only NAME...] [--together N [--seed S]]
-                               [--victim US:PAUSE_US] [--slices] [--kill S] [--no-back-off]
+                               [--victim US:PAUSE_US] [--slices] [--kill S] [--free-faults]
                                [--out FILE.json]
 
 The victim checks every result, or (--victim) launches kernels of so many microseconds and pauses
@@ -16,7 +16,10 @@ the fair rival just before; the goal is 0.95. With --together N, N of the advers
 each on a vGPU, beside the honest programs' N; which ones is drawn anew for each pair, from --seed.
 With --kill S a program or a worker of the adversaries is killed, or stopped for a moment, each S
 seconds on average, at moments drawn from --seed. What makes any calls has other seeds each time.
-With --no-back-off nobody rests after its faults (`vgpu.back_off`), so that attacks go on.
+With --free-faults (software GPU) a fault stops nobody, and nobody rests for it: what else an attack
+does goes on and is measured.
+`gpu` is the same by the victim's GPU time: the software GPU's SMs are this host's processors, which
+an adversary's programs use, too, so that there a second of GPU time is less work beside some.
 `answer_ms` is the slowest answer of the admin socket.
 `ended` is how often the scheduler has ended a session of the adversary; should it end one of the
 victim's, this fails. What sluiced logs of time slices that are too long is printed below each row.
@@ -152,9 +155,12 @@ class Bench:
         self.build, self.a, self.vgpus, self.logged = build, a, 0, 0
         self.draws, self.killed, self.stopped = random.Random(a.seed), 0, 0
         extra = "[scheduler]\nslices = true\n" if a.slices else ""
-        extra += "[vgpu]\nback_off = false\n" if a.no_back_off else ""
-        if a.slices and a.device == "soft":
-            extra += '[worker_environment]\nSLUICE_SOFT_MODE = "timeslice"\n'
+        extra += "[vgpu]\nback_off = false\n" if a.free_faults else ""
+        if a.device == "soft":
+            extra += "[worker_environment]\n"
+            extra += 'SLUICE_SOFT_MODE = "timeslice"\n' if a.slices else ""
+            for stall in ("FAULT", "EXCEPTION") if a.free_faults else ():
+                extra += f'SLUICE_SOFT_{stall}_US = "0"\n'
         real = build / "mediator/worker"
         self.s = Sluiced(build, work, device=a.device, extra=extra,
                          env={"SLUICE_EVIL_REAL": str(real / "sluice-worker")})
@@ -171,7 +177,7 @@ class Bench:
             command = [build / "tests/system/adversaries/hog", "paced", *a.victim.split(":")]
         self.victim = subprocess.Popen(command, env=self.s.client_env("v"),
                                        stdout=subprocess.PIPE, text=True)
-        while self.done() == 0:
+        while self.used()[0] == 0:
             time.sleep(0.05)
 
     def command(self, name):
@@ -182,12 +188,15 @@ class Bench:
         """Of one vGPU, all at once."""
         return [self.command(name) for _ in range(AT_ONCE.get(name, 1))]
 
-    def done(self):
-        return self.s.stats()["vgpus"]["v"]["launches_done"]
+    def used(self):
+        """The victim's launches and its GPU time so far, in seconds."""
+        v = self.s.stats()["vgpus"]["v"]
+        return v["launches_done"], v["gpu_ns"] / 1e9
 
     def window(self, rivals, names=("r",), kill_s=None):
-        """The victim's launches a second beside `rivals` (a vGPU's commands each), how often they
-        ran, and how often the scheduler ended them. `names`: what their vGPUs' names begin with.
+        """The victim's launches and GPU time a second beside `rivals` (a vGPU's commands each), how
+        often they ran, and how often the scheduler ended them. `names`: what their vGPUs' names
+        begin with.
         `kill_s`: a Killer is at work."""
         names = [f"{name}-{self.vgpus + i}" for i, name in enumerate(names, 1)]
         self.vgpus += len(names)
@@ -197,13 +206,14 @@ class Bench:
         rivals = [Again(command, self.s.client_env(name), self.draws)
                   for rival, name in zip(rivals, names) for command in rival]
         killer = Killer(self.s, names, kill_s, self.draws) if kill_s else None
-        before, began = self.done(), time.monotonic()
+        before, began = self.used(), time.monotonic()
         for again in rivals:
             again.start()
         if killer:
             killer.start()
         time.sleep(self.a.seconds)
-        rate = (self.done() - before) / (time.monotonic() - began)
+        took_s = time.monotonic() - began
+        rate, gpu = ((after - then) / took_s for then, after in zip(before, self.used()))
         if killer:
             killer.stop()
             self.killed += killer.killed
@@ -215,7 +225,7 @@ class Bench:
             self.s.ctl("delete", name)
         if vgpus["v"]["sessions_ended_by_scheduler"]:
             raise SystemExit("sluiced has ended the victim's session")
-        return (rate, sum(again.runs for again in rivals),
+        return (rate, gpu, sum(again.runs for again in rivals),
                 sum(vgpus[name]["sessions_ended_by_scheduler"] for name in names))
 
     def news(self):
@@ -249,7 +259,7 @@ def main():
     p.add_argument("--victim", metavar="US:PAUSE_US", help="its launches and pauses")
     p.add_argument("--slices", action="store_true", help="on the hardware's time slices")
     p.add_argument("--kill", type=float, metavar="S", help="seconds between random kills")
-    p.add_argument("--no-back-off", action="store_true", help="nobody rests after its faults")
+    p.add_argument("--free-faults", action="store_true", help="nobody pays for faults")
     p.add_argument("--out", type=pathlib.Path)
     a = p.parse_args()
     workers = () if a.together else (*CLAIMS, *OVERSTAYS)
@@ -274,20 +284,23 @@ def main():
                         print(f"    {', '.join(drawn)}", flush=True)
                         commands = [bench.commands(one) for one in drawn]
                         vgpus = ["r"] * a.together
-                    pairs.append((bench.window([[honest]] * len(vgpus), "r" * len(vgpus))[0],
+                    pairs.append((*bench.window([[honest]] * len(vgpus), "r" * len(vgpus))[:2],
                                   *bench.window(commands, vgpus, a.kill)))
                 monitor.finish()
                 if monitor.silent:
                     raise SystemExit(monitor.silent)
-                each = [beside / fair for fair, beside, *_ in pairs]
-                kept = sum(pair[1] for pair in pairs) / sum(pair[0] for pair in pairs)
+                each = [beside / fair for fair, _, beside, *_ in pairs]
+                kept, gpu = (sum(pair[i + 2] for pair in pairs) / sum(pair[i] for pair in pairs)
+                             for i in range(2))
                 answer = 1000 * monitor.slowest_s
                 rows.append({"experiment": "adversaries", "adversary": name, "kept": kept,
-                             "each": each, "fair": [fair for fair, *_ in pairs], "goal": 0.95,
+                             "gpu": gpu, "each": each,
+                             "fair": [fair for fair, *_ in pairs], "goal": 0.95,
                              "met": kept >= 0.95, "answer_ms": answer,
-                             "runs": sum(pair[2] for pair in pairs),
-                             "ended": sum(pair[3] for pair in pairs), "seconds": a.seconds})
-                print(f"{name:31} kept {kept:5.2f}   each {' '.join(f'{e:.2f}' for e in each)}   "
+                             "runs": sum(pair[4] for pair in pairs),
+                             "ended": sum(pair[5] for pair in pairs), "seconds": a.seconds})
+                print(f"{name:31} kept {kept:5.2f}   gpu {gpu:5.2f}   "
+                      f"each {' '.join(f'{e:.2f}' for e in each)}   "
                       f"beside the fair rival {pairs[0][0]:7.1f} launches/s   runs "
                       f"{rows[-1]['runs']:4}   ended {rows[-1]['ended']:2}   slowest answer "
                       f"{answer:6.1f} ms", flush=True)
