@@ -15,16 +15,21 @@ namespace json = boost::json;
 
 namespace {
 
-Error no_answer() {
-  return {ETIMEDOUT,
-          "sluiced did not answer in time (is it stopped? 'systemctl status sluiced'; --timeout "
-          "waits for longer)"};
+Error no_answer(int seconds) {
+  return {ETIMEDOUT, "sluiced has not answered within " + std::to_string(seconds) +
+                         " s; 'systemctl status sluiced'"};
+}
+
+// sluiced does what it has been sent, however late it reads that.
+bool changes_something(std::string_view method) {
+  return method.ends_with(".create") || method.ends_with(".set") || method.ends_with(".delete");
 }
 
 }  // namespace
 
 Result<AdminClient> AdminClient::connect(const std::string& socket_path, int timeout_s) {
   AdminClient c;
+  c.timeout_s_ = timeout_s;
   c.awaited_ = "sluiced to answer on " + socket_path + ", for up to " + std::to_string(timeout_s) +
                " s ('systemctl status sluiced')";
   const cli::Waiting waiting(c.awaited_);
@@ -32,7 +37,7 @@ Result<AdminClient> AdminClient::connect(const std::string& socket_path, int tim
   auto socket = connect_unix(socket_path, SOCK_STREAM, timeout_s);
   if (!socket) {
     Error e = socket.error();
-    if (e.code == EAGAIN) return no_answer();
+    if (e.code == EAGAIN) return no_answer(timeout_s);
     if (e.code == ENOENT || e.code == ECONNREFUSED) e.message += " (is sluiced running?)";
     if (e.code == EACCES) e.message += " (its group may: 'adduser YOU sluice', and log in anew)";
     return e;
@@ -53,7 +58,7 @@ Result<json::value> AdminClient::call(const std::string& method, json::object pa
     if (n < 0 && errno == EINTR) continue;
     // A refusal may have come before we could ask; it is read below.
     if (n < 0 && errno == EPIPE) break;
-    if (n < 0 && errno == EAGAIN) return no_answer();
+    if (n < 0 && errno == EAGAIN) return no_answer(timeout_s_);
     if (n < 0) return Error::from_errno("send to sluiced");
     sent += static_cast<size_t>(n);
   }
@@ -62,7 +67,11 @@ Result<json::value> AdminClient::call(const std::string& method, json::object pa
     char buffer[65536];
     ssize_t n = ::recv(socket_.get(), buffer, sizeof buffer, 0);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) return no_answer();
+    if (n < 0 && errno == EAGAIN) {
+      Error e = no_answer(timeout_s_);
+      if (changes_something(method)) e.message += "; it may be done yet";
+      return e;
+    }
     if (n < 0) return Error::from_errno("receive from sluiced");
     if (n == 0) return Error{EPIPE, "sluiced closed the connection"};
     incoming_.append(buffer, static_cast<size_t>(n));

@@ -21,6 +21,7 @@ class AdminClient {
 
  private:
   Fd socket_;
+  int timeout_s_ = 0;
   std::string awaited_;  // for Waiting
   std::string incoming_;
   uint64_t next_id_ = 1;

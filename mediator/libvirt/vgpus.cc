@@ -29,7 +29,8 @@ Result<void> without_value(Result<json::value> answer) {
 
 Result<json::value> AdminVgpus::call(const char* method, json::object params) {
   if (!client_) {
-    auto client = AdminClient::connect(socket_, limits::kAdminTimeoutSeconds);
+    auto client = AdminClient::connect(socket_, timeout_s_);
+    if (!client && client.error().code == ETIMEDOUT) return client.error();
     if (!client)
       return Error{client.error().code, client.error().message + "; 'systemctl start sluiced'"};
     client_ = std::move(*client);

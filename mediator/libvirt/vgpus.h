@@ -13,6 +13,7 @@
 #include "mediator/cli/admin_client.h"
 #include "mediator/cli/domain_request.h"
 #include "mediator/core/domain_xml.h"
+#include "mediator/libvirt/limits.h"
 
 namespace sluice::libvirt {
 
@@ -40,7 +41,8 @@ class Vgpus {
 // Over the admin socket. Connects at the first call, and again after a call that found it broken.
 class AdminVgpus final : public Vgpus {
  public:
-  explicit AdminVgpus(std::string admin_socket) : socket_(std::move(admin_socket)) {}
+  explicit AdminVgpus(std::string admin_socket, int timeout_s = limits::kAdminTimeoutSeconds)
+      : socket_(std::move(admin_socket)), timeout_s_(timeout_s) {}
   Result<std::vector<Vgpu>> list() override;
   Result<VgpuDefaults> defaults() override;
   Result<void> create(boost::json::object request) override;
@@ -50,6 +52,7 @@ class AdminVgpus final : public Vgpus {
  private:
   Result<boost::json::value> call(const char* method, boost::json::object params);
   std::string socket_;
+  int timeout_s_;
   std::optional<AdminClient> client_;
 };
 

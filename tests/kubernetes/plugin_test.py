@@ -397,6 +397,19 @@ class Restarts(WithPlugin):
                         "its socket is linked")
         self.run_program(answer)
 
+    def test_sluiced_is_stopped_and_continued(self):
+        """It is there and does not answer."""
+        self.pod("a", ["kube-0"])
+        self.sluiced.process.send_signal(signal.SIGSTOP)
+        try:
+            self.refused(Code.UNAVAILABLE, "sluiced has not answered within 20 s",
+                         container_requests=[{"devices_ids": ["kube-1"]}])
+            self.assertEqual(self.peer.wait_for(all_of("Unhealthy")), all_of("Unhealthy"))
+        finally:
+            self.sluiced.process.send_signal(signal.SIGCONT)
+        self.assertEqual(self.peer.wait_for(all_of("Healthy")), all_of("Healthy"))
+        self.pod("b", ["kube-1"])
+
     def test_sluiced_while_the_api_server_is_away(self):
         answer = self.pod("a", ["kube-0"], weight="7")
         self.pod("b", ["kube-1"], latency="low")

@@ -30,6 +30,9 @@ class Admin:
                 s.sendall(request.encode() + b"\n")
                 with s.makefile("rb") as lines:
                     line = lines.readline(MOST_BYTES)
+        except TimeoutError:
+            raise AdminError(f"sluiced has not answered within {TIMEOUT_S} s at {self.path}; "
+                             "'systemctl status sluiced' on the node") from None
         except OSError as e:
             raise AdminError(f"sluiced is not reached at {self.path} ({e.strerror or e}); "
                              "'systemctl start sluiced' on the node") from None

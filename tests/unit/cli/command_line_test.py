@@ -53,16 +53,22 @@ class Waits(unittest.TestCase):
         self.addCleanup(self.silent.close)
         self.path = folder.name + "/silent.sock"
         self.silent.bind(self.path)
-        self.silent.listen(0)
+        self.silent.listen(8)
 
-    def gives_up(self):
-        p = subprocess.run([SLUICECTL, "--socket", self.path, "list", "--vgpus", "--timeout", "1"],
+    def gives_up(self, *words):
+        p = subprocess.run([SLUICECTL, "--socket", self.path, "--timeout", "1", *words],
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
         self.assertEqual(p.returncode, 1)
-        self.assertIn("did not answer in time", p.stderr)
+        self.assertIn("sluiced has not answered within 1 s; 'systemctl status sluiced'", p.stderr)
+        return p.stderr
 
     def test_a_sluiced_that_does_not_answer_is_named(self):
-        self.gives_up()
+        self.assertNotIn("may be done yet", self.gives_up("list", "--vgpus"))
+
+    def test_what_it_may_do_when_it_goes_on_is_said(self):
+        for words in ("create a", "set a --weight 2", "delete a", "group g"):
+            with self.subTest(words):
+                self.assertIn("it may be done yet", self.gives_up(*words.split()))
 
     def test_as_many_wait_as_its_queue_has_places_for(self):
         others = []
@@ -72,7 +78,7 @@ class Waits(unittest.TestCase):
                 others[-1].setblocking(False)
                 others[-1].connect(self.path)
         except BlockingIOError:
-            self.gives_up()
+            self.assertNotIn("may be done yet", self.gives_up("delete", "a"))
         finally:
             for s in others:
                 s.close()
