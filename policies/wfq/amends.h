@@ -3,22 +3,26 @@
 // amends to those that waited before it is granted again. Pure; owned by a form of wfq, called from
 // its thread. Units: ns, and SM-ns of GPU time.
 //
-// Charged at once, such an overrun would be a debt that the fair clock forgets: who is owed it and
-// pauses keeps a longest quantum of it, and each of its pauses would begin the next long launch.
-// Beside launches of 400 ms a vGPU that pauses had 0.01 to 0.5 of what it has beside short ones.
+// Charged at once, such an overrun would be a debt that the fair clock forgets: a vGPU that waited
+// and pauses keeps a longest quantum of its credit, and each of its pauses would begin the next
+// long launch. Beside launches of 400 ms it had 0.01 to 0.5 of what it has beside short ones.
+//
+// Terms   debt      an overrun, while it is made up for
+//         debtor    the vGPU that overran
+//         creditor  a vGPU that a debt is made up to: those of the debtor's priority that waited
 //
 // Rules
-//   - Who overran waits until the others have used as much, by weight. It is charged as they use
+//   - A debtor waits until its creditors have used as much, by weight. It is charged as they use
 //     it. A pause of one of them does not end that: the GPU stays free.
 //   - Such pauses add to what it has to make up for, up to as much as it overran by: with short
 //     launches it would have used them. So one that works for two thirds of its time, or more, has
 //     its share.
-//   - All of them together are no longer than what the others are owed for the overrun, and
-//     kMostIdle times the overrun. So beside one of its weight who overruns has a quarter of the
-//     time at least, and the GPU is idle for half of it at most.
+//   - All of them together are no longer than the creditors' part of the overrun, by weight, and
+//     kMostIdle times the overrun. So beside one of its weight a debtor has a quarter of the time
+//     at least, and the GPU is idle for half of it at most.
 //   - Nobody is waited for whose pause, usually or now, is longer than what is left of that.
-//   - Who overruns by half as much is owed nothing for it: among themselves they take turns. Nor is
-//     who has had more than the debtor by weight, its debt included.
+//   - A vGPU that overruns by half as much is no creditor: among themselves they take turns. Nor is
+//     one that has had more than the debtor by weight, its debt included.
 //   - Being granted ends it; what is left is charged then.
 #pragma once
 
@@ -59,8 +63,8 @@ class Amends {
   }
 
   void left_in_time(VgpuId v) { of_[v].overrun_ns = 0; }
-  // v has left so long after it had to, and used `sm_ns` in that time. False: nobody is owed
-  // anything for that, and it is to be charged as ever.
+  // v has left so long after it had to, and used `sm_ns` in that time. False: there is no
+  // creditor, and it is to be charged as ever.
   bool overran(VgpuId v, uint64_t by_ns, uint64_t sm_ns) {
     of_[v].overrun_ns = by_ns;
     const double weight = clock_[v].share.weight;
@@ -69,7 +73,7 @@ class Amends {
            .rest = static_cast<double>(sm_ns) / weight,
            .charged_ns = by_ns};
     for (VgpuId i = 0; i < of_.size(); ++i) {
-      if (!is_owed(d, i) || !clock_[i].backlogged()) continue;
+      if (!is_creditor(d, i) || !clock_[i].backlogged()) continue;
       of_[i].waited = true;
       d.weights += clock_[i].share.weight;
     }
@@ -77,14 +81,14 @@ class Amends {
     d.pauses_ns =
         static_cast<uint64_t>(std::min(d.weights / weight, kMostIdle) * static_cast<double>(by_ns));
     debts_.push_back(d);
-    of_[v].owes = true;
+    of_[v].is_debtor = true;
     return true;
   }
-  // charge(vgpu, sm_ns): those that owe `user` something, as it uses the GPU.
+  // charge(vgpu, sm_ns): the debtors of `user`, as it uses the GPU.
   template <class Charge>
   void use(VgpuId user, uint64_t sm_ns, Charge&& charge) {
     for (Debt& d : debts_) {
-      if (!is_owed(d, user)) continue;
+      if (!is_creditor(d, user)) continue;
       const double weights = std::max<double>(d.weights, clock_[user].share.weight);
       const double paid = std::min(static_cast<double>(sm_ns) / weights, d.rest);
       d.rest -= paid;
@@ -98,12 +102,12 @@ class Amends {
   }
   // Returns the SM-ns that v has to be charged yet.
   uint64_t end(VgpuId v) {
-    if (!of_[v].owes) return 0;
+    if (!of_[v].is_debtor) return 0;
     const auto d =
         std::find_if(debts_.begin(), debts_.end(), [v](const Debt& x) { return x.vgpu == v; });
     const auto rest_sm_ns = static_cast<uint64_t>(d->rest * clock_[v].share.weight);
     debts_.erase(d);
-    of_[v].owes = false;
+    of_[v].is_debtor = false;
     if (debts_.empty())
       for (Vgpu& g : of_) g.waited = false;
     return rest_sm_ns;
@@ -116,7 +120,7 @@ class Amends {
     if (d.rest <= 0 || d.pauses_ns == 0) return false;
     d.weights = 0;
     for (VgpuId i = 0; i < of_.size(); ++i)
-      if (is_owed(d, i) && (clock_[i].backlogged() || is_expected(now_ns, d, i)))
+      if (is_creditor(d, i) && (clock_[i].backlogged() || is_expected(now_ns, d, i)))
         d.weights += clock_[i].share.weight;
     return d.weights > 0;
   }
@@ -137,12 +141,12 @@ class Amends {
     uint64_t pause_ns = 0;       // mean; 0: not known
     uint64_t overrun_ns = 0;     // when it had to leave last
     bool waited = false;         // for one of those in debts_
-    bool owes = false;           // it is one of them
+    bool is_debtor = false;      // of one of them
   };
 
-  bool is_owed(const Debt& d, VgpuId v) const {
+  bool is_creditor(const Debt& d, VgpuId v) const {
     return v != d.vgpu && clock_[v].share.priority == clock_[d.vgpu].share.priority &&
-           2 * of_[v].overrun_ns < d.overrun_ns && !of_[v].owes &&
+           2 * of_[v].overrun_ns < d.overrun_ns && !of_[v].is_debtor &&
            static_cast<double>(clock_[v].vtime - clock_[d.vgpu].vtime) < d.rest * FairClock::kScale;
   }
   bool is_expected(uint64_t now_ns, const Debt& d, VgpuId v) const {

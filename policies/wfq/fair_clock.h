@@ -136,7 +136,7 @@ class FairClock {
     set_share(g, bounded(share));
     g.vtime = level(g).vtime();
   }
-  // What it is owed (or owes) in GPU time stays the same, within a level.
+  // Its lag in GPU time stays the same, within a level.
   void change(VgpuId v, const VgpuShare& share) {
     Vgpu& g = vgpus_[v];
     const VgpuShare changed = bounded(share);
@@ -234,7 +234,7 @@ class FairClock {
     add();
   }
 
-  // What busy v is owed beyond its credit is forgotten: it had all that it could use.
+  // The lag of busy v beyond its credit is forgotten: it had all that it could use.
   void forgive(VgpuId v) {
     Vgpu& g = vgpus_[v];
     Level& l = level(g);
@@ -250,7 +250,7 @@ class FairClock {
     const int64_t lead = g.vtime - levels_[g.share.priority].vtime();
     return lead >= kScale || (lead > 0 && lead * g.share.weight >= kScale);
   }
-  // GPU time, in SM-ns, that busy v has had beyond its share (negative: it is owed that much).
+  // The lead of busy v, in SM-ns: GPU time that it has had beyond its share. Negated: its lag.
   int64_t lead_sm_ns(VgpuId v) const {
     const Vgpu& g = vgpus_[v];
     const Int128 lead = static_cast<Int128>(g.vtime) - levels_[g.share.priority].vtime();
@@ -364,7 +364,7 @@ class FairClock {
     return paid;
   }
 
-  // Back from a pause, without a debt. What is owed has decayed by as much as V has gone on.
+  // Back from a pause, without a debt. A credit has decayed by as much as V has gone on.
   void rejoin(VgpuId v) {
     Vgpu& g = vgpus_[v];
     Level& l = level(g);
@@ -403,7 +403,7 @@ class FairClock {
     if (g.lag >= 0 || !debts_count_) pay_off(v);
     if (l.busy == 0 && !debts_count_) l.set_last(now);
     if (l.busy == 0 && debts_count_) {
-      // All that was asked for has been served: nobody owes anybody anything.
+      // All that was asked for has been served: no lag is left.
       int64_t last = std::max(now, g.vtime);
       while (!l.in_debt.empty()) {
         const VgpuId top = l.in_debt.top();

@@ -15,7 +15,7 @@
 //     been missed is never cut: `most` shrinks with the number of backlogged vGPUs, and cut by it
 //     a saturating vGPU never got there (it starved beside 28 sleepers).
 //   - A sure credit is the same against all vGPUs of the level, backlogged or not. Together they
-//     are never more than there is: what they pay for may go before one that is owed a quantum,
+//     are never more than there is: what they pay for may go before one that lags by a quantum,
 //     and that still has its own sure share. So one that uses little is never kept waiting for a
 //     whole turn by those that use much. Use beyond it counts as far as the most that it can be:
 //     who had a minute of the GPU alone, or its part of two of which one more was idle, uses little
