@@ -44,8 +44,8 @@ Channel::~Channel() {
   if (doorbell_page_ != nullptr) ::munmap(doorbell_page_, kPage);
 }
 
-Result<std::unique_ptr<Channel>> Channel::join(const std::string& path,
-                                               const std::string& program) {
+Result<std::unique_ptr<Channel>> Channel::join(const std::string& path, const std::string& program,
+                                               void (*silent)()) {
   auto socket = connect_unix(path, SOCK_SEQPACKET);
   if (!socket) {
     const int code = socket.error().code;
@@ -62,6 +62,10 @@ Result<std::unique_ptr<Channel>> Channel::join(const std::string& path,
   copy_text(join.program, sizeof join.program, program);
   if (auto sent = send_with_fds(socket->get(), &join, sizeof join, {}); !sent) return sent.error();
 
+  // Answers come within milliseconds, on a busy host within seconds. Less would speak of those.
+  constexpr int kSilentMs = 10'000;
+  pollfd answer{.fd = socket->get(), .events = POLLIN, .revents = 0};
+  if (silent != nullptr && ::poll(&answer, 1, kSilentMs) == 0) silent();
   sluice_joined joined{};
   auto received = receive_with_fds(socket->get(), &joined, sizeof joined);
   if (!received) return received.error();

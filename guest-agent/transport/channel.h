@@ -44,9 +44,11 @@ class Channel {
   Channel& operator=(const Channel&) = delete;
   ~Channel();
 
-  // Joins at `path` as `program`; blocks until the peer has answered. The region is mapped at
+  // Joins at `path` as `program`; blocks until the peer has answered, and calls `silent` once when
+  // that takes more than some seconds. The region is mapped at
   // SLUICE_WINDOW_ADDRESS, so one process can have one channel. Error: an errno with what to do.
-  static Result<std::unique_ptr<Channel>> join(const std::string& path, const std::string& program);
+  static Result<std::unique_ptr<Channel>> join(const std::string& path, const std::string& program,
+                                               void (*silent)() = nullptr);
 
   std::byte* region() const { return region_; }
   uint64_t region_bytes() const { return region_bytes_; }

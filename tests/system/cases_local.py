@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import unittest
 
 import host
@@ -70,6 +71,18 @@ class Local(WithSluiced):
         self.assert_all_free("a")
 
     @unittest.skipUnless(support.DEVICE == "soft", "not every host lets a GPU's registers be read")
+    def test_a_program_says_that_it_waits_for_a_sluiced_that_does_not_answer(self):
+        self.sluiced.process.send_signal(signal.SIGSTOP)
+        try:
+            p = self.program("a", "triad", "--launches", 2)
+            end = threading.Timer(support.TIMEOUT_S, p.process.kill)
+            end.start()
+            self.addCleanup(end.cancel)
+            self.assertIn("the vGPU has not answered for 10 s", p.process.stdout.readline())
+        finally:
+            self.sluiced.process.send_signal(signal.SIGCONT)
+        self.assert_right(p.finish())
+
     def test_measured_time_is_shown_with_its_source_and_bound(self):
         running = [self.program(v, "triad", "--seconds", 4, "--json") for v in ("a", "b")]
         self.eventually(lambda: self.sluiced.ctl("info")["accounting"]["source"] == "registers",

@@ -75,7 +75,11 @@ CUresult WorkerLink::open(FindPinnedRanges pinned_ranges) {
   std::lock_guard lock(*opening);
   if (process_session.load() != nullptr) return CUDA_SUCCESS;
   if (lost_in_fork.load()) return CUDA_ERROR_NOT_INITIALIZED;
-  auto channel = Channel::join(socket_path(), program_name());
+  auto channel = Channel::join(socket_path(), program_name(), [] {
+    complain_once(
+        "the vGPU has not answered for 10 s, and is waited for (on the host: 'systemctl status "
+        "sluiced')");
+  });
   if (!channel) {
     complain_once(channel.error().message.c_str());
     return CUDA_ERROR_NO_DEVICE;
