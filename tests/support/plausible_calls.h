@@ -115,6 +115,52 @@ DONE:
 }
 )";
 
+// Copies a tile by the tensor map of its parameters and one by a map in memory, `point` says from
+// where, and then the other way round. What it waits for it never waits for long.
+inline constexpr char kPlausibleTilesPtx[] = R"(.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry tiles(.param .align 64 .b8 p_map[128], .param .u64 p_memory, .param .u64 p_point)
+{
+  .reg .pred %p<3>;
+  .reg .b32 %r<8>;
+  .reg .b64 %rd<4>;
+  .shared .align 128 .b8 tile[4096];
+  .shared .align 8 .b64 full;
+  mov.u32 %r1, %tid.x;
+  setp.ne.u32 %p1, %r1, 0;
+  @%p1 bra DONE;
+  mov.u32 %r2, tile;
+  mov.u32 %r3, full;
+  ld.param.u32 %r4, [p_point];
+  mov.b64 %rd1, p_map;
+  cvta.param.u64 %rd1, %rd1;
+  ld.param.u64 %rd2, [p_memory];
+  mbarrier.init.shared::cta.b64 [%r3], 1;
+  fence.mbarrier_init.release.cluster;
+  mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 1024;
+  cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r2], [%rd1,
+  {%r4, %r4}], [%r3];
+  mov.u32 %r5, 0;
+WAIT:
+  mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r3], 0;
+  @%p2 bra GO;
+  add.u32 %r5, %r5, 1;
+  setp.lt.u32 %p2, %r5, 64;
+  @%p2 bra WAIT;
+GO:
+  cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd1, {%r4, %r4}], [%r2];
+  cp.async.bulk.commit_group;
+  cp.async.bulk.wait_group 0;
+  setp.eq.u64 %p2, %rd2, 0;
+  @%p2 bra DONE;
+  cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r2], [%rd2,
+  {%r4, %r4}], [%r3];
+DONE:
+  ret;
+}
+)";
+
 template <class Link>
 class PlausibleCalls {
  public:
@@ -137,6 +183,8 @@ class PlausibleCalls {
         other.replace(at, block.size(), "[2048]");
       texts_.push_back(std::move(other));
     }
+    if (auto rewritten = passes::rewrite_module(std::string(kPlausibleTilesPtx)))
+      tiles_text_ = rewritten->text;
   }
 
   // A context, some memory, modules, functions, a stream and an event; then `calls` of any kind.
@@ -581,14 +629,69 @@ class PlausibleCalls {
                                            reinterpret_cast<CUstream>(stream));
     }
   }
+  // A map as the driver makes it, or one with words that are not; by it a kernel copies.
+  void tiles() {
+    if (tiles_.empty() && tiles_text_) {
+      load(*tiles_text_);
+      if (const auto& modules = handles_[SLUICE_HANDLE_MODULE]; !modules.empty())
+        function_get(true, modules.back(), "tiles");
+    }
+    CUtensorMap map{};
+    auto* words = reinterpret_cast<uint64_t*>(&map);
+    const auto rank = static_cast<cuuint32_t>(chance(8) ? number() & 7 : 2);
+    std::array<cuuint64_t, 8> sizes{}, strides{};
+    std::array<cuuint32_t, 8> box{}, steps{};
+    for (size_t k = 0; k < sizes.size(); ++k) {
+      sizes[k] = chance(8) ? number() : 64;
+      strides[k] = chance(8) ? word() : 256;
+      box[k] = chance(8) ? static_cast<cuuint32_t>(number()) : 16;
+      steps[k] = chance(8) ? static_cast<cuuint32_t>(number()) : 1;
+    }
+    CUtensorMap* out = &map;
+    const cuuint64_t *size = sizes.data(), *stride = strides.data();
+    const cuuint32_t *side = box.data(), *step = steps.data();
+    const bool made = row<calls::kOpcode_cuTensorMapEncodeTiled>(
+        out, static_cast<CUtensorMapDataType>(chance(8) ? random_() % 16 : pick({2u, 6u, 7u})),
+        rank, reinterpret_cast<void*>(address()), size, stride, side, step,
+        static_cast<CUtensorMapInterleave>(chance(8) ? random_() % 4 : 0),
+        static_cast<CUtensorMapSwizzle>(chance(4) ? random_() % 5 : 0),
+        static_cast<CUtensorMapL2promotion>(chance(8) ? random_() % 5 : 0),
+        static_cast<CUtensorMapFloatOOBfill>(chance(8) ? random_() % 3 : 0));
+    // A wrong one is a fault, after which the session has nothing left to try.
+    if (!made && !chance(8)) return;
+    if (chance(8)) words[random_() % 16] = word();
+    if (chance(8)) words[random_() % 16] ^= 1ull << (random_() % 64);
+    if (chance(64))
+      for (size_t k = 0; k < 16; ++k) words[k] = random_();
+    sluice_launch l{};
+    l.function = tiles_.empty() ? handle(SLUICE_HANDLE_FUNCTION) : any_of(tiles_);
+    l.stream = stream();
+    for (int i = 0; i < 3; ++i) l.grid[i] = l.block[i] = 1;
+    l.block[0] = 32;
+    for (const auto& [function, bytes] : param_bytes_)
+      if (function == l.function) l.param_bytes = bytes;
+    std::string params(l.param_bytes, '\0');
+    // The map stands before two words, wherever the driver has it.
+    if (params.size() >= sizeof map + 16) {
+      const size_t at = params.size() - 16 - sizeof map;
+      const uint64_t memory = chance(16) ? address() : 0;
+      const auto point = static_cast<uint32_t>(chance(3) ? number() : 0);
+      std::memcpy(params.data() + at, &map, sizeof map);
+      std::memcpy(params.data() + at + sizeof map, &memory, sizeof memory);
+      std::memcpy(params.data() + at + sizeof map + 8, &point, sizeof point);
+    }
+    queue(SLUICE_CALL_LAUNCH, l, params);
+  }
   void chain() {
-    switch (random_() % 8) {
+    switch (random_() % 9) {
       case 0:
         return shared_memory();
       case 1:
         return green();
       case 2:
         return end_in_use();
+      case 3:
+        return tiles();
       default:
         return virtual_memory();
     }
@@ -621,8 +724,9 @@ class PlausibleCalls {
   }
 
   void module_load(bool good) {
-    const std::string& text =
-        texts_[good && texts_.size() > 4 ? (chance(2) ? 0 : 3) : random_() % texts_.size()];
+    load(texts_[good && texts_.size() > 4 ? (chance(2) ? 0 : 3) : random_() % texts_.size()]);
+  }
+  void load(const std::string& text) {
     sluice_module_load m{};
     m.log_bytes = chance(4) ? 4096 : 0;
     std::string_view tail = text;
@@ -640,11 +744,14 @@ class PlausibleCalls {
   }
   uint32_t function_flags() { return static_cast<uint32_t>(chance(4) ? random_() % 64 : 1); }
   void function_get(bool good) {
-    const std::string_view name = good ? "add"
-                                       : pick<std::string_view>({"add", "deep", "look", "talk",
-                                                                 "add" SLUICE_CLONE_SUFFIX, "x"});
+    function_get(good, handle(SLUICE_HANDLE_MODULE),
+                 good ? "add"
+                      : pick<std::string_view>(
+                            {"add", "deep", "look", "talk", "add" SLUICE_CLONE_SUFFIX, "x"}));
+  }
+  void function_get(bool good, uint64_t module, std::string_view name) {
     sluice_function_get g{};
-    g.module = handle(SLUICE_HANDLE_MODULE);
+    g.module = module;
     g.flags = good ? random_() % 2 : function_flags();
     g.name_bytes = static_cast<uint32_t>(name.size());
     g.state_bytes = static_cast<uint32_t>(chance(4) ? number() : 0);
@@ -654,6 +761,7 @@ class PlausibleCalls {
     std::memcpy(&r, a->body.data(), sizeof r);
     handles_[SLUICE_HANDLE_FUNCTION].push_back(r.handle);
     param_bytes_.push_back({r.handle, r.param_bytes});
+    if (name == "tiles") tiles_.push_back(r.handle);
   }
   void function_clones() {
     sluice_function_clones c{};
@@ -848,12 +956,14 @@ class PlausibleCalls {
   Link& link_;
   std::mt19937_64 random_;
   std::vector<std::string> texts_;
+  std::optional<std::string> tiles_text_;
   std::array<std::vector<uint64_t>, 16> handles_;
   std::vector<uint64_t> addresses_, values_;
   std::vector<std::pair<uint64_t, uint32_t>> param_bytes_;
   static constexpr uint64_t kUnit = 2u << 20;
   std::vector<Range> reserved_, physical_, mapped_;  // physical: its handle, and its size
   std::vector<CUipcMemHandle> shared_;
+  std::vector<uint64_t> tiles_;  // functions
   std::vector<sluice_bulk> extents_;
   std::array<uint64_t, 8192 + 64> bytes_{};  // what arrays hold
   alignas(16) std::array<std::array<std::byte, SLUICE_RECORD_MAX_BYTES>, 16> outs_{};
