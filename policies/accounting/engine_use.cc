@@ -68,6 +68,12 @@ void EngineUse::charge_parts(double ns) {
           ns * static_cast<double>(w.slice_ns + config_.switch_ns) / parts;
 }
 
+void EngineUse::end_gap(bool was_switch) {
+  is_between_ = false;
+  const uint64_t ns = std::exchange(gap_ns_, 0);
+  if (!was_switch) charge_parts(static_cast<double>(ns));
+}
+
 // The most that is left of any vGPU that claims beside an idle resident of another one.
 uint64_t EngineUse::trusted_ns() const {
   const auto holder = workers_.find(resident_);
@@ -113,7 +119,9 @@ void EngineUse::charge(uint64_t ns) {
   if (resident != workers_.end()) interval_ns_ += ns;
   proof_.pass(settled_ns_, interval_ns_, others_claim);
   if (resident == workers_.end()) {
-    if (any) charge_parts(static_cast<double>(ns));
+    if (!any) return;
+    gap_ns_ += ns;
+    if (!is_between_ || gap_ns_ > kBetweenNs) end_gap(false);
     return;
   }
   Worker& holder = resident->second;
@@ -135,6 +143,7 @@ void EngineUse::charge(uint64_t ns) {
 void EngineUse::start(uint32_t process) {
   end(false);
   const auto w = workers_.find(process);
+  end_gap(w != workers_.end());
   resident_ = w == workers_.end() ? kNobody : process;
   interval_ns_ = withheld_ns_ = 0;
   if (process != kNobody && ended_.worker == process && settled_ns_ - ended_.at_ns <= kStoppedNs) {
@@ -159,6 +168,7 @@ void EngineUse::end(bool whole) {
   if (resident_ == kNobody) return;
   decide_ended();
   if (whole) ended_ = {resident_, settled_ns_, interval_ns_, withheld_ns_};
+  is_between_ = whole;
   resident_ = kNobody;
 }
 
@@ -197,6 +207,7 @@ void EngineUse::settle(uint64_t until_ns, std::vector<Used>& used) {
 void EngineUse::settle_without_log(uint64_t until_ns, std::vector<Used>& used) {
   records_.clear();
   end(false);
+  end_gap(false);
   proof_.on_witness(settled_ns_, OverrunProof::Say::kGone);
   settle(until_ns, used);
 }

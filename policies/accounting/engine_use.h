@@ -10,8 +10,10 @@
 // Who is charged for each moment
 //   the resident    if it claims, or another does: an idle context leaves at once when another
 //                   wants the engine, so whoever stays uses it
-//   all that claim  each its part, where nobody known is resident (between two contexts, another
-//                   program of the host, a log that has lost records): as if there were no log
+//   nobody          between two contexts, for kBetweenNs at most: by parts, one that visits would
+//                   pay for more than half of all switches beside it
+//   all that claim  each its part, where nobody known is resident (another program of the host, a
+//                   log that has lost records): as if there were no log
 //   nobody          if none claims
 //
 // The log is late, by up to a second for a vGPU that has the GPU alone. What it used then would be
@@ -60,6 +62,8 @@ class EngineUse {
   // a neighbour more.
   static constexpr uint64_t kFirstTrustedNs = 1'000'000, kTrustedNs = 10'000'000;
   static constexpr uint64_t kAloneNs = 1'000'000;
+  // Longer, and it is no switch.
+  static constexpr uint64_t kBetweenNs = 1'000'000;
 
   explicit EngineUse(const Config& config) : config_(config), proof_(config.overrun_ns) {}
 
@@ -136,6 +140,7 @@ class EngineUse {
   void end(bool whole);
   void decide_ended();
   void charge_parts(double ns);
+  void end_gap(bool was_switch);
   bool is_free() const { return alone_ && settled_ns_ > alone_since_ns_ + kAloneNs; }
   void look_who_wants();
   void hand_out(std::vector<Used>& used);
@@ -162,6 +167,9 @@ class EngineUse {
   };
   Ended ended_;
   static constexpr uint64_t kStoppedNs = 1'000'000;
+  // One has ended, and no other has begun; how much of it somebody claimed.
+  bool is_between_ = false;
+  uint64_t gap_ns_ = 0;
   uint64_t settled_ns_ = 0;
   uint64_t alone_since_ns_ = 0;  // one vGPU wants the GPU at most
   bool alone_ = true;
