@@ -88,7 +88,7 @@
  *   *left*               left_generation := generation(g), less one if the gate is open (release);
  *                        ring sluiced. Once for each value.
  *   demand 0 -> n        demand := n; gate closed, or standby: ring sluiced
- *   demand n -> 0        demand := 0; contended: ring sluiced
+ *   demand n -> 0        demand := 0, one more of `idles`; contended: ring sluiced
  *   while it holds       waits at its gate socket; polls the grant and the heartbeat some times a
  *                        second, because sluiced may have died before it rang
  *   open, recall, keep, something older in flight
@@ -177,7 +177,7 @@ struct sluice_report_header {
                           hint, not a promise; seq_cst */
   uint32_t recall;     /* launches under generations <= this cannot stay: evict them from all
                           their SMs; seq_cst, changes are rung */
-  uint32_t reserved32;
+  uint32_t idles; /* how often demand became 0; wraps, relaxed: a host that is busy misses some */
   uint64_t narrowed;       /* repartitions in which launches left only the SMs that were lost */
   uint64_t grown;          /* second grids of launches, on gained SMs */
   uint64_t green_launches; /* physical launches that a green context's stream confined */

@@ -269,6 +269,9 @@ class Policy {
   // The same of what nobody is owed anything for: used while no other vGPU wanted the GPU, where
   // Machine::slices_are_free_alone. By the clock, of those for which hears_at_once().
   virtual void on_free_usage(uint64_t /*now_ns*/, VgpuId, const Usage&) {}
+  // v is backlogged, and was not for a moment since the last event: too short for a host that was
+  // busy. By its own word.
+  virtual void on_missed_wait(uint64_t /*now_ns*/, VgpuId) {}
   // Whether it uses a report's launch and tasks: for one that does not, a driver leaves them 0.
   // Always the same answer.
   virtual bool reads_tasks() const { return true; }

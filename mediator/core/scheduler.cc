@@ -70,6 +70,7 @@ ReportSnapshot read_report(const sluice_report_header& header) {
   r.guest_unconfined = seq32(h.unconfined);
   r.guest_keeps = seq32(h.keeps);
   r.guest_recall = seq32(h.recall);
+  r.guest_idles = std::atomic_ref(h.idles).load(std::memory_order_relaxed);
   r.guest_in_flight_ns = any64(h.in_flight_ns);
   r.guest_launches = any64(h.launches);
   r.guest_launches_done = any64(h.launches_done);
@@ -234,7 +235,11 @@ void Scheduler::on_report(uint64_t now_ns, SessionId s, const ReportSnapshot& re
   if (!x) return;
   const VgpuId v = x->vgpu;
   m.reports.answered(s);
+  // It has waited, and has work again: nobody has seen it.
+  const bool waited = x->backlogged && x->report.guest_idles != report.guest_idles &&
+                      report.guest_demand > 0 && m.vgpus[v].backlogged_sessions == 1;
   m.reports.accept(s, report, out);
+  if (waited) m.policy->on_missed_wait(now_ns, v);
   m.launches.accept(s, report.guest_hints);
   m.reports.set_backlogged(
       s, !m.vgpus[v].paused && (x->report.guest_demand > 0 || x->report.guest_in_flight > 0));

@@ -110,6 +110,7 @@ struct ReportSnapshot {
   uint32_t guest_unconfined = 0;    // of those in flight, not kept to the SMs that were granted
   uint32_t guest_keeps = 0;         // SLUICE_KEEPS_*
   uint32_t guest_recall = 0;        // generation up to which it asks to be called back whole
+  uint32_t guest_idles = 0;         // how often demand became 0; wraps
   uint64_t guest_in_flight_ns = 0;  // since then; read after guest_in_flight, relaxed
   uint64_t guest_launches = 0;      // the rest relaxed, for statistics
   uint64_t guest_launches_done = 0;

@@ -105,6 +105,7 @@ class WfqSlices final : public Policy {
       return set(v, 0, out);
     }
     if (anew || changes_round(now_ns, v)) return tick(now_ns, out);
+    gpu_[v].lead_ns = gpu_.lead_of(v);
     gpu_.gate(now_ns, v, stay_turns_.has_to_wait(v));
     const uint64_t slice_ns =
         stay_turns_.active() ? stay_turns_.slice_ns(now_ns, v) : gpu_.slice_for(v, 0);
@@ -148,6 +149,13 @@ class WfqSlices final : public Policy {
     const double begun_ns = gpu_.lengths.free_alone() ? kBegunUseNs : 0;
     if (now_ns > o.gated_at_ns + kBegunNs && o.used_gated_ns > begun_ns)
       o.rides_until_ns = now_ns + kRidesNs;
+  }
+  void on_missed_wait(uint64_t now_ns, VgpuId v) override {
+    if (!gpu_.clock[v].backlogged() || is_long_alone(now_ns)) return;
+    gpu_[v].habit.waited_ns = now_ns;
+    gpu_[v].habit.note_gap(now_ns);
+    note_burst(now_ns, v);
+    gpu_[v].habit.came_ns = now_ns;
   }
   bool reads_tasks() const override { return false; }
   void on_left(uint64_t now_ns, VgpuId v, LeftReason, Actions& out) override {
@@ -197,18 +205,21 @@ class WfqSlices final : public Policy {
       habit.burst_ns = std::min(habit.burst_ns, static_cast<double>(now_ns - habit.came_ns));
       habit.forget_burst(now_ns);
     } else {
-      habit.busy_ns = now_ns - habit.came_ns;
-      habit.note_burst(gpu_.lengths);
-      if (gpu_.visits(now_ns, v)) {
-        expected_.note(now_ns, v);
-        o.stays = false;
-      }
+      note_burst(now_ns, v);
     }
     gpu_.leave(v);
     if (gpu_.busy.size() == 1) alone_since_ns_ = now_ns;
     habit.idled_open = !o.gated;
     if (gpu_.returns_soon(v)) returning_ = v;
     if (o.gated) --gpu_.gated, o.gated = false;
+  }
+  void note_burst(uint64_t now_ns, VgpuId v) {
+    Habit& habit = gpu_[v].habit;
+    habit.busy_ns = now_ns - habit.came_ns;
+    habit.note_burst(gpu_.lengths);
+    if (!gpu_.visits(now_ns, v)) return;
+    expected_.note(now_ns, v);
+    gpu_[v].stays = false;
   }
   // A vGPU that has the GPU alone is not asked when it becomes idle: what it has used until now was
   // no burst.
@@ -227,10 +238,10 @@ class WfqSlices final : public Policy {
            gpu_.share(v).priority == gpu_.top_priority;
   }
   // v's coming may change what the others get before the next round does.
-  bool changes_round(uint64_t now_ns, VgpuId v) const {
+  bool changes_round(uint64_t now_ns, VgpuId v) {
     if (stay_turns_.active() && gpu_.share(v).priority == gpu_.top_priority)
       return !stay_turns_.holder_is_there();
-    return gate_turns_.active() || slices::bursts(gpu_, v) ||
+    return gate_turns_.active() || slices::bursts(gpu_, v) || stay_turns_.begin_with(now_ns, v) ||
            (!one_by_one_.active() && gpu_.comes_between(now_ns, v)) ||
            gpu_.share(v).priority != gpu_.top_priority;
   }

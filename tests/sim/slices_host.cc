@@ -75,6 +75,7 @@ core::ReportSnapshot SlicesHost::report_of(VgpuId v, core::SessionId) {
   const Tenant& t = all_[v];
   core::ReportSnapshot r;
   r.guest_demand = t.demand;
+  r.guest_idles = t.idles;
   r.guest_in_flight = static_cast<uint32_t>(t.flights.size());
   r.guest_in_flight_ns = t.in_flight_ns;
   r.guest_left_generation = t.left_generation;
@@ -170,7 +171,10 @@ void SlicesHost::flight_ended(VgpuId v) {
   t.queue.remove(now_ns_);
   const uint64_t since_ns = t.queued_at.front();
   t.queued_at.pop_front();
-  if (--t.demand == 0 && t.grant & SLUICE_GRANT_CONTENDED) ring(v);
+  if (--t.demand == 0) {
+    ++t.idles;
+    if (t.grant & SLUICE_GRANT_CONTENDED) ring(v);
+  }
   claim(v);
   at(now_ns_ + costs_.program_ns, [this, v, since_ns] {
     Tenant& x = all_[v];
@@ -209,12 +213,14 @@ void SlicesHost::advance(uint64_t time_ns) {
   all_[resident_].ran_ns += ran;
 }
 
-void SlicesHost::switch_to(VgpuId v, uint64_t takes_ns) {
+void SlicesHost::switch_to(VgpuId v, bool saves) {
   ++switches_;
-  if (resident_ != kNoVgpu) records_.push_back({now_ns_, process(resident_), false});
-  records_.push_back({now_ns_ + costs_.unknown_ns, process(v), true});
+  const uint64_t left_ns = now_ns_ + (saves ? all_[resident_].program.state_ns : 0);
+  if (resident_ != kNoVgpu) records_.push_back({left_ns, process(resident_), false});
+  const uint64_t came_ns = left_ns + costs_.gap_ns;
+  records_.push_back({came_ns, process(v), true});
   resident_ = v;
-  runs_from_ns_ = now_ns_ + takes_ns;
+  runs_from_ns_ = came_ns + all_[v].program.state_ns;
   slice_ends_ns_ = runs_from_ns_ + all_[v].slice_ns;
 }
 
@@ -236,7 +242,7 @@ void SlicesHost::reconsider() {
   const bool works = resident_ != kNoVgpu && has_work(resident_);
   const VgpuId next = next_with_work();
   if (next != kNoVgpu && (!works || now_ns_ >= slice_ends_ns_)) {
-    switch_to(next, works || resident_ == kNoVgpu ? costs_.switch_ns : costs_.wake_ns);
+    switch_to(next, works);
     return again(runs_from_ns_);
   }
   if (!works) return;

@@ -4,8 +4,9 @@
 // For tests only; one thread; determined by its settings.
 //
 // The GPU has one context at a time and goes round among those that have launches in its queues: to
-// the next one when the slice is over or nothing is left, which takes switch_ns, or wake_ns from an
-// idle one. A slice is renewed while nobody else has work. One that is set anew stops whoever runs.
+// the next one when the slice is over or nothing is left: what runs is saved (its state_ns), no
+// context is there (gap_ns), and the next is restored (its state_ns). A slice is renewed while
+// nobody else has work. One that is set anew stops whoever runs.
 // What each has used is found from the switches (accounting::EngineUse), log_ns late.
 //
 // A worker has a stream, and in flight what worker::SliceQueue allows; kernels cannot be evicted.
@@ -30,11 +31,11 @@ struct SlicesProgram {
   uint64_t pause_ns = 0;  // ... and does nothing for so long
   bool random = false;    // ... launches come as a Poisson process would have them, so far apart
   uint64_t start_ns = 0;
+  uint64_t state_ns = 110'000;  // to save or restore its context; of small launches 30'000
 };
 
 struct SlicesCosts {
-  uint64_t switch_ns = 220'000, wake_ns = 82'000;
-  uint64_t unknown_ns = 20'000;  // of a switch, in which the log has no context
+  uint64_t gap_ns = 85'000;      // between two contexts
   uint64_t set_ns = 150'000;     // until a worker has set one
   uint64_t log_ns = 10'000'000;  // how late, and how often, the log tells
   uint64_t start_ns = 9'000;     // from the worker's call to the GPU
@@ -69,7 +70,7 @@ class SlicesHost final : public VirtualHost {
     core::SessionId session = 0;
     SlicesProgram program;
     uint64_t grant = 0;
-    uint32_t demand = 0, left_generation = 0;
+    uint32_t demand = 0, left_generation = 0, idles = 0;
     uint64_t in_flight_ns = 0, launches = 0, done = 0;
     uint32_t sent = 0;
     std::deque<uint64_t> queued_at;
@@ -103,7 +104,7 @@ class SlicesHost final : public VirtualHost {
   }
   core::VgpuId next_with_work() const;
   void reconsider();
-  void switch_to(core::VgpuId v, uint64_t takes_ns);
+  void switch_to(core::VgpuId v, bool saves);
 
   SlicesCosts costs_;
   accounting::EngineUse use_{accounting::EngineUse::Config{}};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shares and waits on an NVIDIA GPU in time slices, in virtual time: a light vGPU beside many that
-// saturate it (policies/wfq/slices/stay_turns.h). The model was compared with an H200 before these
-// turns were built: it had P50 1.9 and 1,257 ms beside 4 and 16, the GPU 2.7 and 242 to 1,782.
+// saturate it (policies/wfq/slices/stay_turns.h). What switches take is from the log of an H200:
+// slices of 5 ms were 5.22 ms in residence and 0.085 ms apart, launches of 50 us 0.11.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,17 +18,23 @@ using core::VgpuId;
 
 constexpr uint64_t kMs = 1'000'000, kSecond = 1'000'000'000;
 
+// 1 % of the GPU at random times.
+constexpr SlicesProgram kLight{
+    .launch_ns = 50'000, .pause_ns = 5 * kMs, .random = true, .state_ns = 30'000};
+
 struct Tenants {
-  SlicesHost host{SlicesHost::nvidia(), {}};
+  explicit Tenants(const SlicesCosts& costs = {}) : host(SlicesHost::nvidia(), costs) {}
+  SlicesHost host;
   std::vector<VgpuId> all;
 
   void add(const SlicesProgram& program, uint32_t weight = 100,
            policy::LatencyClass latency = policy::LatencyClass::kNormal) {
     all.push_back(host.add({.weight = weight, .latency = latency}, program));
   }
-  void saturate(size_t count, uint64_t launch_ns = kMs, uint32_t queued = 8) {
+  void saturate(size_t count, uint64_t launch_ns = kMs, uint32_t queued = 8,
+                uint64_t start_ns = 10 * kMs) {
     for (size_t i = 0; i < count; ++i)
-      add({.launch_ns = launch_ns, .queued = queued, .start_ns = 10 * kMs + i});
+      add({.launch_ns = launch_ns, .queued = queued, .start_ns = start_ns + i});
   }
 };
 
@@ -38,12 +44,12 @@ struct Figures {
   uint64_t p50_ns = 0, p99_ns = 0;  // of the first
 };
 
-Figures measure(Tenants& t, uint64_t ns = 4 * kSecond) {
-  t.host.run_until(kSecond / 2);
+Figures measure(Tenants& t, uint64_t ns = 4 * kSecond, uint64_t from_ns = kSecond / 2) {
+  t.host.run_until(from_ns);
   std::vector<uint64_t> before;
   for (const VgpuId v : t.all) before.push_back(t.host.ran_ns(v));
   const size_t first = t.host.took_ns(t.all[0]).size();
-  t.host.run_until(kSecond / 2 + ns);
+  t.host.run_until(from_ns + ns);
   Figures f;
   for (size_t i = 0; i < t.all.size(); ++i) {
     f.ran.push_back(static_cast<double>(t.host.ran_ns(t.all[i]) - before[i]) /
@@ -59,9 +65,8 @@ Figures measure(Tenants& t, uint64_t ns = 4 * kSecond) {
   return f;
 }
 
-// 1 % of the GPU at random times. However many saturate it, it waits for one of them.
+// However many saturate the GPU, it waits for one of them.
 TEST(SlicesShares, ALightOneWaitsForOneOfThoseThatStay) {
-  constexpr SlicesProgram kLight{.launch_ns = 50'000, .pause_ns = 5 * kMs, .random = true};
   for (const auto latency : {policy::LatencyClass::kNormal, policy::LatencyClass::kLow}) {
     const uint64_t slice_ns = latency == policy::LatencyClass::kLow ? 200'000 : kMs;
     for (const size_t beside : {1u, 2u, 4u, 8u, 16u}) {
@@ -72,9 +77,24 @@ TEST(SlicesShares, ALightOneWaitsForOneOfThoseThatStay) {
       const std::string which = std::to_string(beside) + " " + std::to_string(slice_ns);
       EXPECT_LT(f.p50_ns, slice_ns + kMs / 4) << which;
       EXPECT_LT(f.p99_ns, 4 * slice_ns + kMs / 2) << which;
-      EXPECT_GT(f.useful, 0.91) << which;
+      EXPECT_GT(f.useful, 0.86) << which;
       const auto [least, most] = std::minmax_element(f.ran.begin() + 1, f.ran.end());
       EXPECT_GT(*least, 0.85 * *most) << which;
+    }
+  }
+}
+
+// It was alone, so that nobody knows how it comes and goes, and the host is too busy to see that it
+// waits between two launches. When the others come it has to catch up.
+TEST(SlicesShares, ALightOneThatWasAloneIsKnownOnABusyHost) {
+  for (const auto latency : {policy::LatencyClass::kNormal, policy::LatencyClass::kLow}) {
+    for (const uint64_t ring_ns : {10'000u, 60'000u}) {
+      Tenants t({.ring_ns = ring_ns});
+      t.add(kLight, 100, latency);
+      t.saturate(16, kMs, 8, 2 * kSecond);
+      const Figures f = measure(t, 4 * kSecond, 5 * kSecond / 2);
+      EXPECT_LT(f.p50_ns, 5 * kMs / 4) << ring_ns;
+      EXPECT_LT(f.p99_ns, 5 * kMs) << ring_ns;
     }
   }
 }
@@ -95,24 +115,26 @@ TEST(SlicesShares, WhoWaitsAfterLongLaunchesKeepsItsShareBesideAVisitor) {
 // Launches of 20 ms: what of them is in flight ends before the next one begins.
 TEST(SlicesShares, LongLaunchesEndBeforeTheNextTurn) {
   Tenants t;
-  t.add({.launch_ns = 50'000, .pause_ns = 5 * kMs, .random = true});
+  t.add(kLight);
   t.saturate(2, 20 * kMs, 2);
   const Figures f = measure(t);
   EXPECT_LT(f.p50_ns, 5 * kMs / 4);
   EXPECT_LT(f.p99_ns, 5 * kMs);
-  EXPECT_GT(f.useful, 0.92);
+  EXPECT_GT(f.useful, 0.88);
 }
 
-// More visitors than the GPU has time for: those that stay are not left with what is over.
-TEST(SlicesShares, ACrowdOfSleepersLeavesThoseThatStayTheirShare) {
+// More visitors than the GPU has time for: those that stay are not left with what is over, and no
+// sleeper starves while others visit.
+TEST(SlicesShares, ACrowdOfSleepersShares) {
   for (const size_t sleepers : {16u, 32u}) {
     Tenants t;
     t.saturate(2);
     for (size_t i = 0; i < sleepers; ++i)
       t.add({.launch_ns = sleepers == 16 ? 2 * kMs : 900'000, .pause_ns = 20 * kMs});
     const Figures f = measure(t);
-    for (const size_t v : {0u, 1u})
-      EXPECT_GT(f.ran[v], f.useful / static_cast<double>(sleepers + 2)) << sleepers;
+    const double equal = f.useful / static_cast<double>(sleepers + 2);
+    for (const size_t v : {0u, 1u}) EXPECT_GT(f.ran[v], equal) << sleepers;
+    EXPECT_GT(*std::min_element(f.ran.begin(), f.ran.end()), 0.7 * equal) << sleepers;
   }
 }
 

@@ -160,6 +160,7 @@ void Gate::set_demand(uint32_t demand) {
   if (demand == demand_) return;
   uint32_t before = demand_;
   demand_ = demand;
+  if (demand == 0) __atomic_store_n(&report_->idles, ++idles_, __ATOMIC_RELAXED);
   __atomic_store_n(&report_->demand, demand, __ATOMIC_SEQ_CST);
   if (before == 0) {
     const uint64_t g = grant();

@@ -100,6 +100,7 @@ class Gate {
   std::deque<Flight> flights_;  // the same by generation, the oldest first
   uint32_t unconfined_ = 0;
   uint32_t demand_ = 0;
+  uint32_t idles_ = 0;  // how often it became 0
   uint32_t left_generation_ = 0;
   uint32_t kept_generation_ = 0;   // of the newest grant under which older launches stay
   uint32_t whole_generation_ = 0;  // of the newest under which they are called back whole after all

@@ -12,7 +12,8 @@ bool StayTurns::stays(uint64_t now_ns, VgpuId v) const {
   const Habit& habit = gpu_.habit(v);
   const double visit_ns = Habit::longest_visit_ns(gpu_.lengths);
   if (bursts(gpu_, v)) return false;
-  if (habit.burst_ns > 0)
+  // One that has waited visits until the log, which is late, says that it used more.
+  if (habit.burst_ns > 0 || (habit.bursts > 0 && !habit.comes_for_nothing(now_ns)))
     return habit.burst_ns > visit_ns || habit.used_ns > visit_ns * (habit.bursts + 1);
   return !gpu_.visits(now_ns, v);
 }
@@ -20,14 +21,7 @@ bool StayTurns::stays(uint64_t now_ns, VgpuId v) const {
 bool StayTurns::applies(uint64_t now_ns) {
   if (!gpu_.lengths.free_alone()) return false;
   if (holder_ != kNoVgpu) gpu_[holder_].is_awaited = false;
-  staying_.clear();
-  for (const VgpuId v : gpu_.top) {
-    gpu_[v].stays = stays(now_ns, v);
-    if (gpu_[v].stays) staying_.push_back(v);
-  }
-  if (gpu_.top.size() > staying_.size() + kMostVisitors) crowded_until_ns_ = now_ns + kCrowdedNs;
-  if (staying_.size() < 2 || now_ns < crowded_until_ns_ || !expects_visits(now_ns) ||
-      some_ride_ahead(now_ns)) {
+  if (!find(now_ns, gpu_.top) || some_ride_ahead(now_ns)) {
     state_ = State::kNone;
     holder_ = kNoVgpu;
   } else if (!active()) {
@@ -35,6 +29,30 @@ bool StayTurns::applies(uint64_t now_ns) {
     ends_ns_ = now_ns;
   }
   return active();
+}
+
+bool StayTurns::begin_with(uint64_t now_ns, VgpuId v) {
+  if (active() || !gpu_.lengths.free_alone() || gpu_.share(v).priority != gpu_.top_priority)
+    return false;
+  std::vector<VgpuId> top = gpu_.top;
+  std::erase_if(top, [&](VgpuId o) { return o == v || !gpu_.clock[o].backlogged(); });
+  top.push_back(v);
+  return find(now_ns, top) && !some_ride_ahead(now_ns);
+}
+
+// Of `top`, those that stay; whether they are to have turns.
+bool StayTurns::find(uint64_t now_ns, const std::vector<VgpuId>& top) {
+  staying_.clear();
+  bool visited = false;
+  for (const VgpuId v : top) {
+    gpu_[v].stays = stays(now_ns, v);
+    if (gpu_[v].stays)
+      staying_.push_back(v);
+    else
+      visited |= gpu_.share(v).latency != LatencyClass::kBatch;
+  }
+  if (top.size() > staying_.size() + kMostVisitors) crowded_until_ns_ = now_ns + kCrowdedNs;
+  return staying_.size() >= 2 && now_ns >= crowded_until_ns_ && (visited || expects_visits(now_ns));
 }
 
 // None of those that stay is expected itself, and all have one priority: what one of them may have
@@ -46,12 +64,18 @@ bool StayTurns::expects_visits(uint64_t now_ns) const {
 bool StayTurns::some_ride_ahead(uint64_t now_ns) const {
   return std::any_of(staying_.begin(), staying_.end(), [&](VgpuId v) {
     const bool is_awaited = v == holder_ && state_ == State::kLeaves;
-    return !is_awaited && gpu_.rides(now_ns, v) && is_far_ahead(v);
+    return !is_awaited && gpu_.rides(now_ns, v) && is_ahead(v, kRiderAhead);
   });
 }
 
-bool StayTurns::is_far_ahead(VgpuId v) const {
-  return gpu_[v].lead_ns > kMostAhead * static_cast<double>(gpu_.lengths.mean_slice_ns());
+bool StayTurns::has_to_wait(VgpuId v) const {
+  if (!active()) return false;
+  if (gpu_[v].stays) return v != holder_ || state_ == State::kLeaves;
+  return is_ahead(v, kVisitorAhead) && !bursts(gpu_, v);
+}
+
+bool StayTurns::is_ahead(VgpuId v, double slices) const {
+  return gpu_[v].lead_ns > slices * static_cast<double>(gpu_.lengths.mean_slice_ns());
 }
 
 double StayTurns::begin_round(uint64_t now_ns) {
@@ -69,7 +93,7 @@ double StayTurns::begin_round(uint64_t now_ns) {
   gpu_[holder_].is_awaited = state_ == State::kLeaves;
   for (const VgpuId v : gpu_.top) {
     gpu_[v].wanted_ns = slice_ns(now_ns, v);
-    gpu_.gate(now_ns, v, gpu_[v].stays ? has_to_wait(v) : is_far_ahead(v) && !bursts(gpu_, v));
+    gpu_.gate(now_ns, v, has_to_wait(v));
   }
   return static_cast<double>(ends_ns_ - now_ns);
 }

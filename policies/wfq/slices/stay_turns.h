@@ -14,7 +14,7 @@
 //
 // The next holder is the one that is furthest behind (as in WF2Q and EEVDF). The log tells late who
 // has used the GPU, so the turn before counts as used. Visitors' gates are open until they are
-// kMostAhead ahead. There are no such turns where a kernel goes on behind its gate and is ahead,
+// kVisitorAhead ahead. There are no such turns where a kernel goes on behind its gate and is ahead,
 // among more visitors than kMostVisitors, and where slices are not free alone.
 //
 // Pure; part of WfqSlices. Tested in tests/sim/slices_shares_test.cc.
@@ -38,14 +38,14 @@ class StayTurns {
   bool holder_is_there() const {
     return holder_ != kNoVgpu && gpu_.clock[holder_].backlogged() && gpu_[holder_].stays;
   }
-  // v comes: whether it waits for its turn.
-  bool has_to_wait(VgpuId v) const {
-    return active() && gpu_[v].stays && (v != holder_ || state_ == State::kLeaves);
-  }
+  // v comes: whether it waits for its turn, or until the others have caught up.
+  bool has_to_wait(VgpuId v) const;
   // What v's slice is in these turns.
   uint64_t slice_ns(uint64_t now_ns, VgpuId v) const;
   // A round begins: whether there are such turns in it.
   bool applies(uint64_t now_ns);
+  // v has come in the middle of a round that has none: whether there would be in one that begins.
+  bool begin_with(uint64_t now_ns, VgpuId v);
   // Returns in how many ns it has to be looked at again.
   double begin_round(uint64_t now_ns);
   // v has left the GPU. Whether the next turn can begin.
@@ -55,15 +55,17 @@ class StayTurns {
   enum class State : uint8_t { kNone, kRuns, kLeaves };
   static constexpr uint64_t kLeaveNs = 100'000'000;
   static constexpr uint64_t kLateNs = 15'000'000;  // within that the log tells who used the GPU
-  static constexpr double kMostAhead = 2;          // mean slices
+  // Mean slices that a visitor may be ahead, and a rider while there are such turns.
+  static constexpr double kVisitorAhead = 1, kRiderAhead = 2;
   // Beside more at once, the holder would see little of its turn. Fitted to sleepers in the model.
   static constexpr size_t kMostVisitors = 5;
   static constexpr uint64_t kCrowdedNs = 200'000'000;  // for so long after there were more
 
   bool stays(uint64_t now_ns, VgpuId v) const;
+  bool find(uint64_t now_ns, const std::vector<VgpuId>& top);
   bool expects_visits(uint64_t now_ns) const;
   bool some_ride_ahead(uint64_t now_ns) const;
-  bool is_far_ahead(VgpuId v) const;
+  bool is_ahead(VgpuId v, double slices) const;
   VgpuId furthest_behind(uint64_t now_ns) const;
   void begin_turn(uint64_t now_ns, VgpuId v);
   double lead_of(uint64_t now_ns, VgpuId v) const;

@@ -11,7 +11,7 @@ namespace sluice::core {
 
 bool Slices::set_slice(const policy::Action& a) {
   if (!sharing_.vgpu(a.vgpu)) return false;
-  if (a.value == 0 && slice_ns_[a.vgpu] != 0) gated_ns_[a.vgpu] = kJustNow;
+  if (a.value == 0 && slice_ns_[a.vgpu] != 0) rides_until_ns_[a.vgpu] = kJustNow;
   slice_ns_[a.vgpu] = a.value;
   return true;
 }
@@ -52,12 +52,15 @@ void Slices::divide_slice(VgpuId v, uint64_t slice_ns, ActionQueue& out) {
 }
 
 // What a gated session had begun keeps its slice, in which most of it ends. Once others have run
-// beside it for kEndsNs, it runs on until it leaves, as shortly as the hardware can.
+// beside it for kEndsNs, for each that leaves, it runs on until it leaves, as shortly as the
+// hardware can: cut to 0.1 ms at once, 16 had a third of an H200 between them, and the rest was
+// switches.
 bool Slices::rides(VgpuId v, SessionId s) {
-  uint64_t& since_ns = gated_ns_[v];
-  if (slice_ns_[v] == 0 && since_ns == kJustNow) since_ns = ran_ns_;
-  return sharing_.sessions[s].drain != Drain::kNone &&
-         (slice_ns_[v] > 0 || ran_ns_ - since_ns > kEndsNs);
+  if (sharing_.sessions[s].drain == Drain::kNone) return false;
+  if (slice_ns_[v] > 0) return true;
+  uint64_t& until_ns = rides_until_ns_[v];
+  if (until_ns == kJustNow && leaving_ > 0) until_ns = ran_ns_ + kEndsNs * leaving_;
+  return until_ns != kJustNow && ran_ns_ > until_ns;
 }
 
 bool Slices::advance(uint64_t now_ns, ActionQueue& out) {
@@ -66,7 +69,7 @@ bool Slices::advance(uint64_t now_ns, ActionQueue& out) {
   event_ns_ = now_ns;
   runs_ = false;
   bool any = false;
-  size_t backlogged = 0;
+  size_t backlogged = 0, leaving = 0;
   for (VgpuId v = 0; v < sharing_.vgpus.size(); ++v) {
     const VgpuState& g = sharing_.vgpus[v];
     if (!g.present() || g.sessions.empty()) continue;
@@ -75,6 +78,7 @@ bool Slices::advance(uint64_t now_ns, ActionQueue& out) {
                        !sharing_.policy->hears_at_once(v);
     const bool wanted = slice_ns_[v] > 0 && (g.busy || alone);
     divide_slice(v, wanted ? slice_ns_[v] : 0, out);
+    leaving += g.leaving();
     if (g.leaving()) continue;
     if (wanted && !g.holds()) {
       open(now_ns, v, out);
@@ -86,6 +90,7 @@ bool Slices::advance(uint64_t now_ns, ActionQueue& out) {
     }
     runs_ |= wanted && g.backlogged();
   }
+  leaving_ = leaving;
   if (backlogged > 1) contended_ns_ = now_ns;
   if (const VgpuId v = alone(); v != alone_) {
     charge_alone(now_ns);

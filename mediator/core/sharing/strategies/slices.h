@@ -34,7 +34,7 @@ class Slices final : public WholeGpu {
   void charge_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns) override;
   void on_vgpu_added(VgpuId v) override {
     reset_record(slice_ns_, v);
-    reset_record(gated_ns_, v);
+    reset_record(rides_until_ns_, v);
   }
   void on_session_added(SessionId s) override { reset_record(session_slice_ns_, s); }
   bool advance(uint64_t now_ns, ActionQueue& out) override;
@@ -49,7 +49,9 @@ class Slices final : public WholeGpu {
 
   static constexpr uint64_t kEndsNs = 6'000'000, kJustNow = ~0ull;
 
-  std::vector<uint64_t> gated_ns_;  // by VgpuId, ran_ns_ when its slice became 0
+  // By VgpuId, of ran_ns_: what it had begun before its slice became 0 keeps that slice until then.
+  std::vector<uint64_t> rides_until_ns_;
+  size_t leaving_ = 0;              // vGPUs, at the last event
   std::vector<uint64_t> slice_ns_;  // by VgpuId, as the policy set it; 0: gated
   // How long somebody with an open gate had work, until the last event, and whether since then.
   uint64_t ran_ns_ = 0, event_ns_ = 0;
