@@ -2,12 +2,12 @@
 #include "guest-agent/shim/calls/stream_attributes.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <mutex>
 
 #include "abi/cuda_graph.h"
 #include "guest-agent/shim/state/api.h"
+#include "mediator/base/stream_attributes.h"
 
 namespace sluice::guest {
 
@@ -22,23 +22,6 @@ struct AllAttributes {
 AllAttributes& all_attributes() {
   static auto* it = new AllAttributes;
   return *it;
-}
-
-bool is_of_streams(CUstreamAttrID attr) {
-  return attr == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW ||
-         attr == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY ||
-         attr == CU_LAUNCH_ATTRIBUTE_PRIORITY || attr == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP ||
-         attr == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN;
-}
-
-// What a stream has before the program sets anything.
-CUstreamAttrValue initial_value(CUstreamAttrID attr) {
-  CUstreamAttrValue value;
-  std::memset(&value, 0, sizeof value);
-  constexpr int kWaitAutomatically = 1;  // CU_SYNC_POLICY_AUTO
-  if (attr == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY) value.priority = kWaitAutomatically;
-  if (attr == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP) value.pad[1] = 1;  // remote: domain 1
-  return value;
 }
 
 CUstream key_of(CUstream stream) { return stream == CU_STREAM_LEGACY ? nullptr : stream; }
@@ -75,7 +58,7 @@ CUresult cuStreamSetAttribute(CUstream stream, CUstreamAttrID attr,
                               const CUstreamAttrValue* value) {
   const Entered e = enter_context();
   if (!e) return e.status;
-  if (value == nullptr || !is_of_streams(attr)) return CUDA_ERROR_INVALID_VALUE;
+  if (value == nullptr || !sluice::is_stream_attribute(attr)) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
   CUstreamAttrValue kept = *value;
   if (attr == CU_LAUNCH_ATTRIBUTE_PRIORITY)
@@ -88,9 +71,9 @@ CUresult cuStreamSetAttribute(CUstream stream, CUstreamAttrID attr,
 CUresult cuStreamGetAttribute(CUstream stream, CUstreamAttrID attr, CUstreamAttrValue* value) {
   const Entered e = enter_context();
   if (!e) return e.status;
-  if (value == nullptr || !is_of_streams(attr)) return CUDA_ERROR_INVALID_VALUE;
+  if (value == nullptr || !sluice::is_stream_attribute(attr)) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
-  *value = initial_value(attr);
+  *value = sluice::initial_stream_attribute(attr);
   if (attr == CU_LAUNCH_ATTRIBUTE_PRIORITY) return cuStreamGetPriority(stream, &value->priority);
   std::lock_guard lock(all_attributes().mutex);
   const auto of_stream = all_attributes().streams.find(key_of(stream));
