@@ -68,6 +68,7 @@ void EngineUse::charge_parts(double ns) {
           ns * static_cast<double>(w.slice_ns + config_.switch_ns) / parts;
 }
 
+// Somebody comes, or it is too long for a switch.
 void EngineUse::end_gap(bool was_switch) {
   is_between_ = false;
   const uint64_t ns = std::exchange(gap_ns_, 0);

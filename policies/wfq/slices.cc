@@ -38,7 +38,8 @@
 //   (entitlement in T), that is n * handover / (handover_loss * T) for n equal vGPUs, and
 //   (floor + switch) / (entitlement in T) for those below the floor. tests/sim/wfq_test.cc.
 // Priorities are strict: lower levels are gated while a higher one is backlogged. No timer while
-// one vGPU is backlogged alone. Cost: O(1) per event, O(backlogged) per round.
+// one vGPU is backlogged alone. Cost: O(backlogged) per round, and per arrival while several are
+// backlogged that have no turns one by one; else O(1) per event.
 #include <algorithm>
 #include <utility>
 #include <vector>

@@ -45,6 +45,7 @@ class StayTurns {
   // A round begins: whether there are such turns in it.
   bool applies(uint64_t now_ns);
   // v has come in the middle of a round that has none: whether there would be in one that begins.
+  // Looks at all that are backlogged, and notes who of them stays.
   bool begin_with(uint64_t now_ns, VgpuId v);
   // Returns in how many ns it has to be looked at again.
   double begin_round(uint64_t now_ns);
