@@ -4,12 +4,13 @@
 
 usage: references_test.py SOURCE_ROOT | --self-test
 
-Checks, in every text file of the tree: links of Markdown, from the document's own folder; and
-mentions of a path that begins with one of the tree's top folders, like docs/internals. A mention
-may leave off the ending of a program's source, or name what a meson.build makes; and names of
-sources and documents by themselves, like README.md. Paths below a build folder, patterns (`*`,
-`<name>`, `{a,b}`, NAME) and absolute paths are not looked at. What history says of files that went
-is history: docs/notes, docs/results, docs/decisions and NEWS.md are checked for links only.
+Checks, in every text file of the tree: links of Markdown, from the document's own folder, with the
+heading that they name; and mentions of a path that begins with one of the tree's top folders, like
+docs/internals. A mention may leave off the ending of a program's source, or name what a meson.build
+makes; and names of sources and documents by themselves, like README.md. Paths below a build folder,
+patterns (`*`, `<name>`, `{a,b}`, NAME) and absolute paths are not looked at. What history says of
+files that went is history: docs/notes, docs/results, docs/decisions and NEWS.md are checked for
+links only.
 """
 import pathlib
 import re
@@ -30,6 +31,7 @@ NAME = re.compile(r"(?<![\w./<*{$@%}\"'-])"
 # Not ours: QEMU's; a CUDA file's; made by somebody who follows the text.
 ELSEWHERE = {"docs/specs/ivshmem-spec.txt"}
 SELF_TESTS = {"references_test.py", "include_arrows_test.py", "format_exempt.txt"}
+HEADING = re.compile(r"#{1,6} (.+)")
 PLACEHOLDER = re.compile(r"(^|[/_.])[A-Z][A-Z0-9_]{2,}($|[/_.])|\.\.\.")
 
 
@@ -65,6 +67,28 @@ def exists(root, folder, mention):
     return False
 
 
+def anchors(document):
+    """What a link may name in a Markdown document: its headings, spelt as GitHub does."""
+    found, fenced = set(), False
+    for line in document.read_text(encoding="utf-8", errors="replace").splitlines():
+        if line.startswith("```"):
+            fenced = not fenced
+        heading = HEADING.match(line)
+        if heading and not fenced:
+            text = LINK.sub(lambda link: link.group(0)[1:].split("]")[0], heading.group(1))
+            words = re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
+            again = sum(1 for a in found if re.fullmatch(re.escape(words) + r"(-\d+)?", a))
+            found.add(f"{words}-{again}" if again else words)
+    return found
+
+
+def leads_somewhere(document, target):
+    """Whether the file of a link is there, and the heading in it."""
+    file, _, heading = target.partition("#")
+    at = document.parent / file if file else document
+    return at.exists() and (not heading or at.suffix != ".md" or heading in anchors(at))
+
+
 def check(root):
     problems = []
     all_texts = list(texts(root))
@@ -76,9 +100,8 @@ def check(root):
         for number, line in enumerate(text.splitlines(), 1):
             if path.suffix == ".md":
                 for target in LINK.findall(line):
-                    file = target.split("#")[0]
-                    if file and "://" not in target and not target.startswith("mailto:") and \
-                            not (path.parent / file).exists():
+                    if "://" not in target and not target.startswith("mailto:") and \
+                            not leads_somewhere(path, target):
                         problems.append(f"{inside}:{number}: the link {target} leads nowhere")
             if str(inside).startswith(HISTORY):
                 continue
@@ -103,15 +126,19 @@ def self_test():
         (root / "docs").mkdir()
         (root / "tests/bench").mkdir(parents=True)
         (root / "tests/bench/speed.cc").write_text("// see docs/a.md\n")
-        (root / "docs/a.md").write_text("[b](b.md) [c](https://x.org/docs/none) [self](#part)\n")
+        (root / "docs/a.md").write_text("# The `first` part, 1\n[b](b.md)\n"
+                                        "[c](https://x.org/docs/none) "
+                                        "[self](#the-first-part-1)\n")
         (root / "docs/b.md").write_text("tests/bench/speed, `BUILD/tests/none`, build/tests/none,\n"
                                         "tests/*.cc, "
                                         "/usr/share/docs/none, tests/NAME.cc, tests/bench.\n")
         assert check(root) == [], check(root)
         (root / "docs/c.md").write_text("[x](../gone.md)\ndocs/gone.md\n`tests/bench/gone`.\n")
+        (root / "docs/d.md").write_text("```\n# none\n```\n[x](#none) [y](a.md#part)\n")
         (root / "tests/x.py").write_text("# As docs/none/none.md says.\n")
         assert [p.split(": ")[0] for p in check(root)] == \
-            ["docs/c.md:1", "docs/c.md:2", "docs/c.md:3", "tests/x.py:1"], check(root)
+            ["docs/c.md:1", "docs/c.md:2", "docs/c.md:3", "docs/d.md:4", "docs/d.md:4",
+             "tests/x.py:1"], check(root)
 
 
 def main():
