@@ -65,6 +65,7 @@ class CommandLine {
     if (is_doctor_) {
       doctor_.admin_socket = socket_;
       doctor_.version = SLUICE_VERSION;
+      doctor_.timeout_s = timeout_s_;
       doctor_.json = json_;
       return doctor(doctor_);
     }

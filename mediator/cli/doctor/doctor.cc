@@ -6,7 +6,6 @@
 #include "mediator/cli/admin_client.h"
 #include "mediator/cli/answer.h"
 #include "mediator/cli/doctor/checks.h"
-#include "mediator/cli/doctor/limits.h"
 #include "mediator/cli/waiting.h"
 
 namespace sluice::cli {
@@ -68,17 +67,19 @@ HostFacts collect(const DoctorOptions& o) {
   HostFacts facts;
   facts.version = o.version;
   facts.admin_socket = o.admin_socket;
-  auto client = AdminClient::connect(o.admin_socket, doctor_limits::kAnswerSeconds);
+  auto client = AdminClient::connect(o.admin_socket, o.timeout_s);
   if (!client) {
     facts.info = facts.vgpus = Result<json::value>(client.error());
   } else {
     facts.info = client->call("info");
     facts.vgpus = facts.info ? client->call("vgpu.list") : facts.info;
     if (facts.vgpus)
-      for (const auto& v : rows_of(*facts.vgpus))
-        // One that was deleted meanwhile is left out.
-        if (auto one = client->call("vgpu.show", {{"name", text(v, "name")}}))
-          facts.shown[text(v, "name")] = *one;
+      for (const auto& v : rows_of(*facts.vgpus)) {
+        auto one = client->call("vgpu.show", {{"name", text(v, "name")}});
+        if (one) facts.shown[text(v, "name")] = *one;
+        // One that was deleted meanwhile is left out. A sluiced that went silent is asked no more.
+        if (!one && one.error().code == ETIMEDOUT) break;
+      }
   }
   const Waiting waiting(kLibvirtAwaited);
   facts.domains = libvirt::list_domains(o.uri);

@@ -37,6 +37,7 @@ std::vector<Finding> examine_host(const HostFacts& facts);
 
 struct DoctorOptions {
   std::string admin_socket, uri, version;
+  int timeout_s = 0;  // how long to wait for an answer of sluiced's
   bool json = false;
 };
 // Collects, examines, prints. The result is sluicectl's exit status: 1 if anything is wrong.

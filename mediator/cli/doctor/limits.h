@@ -11,9 +11,6 @@ namespace sluice::cli::doctor_limits {
 inline constexpr size_t kMaxFileBytes = 1u << 20;
 // The end of the kernel's log. Less could miss a denial that came before much else.
 inline constexpr size_t kMaxLogBytes = 8u << 20;
-// How long sluiced may take for one answer. It answers within milliseconds; a shorter wait would
-// find a busy host ill.
-inline constexpr int kAnswerSeconds = 30;
 // Least free bytes of /dev/shm: CUDA's MPS and NVIDIA's driver keep their own files there, some
 // megabytes for each client.
 inline constexpr uint64_t kLeastShmBytes = 64u << 20;

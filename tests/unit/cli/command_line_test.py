@@ -6,6 +6,7 @@ completion in bash. No sluiced runs.
     command_line_test.py SLUICECTL [unittest's arguments]
 """
 import ctypes
+import json
 import os
 import pathlib
 import socket
@@ -54,6 +55,7 @@ class Waits(unittest.TestCase):
         self.path = folder.name + "/silent.sock"
         self.silent.bind(self.path)
         self.silent.listen(8)
+        self.silent.settimeout(120)
 
     def gives_up(self, *words):
         p = subprocess.run([SLUICECTL, "--socket", self.path, "--timeout", "1", *words],
@@ -64,6 +66,39 @@ class Waits(unittest.TestCase):
 
     def test_a_sluiced_that_does_not_answer_is_named(self):
         self.assertNotIn("may be done yet", self.gives_up("list", "--vgpus"))
+
+    def doctor(self):
+        """What it prints. libvirt is not reached."""
+        p = subprocess.run([SLUICECTL, "--socket", self.path, "--timeout", "1", "doctor",
+                            "--connect", "qemu+unix:///system?socket=/nonexistent"],
+                           stdout=subprocess.PIPE, text=True, timeout=120)
+        self.assertEqual(p.returncode, 1)
+        return p.stdout
+
+    def test_doctor_waits_for_as_long_as_it_is_told(self):
+        self.assertIn("it does not answer: sluiced has not answered within 1 s", self.doctor())
+
+    def test_doctor_asks_a_sluiced_that_went_silent_nothing_more(self):
+        asked = []
+        answers = {"info": {"pid": 1, "policy": "wfq"},
+                   "vgpu.list": [{"name": name} for name in "abc"]}
+
+        def serve():
+            with self.silent.accept()[0] as peer, peer.makefile("r") as requests:
+                for line in requests:
+                    request = json.loads(line)
+                    asked.append(request["method"])
+                    if request["method"] in answers:
+                        peer.sendall(json.dumps({"jsonrpc": "2.0", "id": request["id"],
+                                                 "result": answers[request["method"]]}).encode()
+                                     + b"\n")
+        sluiced = threading.Thread(target=serve)
+        sluiced.start()
+        try:
+            self.assertIn("runs as process 1", self.doctor())
+        finally:
+            sluiced.join()
+        self.assertEqual(asked, ["info", "vgpu.list", "vgpu.show"])
 
     def test_what_it_may_do_when_it_goes_on_is_said(self):
         for words in ("create a", "set a --weight 2", "delete a", "group g"):
