@@ -43,6 +43,11 @@ VgpuId SlicesHost::add(const policy::VgpuShare& share, const SlicesProgram& prog
   return v;
 }
 
+void SlicesHost::set(VgpuId v, const policy::VgpuShare& share) {
+  scheduler_->set_share(now_ns_, v, share, actions_);
+  drain();
+}
+
 // ---- sluiced ------------------------------------------------------------------------------------
 
 void SlicesHost::apply(const Action& action) {
@@ -125,6 +130,7 @@ void SlicesHost::arrive(VgpuId v) {
 
 void SlicesHost::queue_launch(VgpuId v, uint64_t since_ns) {
   Tenant& t = all_[v];
+  if (t.program.claim_ns > 0) return claim_only(v);
   ++t.launches;
   t.waits = true;
   t.queued_at.push_back(since_ns);
@@ -134,9 +140,22 @@ void SlicesHost::queue_launch(VgpuId v, uint64_t since_ns) {
   worker(v);
 }
 
+void SlicesHost::claim_only(VgpuId v) {
+  ++all_[v].demand;
+  claim(v);
+  ring(v);
+  at(now_ns_ + all_[v].program.claim_ns, [this, v] {
+    --all_[v].demand;
+    claim(v);
+    ring(v);
+    at(now_ns_ + all_[v].program.pause_ns, [this, v] { queue_launch(v, now_ns_); });
+  });
+}
+
 // Sends what may go.
 void SlicesHost::worker(VgpuId v) {
   Tenant& t = all_[v];
+  if (t.program.claim_ns > 0) return;
   const bool open = t.grant & SLUICE_GRANT_OPEN;
   while (t.sent < t.demand && t.queue.allows(open, now_ns_) && open) {
     ++t.sent;
@@ -172,7 +191,7 @@ void SlicesHost::flight_ended(VgpuId v) {
   const uint64_t since_ns = t.queued_at.front();
   t.queued_at.pop_front();
   if (--t.demand == 0) {
-    ++t.idles;
+    if (!t.program.hides_waits) ++t.idles;
     if (t.grant & SLUICE_GRANT_CONTENDED) ring(v);
   }
   claim(v);

@@ -32,6 +32,9 @@ struct SlicesProgram {
   bool random = false;    // ... launches come as a Poisson process would have them, so far apart
   uint64_t start_ns = 0;
   uint64_t state_ns = 110'000;  // to save or restore its context; of small launches 30'000
+  // Of a worker that was taken over:
+  uint64_t claim_ns = 0;     // it launches nothing, and says for so long that it has work
+  bool hides_waits = false;  // it does not count its waits
 };
 
 struct SlicesCosts {
@@ -52,6 +55,7 @@ class SlicesHost final : public VirtualHost {
   static core::SchedulerConfig nvidia();
 
   core::VgpuId add(const policy::VgpuShare& share, const SlicesProgram& program);
+  void set(core::VgpuId v, const policy::VgpuShare& share);
 
   // Time for which the GPU ran its launches; time from when a launch was to come until its program
   // knows that it has ended, of each.
@@ -95,6 +99,7 @@ class SlicesHost final : public VirtualHost {
   void tell_log();
   void arrive(core::VgpuId v);
   void queue_launch(core::VgpuId v, uint64_t since_ns);
+  void claim_only(core::VgpuId v);
   void worker(core::VgpuId v);
   void note_if_left(core::VgpuId v);
   void flight_ended(core::VgpuId v);
