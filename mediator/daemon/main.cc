@@ -168,6 +168,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (o.check_only) {
+    for (const std::string& remark : config->remarks)
+      std::fprintf(stderr, "sluiced: %s\n", remark.c_str());
     sluice::log::init("sluiced", sluice::log::Level::kError);
     if (auto good = sluice::Daemon::check(*config); !good) {
       std::fprintf(stderr, "sluiced: %s: %s\n", o.config_path.c_str(),
@@ -179,6 +181,7 @@ int main(int argc, char** argv) {
   }
   if (!o.trace_path.empty()) config->trace = o.trace_path;
   sluice::log::init("sluiced", config->log_level);
+  for (const std::string& remark : config->remarks) sluice::log::warning("{}", remark);
   raise_descriptor_limit();
   go_first(*config);
 

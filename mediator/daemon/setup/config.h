@@ -184,6 +184,9 @@ struct Config : MainKeys,
                 SchedulerKeys,
                 AccountingKeys,
                 DeadlinesKeys {
+  // For who started sluiced: nothing that keeps it from running.
+  std::vector<std::string> remarks;
+
   // What holds for an NVIDIA GPU or the software GPU where the file leaves the choice to us.
   worker_protocol::Signal signal_for(bool nvidia) const;
   uint32_t chunk_target_for(bool nvidia) const;
@@ -203,7 +206,8 @@ struct Config : MainKeys,
 };
 
 // `text` as TOML; `file` names it in errors ("FILE:LINE: ..."). Unknown tables and keys, wrong
-// types and values out of range are errors; keys that are missing keep their defaults.
+// types and values out of range are errors; keys that are missing keep their defaults, and those of
+// earlier releases that do nothing any more are remarks.
 Result<Config> parse_config(std::string_view text, const std::string& file);
 Result<Config> load_config(const std::string& path);
 

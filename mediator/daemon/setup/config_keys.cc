@@ -2,7 +2,7 @@
 // parse_config(): every key of the configuration as one row of a table, and what reads a row.
 //
 // A new key is a member of its table's struct (config.h), a row here and its lines in
-// debian/sluice.toml.
+// debian/sluice.toml. A key that goes leaves its row, as Gone.
 // Rows of one TOML table stand together. The first row that finds a mistake names the error, and a
 // check of several keys is a row behind the last of them.
 #include <fmt/format.h>
@@ -77,6 +77,9 @@ struct Words {
 struct Environment {
   Member<std::map<std::string, std::string>> to;
 };
+// A key of an earlier release that does nothing any more. It is left standing in the files of hosts
+// that are upgraded.
+struct Gone {};
 // Not a key of its own: an empty text, or what is wrong with this key beside others.
 struct Check {
   std::string (*wrong)(const Config&);
@@ -116,6 +119,9 @@ void read(ConfigReader& r, const char* key, const Words& k, Config& c) {
   r.words(key, k.words, [&](const std::string& word, size_t i) { return k.take(c, word, i); });
 }
 void read(ConfigReader& r, const char*, const Environment& k, Config& c) { r.environment(c.*k.to); }
+void read(ConfigReader& r, const char* key, const Gone&, Config& c) {
+  if (auto remark = r.gone(key)) c.remarks.push_back(*remark);
+}
 void read(ConfigReader& r, const char* key, const Check& k, Config& c) {
   if (std::string what = k.wrong(c); !what.empty()) r.fail_key(key, what);
 }
@@ -244,7 +250,7 @@ std::string evict_deadlines_crossed(const Config& c) {
 using Form =
     std::variant<Path, Library, Permissions, Boolean, OptionalBoolean, Number<uint32_t>,
                  Number<int>, Number<std::optional<uint32_t>>, Size<uint64_t>,
-                 Size<std::optional<uint64_t>>, Name, Names, Word, Words, Environment, Check>;
+                 Size<std::optional<uint64_t>>, Name, Names, Word, Words, Environment, Gone, Check>;
 
 struct Row {
   const char* table;
@@ -332,6 +338,7 @@ constexpr Row kRows[] = {
     {"scheduler", "quantum_min_us", Number{&Config::quantum_min_us, 100, 10'000'000}},
     {"scheduler", "quantum_max_us", Number{&Config::quantum_max_us, 100, 10'000'000}},
     {"scheduler", "quantum_min_us", Check{quanta_crossed}},
+    {"scheduler", "turn_fill", Gone{}},
     {"scheduler", "latency_target_us", Number{&Config::latency_target_us, 100, 10'000'000}},
     {"scheduler", "short_gap_us", Number{&Config::short_gap_us, 0, 10'000'000}},
     {"scheduler", "handover_loss_percent", Number{&Config::handover_loss_percent, 1, 50}},

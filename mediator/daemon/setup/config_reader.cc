@@ -162,6 +162,13 @@ void ConfigReader::environment(std::map<std::string, std::string>& to) {
   }
 }
 
+std::optional<std::string> ConfigReader::gone(const char* key) {
+  const toml::node* n = get(key);
+  if (!n) return {};
+  return fmt::format("{}:{}: {} does nothing any more; take it out", file_, n->source().begin.line,
+                     full(key));
+}
+
 void ConfigReader::end_table() {
   if (name_.empty()) {
     tables_.insert(keys_.begin(), keys_.end());  // end_file() checks all keys before any table

@@ -52,6 +52,9 @@ class ConfigReader {
   // All keys of this table, which are variables of an environment: none is unknown.
   void environment(std::map<std::string, std::string>& to);
 
+  // A key that does nothing any more: what to say where it stands, whatever its value is.
+  std::optional<std::string> gone(const char* key);
+
   // After the last key of a table: what is left is unknown.
   void end_table();
   void end_file();

@@ -214,6 +214,17 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"metrics_port = 9090", "unknown key", 1},  // not there yet: must not look as if it were
         Bad{"a = = 1", "", 1}, Bad{"[vgpu]\nslots = 3\nslots = 4", "slots", 3}));
 
+// As it stands in the file of a host that is upgraded.
+TEST(Config, AKeyThatIsGoneIsARemark) {
+  const char* text = "[scheduler]\npolicy = \"wfq\"\nturn_fill = true\nmax_lead_turns = 7\n";
+  auto c = parse_config(text, "f");
+  ASSERT_TRUE(c.ok()) << c.error().message;
+  EXPECT_EQ(c->max_lead_turns, 7u);
+  EXPECT_EQ(c->remarks, std::vector<std::string>{
+                            "f:3: scheduler.turn_fill does nothing any more; take it out"});
+  EXPECT_TRUE(parse_config(sample(), "sample")->remarks.empty());
+}
+
 TEST(Config, MissingFileIsAnError) {
   auto c = load_config("/nonexistent/sluice.toml");
   ASSERT_FALSE(c.ok());
