@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""device.clones = "lazy": kernels' clones come at their first launch, in modules of their own."""
+"""device.clones: kernels' clones come at their first launch, in modules of their own ("lazy"), or
+with their module ("eager")."""
 import os
 import subprocess
 
@@ -9,8 +10,8 @@ from support import WithVictim
 LAZY = 'clones = "lazy"\n'
 
 
-class LazyClones(WithVictim):
-    EXTRA = LAZY
+class EagerClones(WithVictim):
+    EXTRA = 'clones = "eager"\n'
 
     def test_kernels_are_evicted_and_right(self):
         # Of md5 the table is a variable of its module.
@@ -24,6 +25,10 @@ class LazyClones(WithVictim):
             self.assert_right(p.finish(), v)
         self.assert_all_free("a")
         self.assert_all_free("b")
+
+
+class LazyClones(EagerClones):
+    EXTRA = LAZY
 
     def test_programs_of_the_runtime_api_are_right(self):
         env = self.sluiced.client_env("a")

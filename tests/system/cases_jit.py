@@ -74,6 +74,6 @@ class Jit(WithSluiced):
             self.assert_evictable("ptxas", ptxas, work)
 
 
-class LazyJit(Jit):
-    """Originals run from the machine code, clones come from its PTX at the first launch."""
-    EXTRA = 'clones = "lazy"\n'
+class JitOfAllClones(Jit):
+    """Each kernel's clones are in the text of its module."""
+    EXTRA = 'clones = "eager"\n'

@@ -191,10 +191,10 @@ struct Config : MainKeys,
   worker_protocol::Signal signal_for(bool nvidia) const;
   uint32_t chunk_target_for(bool nvidia) const;
   uint64_t context_bytes_for(bool nvidia) const;
-  // NVIDIA's driver assembles a module's clones several times as long as its originals; on its time
-  // slices nothing is evicted.
+  // A module's clones take several times as long as its originals, for NVIDIA's driver to assemble
+  // and for the software GPU to decode; on NVIDIA's time slices nothing is evicted.
   Clones clones_for(bool nvidia) const {
-    return clones.value_or(!nvidia ? Clones::kEager : slices ? Clones::kNone : Clones::kLazy);
+    return clones.value_or(nvidia && slices ? Clones::kNone : Clones::kLazy);
   }
 
   // Whether slices are the choice where the file leaves it open: nothing else of it says how the

@@ -117,8 +117,8 @@ TEST(Config, WhatIsLeftToUsFollowsTheGpu) {
   EXPECT_EQ(c->chunk_target_for(true), 20u);
   EXPECT_EQ(c->chunk_target_for(false), 200u);
   EXPECT_EQ(c->clones_for(true), Clones::kLazy);
-  EXPECT_EQ(c->clones_for(false), Clones::kEager);
-  EXPECT_EQ(parse_config("[device]\nclones = \"lazy\"", "f")->clones_for(false), Clones::kLazy);
+  EXPECT_EQ(c->clones_for(false), Clones::kLazy);
+  EXPECT_EQ(parse_config("[device]\nclones = \"eager\"", "f")->clones_for(false), Clones::kEager);
   EXPECT_EQ(c->code_cache_for(true), 64u << 20);
   EXPECT_EQ(c->code_cache_for(false), 0u);
   EXPECT_EQ(parse_config("[workers]\ncode_cache = \"32M\"", "f")->code_cache_for(false), 32u << 20);
@@ -126,7 +126,7 @@ TEST(Config, WhatIsLeftToUsFollowsTheGpu) {
   EXPECT_EQ(parse_config("[device]\nclones = \"eager\"", "f")->clones_for(true), Clones::kEager);
   EXPECT_EQ(parse_config("[device]\nclones = \"none\"", "f")->clones_for(false), Clones::kNone);
   EXPECT_EQ(parse_config("[scheduler]\nslices = true", "f")->clones_for(true), Clones::kNone);
-  EXPECT_EQ(parse_config("[scheduler]\nslices = true", "f")->clones_for(false), Clones::kEager);
+  EXPECT_EQ(parse_config("[scheduler]\nslices = true", "f")->clones_for(false), Clones::kLazy);
   EXPECT_EQ(c->evict_end_for(true), 500u);
   EXPECT_EQ(c->evict_end_for(false), 2000u);
   c = parse_config("[scheduler]\nchunk_target_us = 50", "f");
