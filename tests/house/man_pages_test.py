@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A manual page and the program's --help name the same options.
+"""A manual page and the program's --help name the same commands and options.
 
     man_pages_test.py [--keys FILE PAGE] PROGRAM PAGE [PROGRAM PAGE ...]
 
@@ -38,6 +38,14 @@ def documented(page):
         sys.exit(f"{page}: no section OPTIONS")
     heads = re.findall(r"^\.TP\n(\.\w+ .*)$", options[1], re.M)
     return {o for head in heads for o in LONG.findall(head)}
+
+
+def commands_explained(page):
+    """Those at the head of a paragraph under COMMANDS or, without that, under DESCRIPTION."""
+    text = open(page).read().replace(r"\-", "-")
+    part = re.search(r"^\.SH COMMANDS\n(.*?)(?=^\.SH )", text, re.M | re.S) or \
+        re.search(r"^\.SH DESCRIPTION\n(.*?)(?=^\.SH )", text, re.M | re.S)
+    return set(re.findall(r"^\.TP\n\.BI? ([a-z][a-z-]*)", part[1], re.M))
 
 
 def keys_of(sample):
@@ -80,8 +88,13 @@ if not pairs:
 for program, page in pairs:
     text = help_of(program)
     in_help = set(LONG.findall(text))
-    for command in commands_of(text):
+    commands = set(commands_of(text))
+    for command in commands:
         in_help |= set(LONG.findall(help_of(program, command)))
+    if commands:
+        for command in sorted(commands ^ commands_explained(page)):
+            where = "says nothing of" if command in commands else "--help says nothing of"
+            failures.append(f"{page}: {where} the command {command}")
     in_page = documented(page)
     if len(in_help) < 3:
         failures.append(f"{program}: only {sorted(in_help)} in --help")
