@@ -29,6 +29,8 @@ TEST(Config, TheSampleStatesTheDefaults) {
   ASSERT_TRUE(c.ok()) << c.error().message;
   const Config d;
   EXPECT_EQ(c->runtime_dir, d.runtime_dir);
+  // But for this one: a host keeps its groups over a reboot.
+  EXPECT_EQ(c->state_dir, "/var/lib/sluice");
   EXPECT_EQ(c->worker, d.worker);
   EXPECT_EQ(c->log_level, d.log_level);
   EXPECT_EQ(c->nice, d.nice);
