@@ -88,9 +88,10 @@ struct Header {
   int64_t pid = 0;    // Spawned: as the spawner sees it. Launched: the spawner
   uint32_t flag = 0;  // Setup: Flags. Spawn: MiB of its region. Exited: 1 it died of a signal
   uint32_t version = kVersion;
-  uint64_t vgpu = 0;  // Spawn: whose cache of machine code it shares; 0: it has none
-  uint64_t ns = 0;    // Starved: for so long since its start nothing of it ran although something
-                      // could have, as far as the kernel counts that
+  uint64_t vgpu = 0;  // Spawn: whose it is, with whose workers it shares a cgroup and a cache of
+                      // machine code; 0: nobody's
+  uint64_t ns = 0;    // Starved: for so long nothing of it and of its vGPU's other workers ran
+                      // although something could have, as far as the kernel counts that
 };
 static_assert(sizeof(Header) == 48);
 

@@ -72,7 +72,8 @@ class Spawner {
     beyond_repair_ = std::move(beyond_repair);
   }
 
-  // Of one vGPU: its workers share a cache of the machine code that the GPU's driver makes.
+  // Of one vGPU: its workers share a cgroup, and a cache of the machine code that the GPU's driver
+  // makes.
   class Vgpu {
    public:
     explicit Vgpu(Spawner& spawner) : spawner_(spawner), number_(spawner.next_vgpu_++) {}

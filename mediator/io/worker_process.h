@@ -36,7 +36,7 @@ struct WorkerSpec {
   std::shared_ptr<PeerThread> peers;  // closes our ends of its sockets
   std::shared_ptr<LoopBudget>
       loop_time;      // of its vGPU; null: its messages have only their own pace
-  uint64_t vgpu = 0;  // Spawner::Vgpu's number; 0: it shares no machine code
+  uint64_t vgpu = 0;  // Spawner::Vgpu's number; 0: it is no vGPU's
   Fd soft_gpu;  // the last of them, if there is one. Closed here once the worker has it: it is
                 // known to live by the locks of this open file
 };

@@ -17,8 +17,9 @@ inline constexpr uint64_t kThreadsOfVgpu = 4096;
 // Of the range of uids one in so many is for a cache of machine code and not for a worker. More:
 // hosts with many vGPUs have no caches for some of them.
 inline constexpr uint32_t kIdsToCode = 8;
-// The share of processor time of a worker's cgroup, whatever its threads: that of every other one.
-// Lower: other groups in the unit come before all workers.
+// The share of processor time of a vGPU's cgroup, whatever its workers, and in it of a worker's,
+// whatever its threads: that of every other one. Lower: other groups in the unit come before all
+// workers.
 inline constexpr uint64_t kCpuWeight = 100;
 // ... and that of sluiced's own, beside them: it takes little, and is to have it at once. Lower: it
 // waits for each worker's turn.

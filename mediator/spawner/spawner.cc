@@ -36,6 +36,11 @@ std::string tag_of(const std::string& path) {
   return text;
 }
 
+std::string cgroup_name(uint64_t vgpu, uint32_t slot) {
+  const std::string worker = "w" + std::to_string(slot);
+  return vgpu == 0 ? worker : "v" + std::to_string(vgpu) + "/" + worker;
+}
+
 // Records name processes by the numbers of the host's first pid namespace, whose file the kernel
 // has given one number for ever.
 bool in_first_pid_namespace(int proc) {
@@ -241,8 +246,7 @@ Result<void> Spawner::serve() {
     if (auto r = read_kernel_log(); !r) return r;
     // Always: several children make one signal.
     if (auto r = reap(); !r) return r;
-    if (cgroups_)
-      std::erase_if(dying_, [&](uint32_t slot) { return cgroups_->remove(cgroup_name(slot)); });
+    if (cgroups_) std::erase_if(dying_, [&](const Dying& d) { return cgroups_->remove(d.cgroup); });
     if (wait[0].revents)
       if (auto r = on_packet(); !r) return r;
   }
@@ -279,7 +283,7 @@ Result<void> Spawner::answer_starved(uint64_t id) {
   starved.header.id = id;
   for (const auto& [pid, worker] : workers_)
     if (worker.id == id && cgroups_)
-      starved.header.ns = cgroups_->starved_ns(cgroup_name(worker.slot)).value_or(0);
+      starved.header.ns = cgroups_->starved_ns(worker.cgroup).value_or(0);
   return send(starved);
 }
 
@@ -287,9 +291,10 @@ Result<void> Spawner::answer_starved(uint64_t id) {
 std::optional<uint32_t> Spawner::free_slot() {
   for (uint32_t i = 0; i < slots_; ++i) {
     const uint32_t slot = (next_slot_ + i) % slots_;
-    const bool used = std::any_of(workers_.begin(), workers_.end(),
-                                  [&](const auto& w) { return w.second.slot == slot; }) ||
-                      std::find(dying_.begin(), dying_.end(), slot) != dying_.end();
+    const bool used =
+        std::any_of(workers_.begin(), workers_.end(),
+                    [&](const auto& w) { return w.second.slot == slot; }) ||
+        std::any_of(dying_.begin(), dying_.end(), [&](const Dying& d) { return d.slot == slot; });
     if (used) continue;
     next_slot_ = (slot + 1) % slots_;
     return slot;
@@ -322,19 +327,19 @@ Result<void> Spawner::spawn(const spawner_protocol::Header& asked, int control, 
     if (worker.id == id) return Error{EPROTO, "sluiced used a worker's id twice"};
   const auto slot = free_slot();
   if (!slot) return send_failed(id, EAGAIN, "all user ids of workers.uids are in use");
+  Worker worker{id, *slot, cgroup_name(asked.vgpu, *slot), {}, {}};
   Fd cgroup;
   if (cgroups_) {
-    auto made = cgroups_->make(cgroup_name(*slot), limits_of(asked.flag));
+    auto made = cgroups_->make(worker.cgroup, limits_of(asked.flag));
     if (!made) return send_failed(id, made.error().code, made.error().message);
     cgroup = std::move(*made);
   }
-  Worker worker{id, *slot, {}, {}};
   const auto code = take_code_cache(asked.vgpu);
   if (code) worker.code = code->folder;
   auto started = prison_->start(*slot, control, output, cgroup.get(), code ? &*code : nullptr);
   if (!started) {
     leave_code_cache(worker);
-    if (cgroups_) cgroups_->remove(cgroup_name(*slot));
+    if (cgroups_) cgroups_->remove(worker.cgroup);
     return send_failed(id, started.error().code, "start a worker: " + started.error().message);
   }
   // First it stands in the file, then it may run.
@@ -354,7 +359,7 @@ Result<void> Spawner::spawn(const spawner_protocol::Header& asked, int control, 
 }
 
 void Spawner::kill(pid_t pid, Worker& worker) {
-  if (cgroups_) cgroups_->kill(cgroup_name(worker.slot));
+  if (cgroups_) cgroups_->kill(worker.cgroup);
   if (!send_kill(proc_.get(), pid, worker.process.pidfd.get()) && !cgroups_)
     log::error("spawner: worker {} may not be signalled: it takes CAP_KILL, CAP_SETUID or a cgroup",
                pid);
@@ -371,8 +376,8 @@ Result<void> Spawner::reap() {
     leave_code_cache(worker);
     file_->set_worker(worker.slot, {});
     if (cgroups_) {
-      cgroups_->kill(cgroup_name(worker.slot));  // whatever it made
-      if (!cgroups_->remove(cgroup_name(worker.slot))) dying_.push_back(worker.slot);
+      cgroups_->kill(worker.cgroup);  // whatever it made
+      if (!cgroups_->remove(worker.cgroup)) dying_.push_back({worker.slot, worker.cgroup});
     }
     Prison::Failure failure;
     if (::read(worker.process.failed.get(), &failure, sizeof failure) == ssize_t{sizeof failure}) {

@@ -37,7 +37,8 @@ class Spawner {
  private:
   struct Worker {
     uint64_t id = 0;
-    uint32_t slot = 0;  // which uid of the range
+    uint32_t slot = 0;   // which uid of the range
+    std::string cgroup;  // its name
     Prison::Started process;
     std::optional<size_t> code;  // which cache of machine code is its vGPU's
   };
@@ -66,7 +67,6 @@ class Spawner {
   std::optional<uint32_t> free_slot();
   Result<void> send(const spawner_protocol::Packet& packet, std::span<const int> fds = {});
   Result<void> send_failed(uint64_t id, int code, const std::string& why);
-  std::string cgroup_name(uint32_t slot) const { return "w" + std::to_string(slot); }
 
   Fd control_, signals_, proc_;
   spawner_protocol::Packet setup_;
@@ -81,7 +81,11 @@ class Spawner {
   std::optional<SwitchRecorder> switch_recorder_;
   std::string no_switch_log_;  // why there is none
   std::map<pid_t, Worker> workers_;
-  std::list<uint32_t> dying_;  // slots whose cgroup is not empty yet
+  struct Dying {
+    uint32_t slot;
+    std::string cgroup;  // not empty yet
+  };
+  std::list<Dying> dying_;
 };
 
 }  // namespace sluice::spawner

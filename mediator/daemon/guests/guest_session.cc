@@ -65,7 +65,7 @@ Result<void> GuestSession::prepare() {
   spec.fds = pages_.for_worker(slot_.channel());
   spec.peers = request_.peers;
   spec.loop_time = request_.loop_time;
-  spec.vgpu = request_.machine_code;
+  spec.vgpu = request_.spawner_vgpu;
   auto soft_gpu = io::open_soft_gpu(settings().soft_gpu_file);
   if (!soft_gpu) return soft_gpu.error();
   spec.soft_gpu = std::move(*soft_gpu);

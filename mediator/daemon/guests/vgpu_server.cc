@@ -21,7 +21,7 @@ VgpuServer::VgpuServer(SessionServices& services, VgpuSpec spec)
     : services_(services),
       spec_(std::move(spec)),
       peers_(std::make_shared<io::PeerThread>(services.io)),
-      machine_code_(*services.spawner),
+      spawner_vgpu_(*services.spawner),
       shares_(std::make_shared<core::Shares>(
           services.memory, [peers = peers_](Fd file) { peers->close(std::move(file)); })),
       memory_(services.io, spec_.geometry.region_bytes - spec_.geometry.bulk_offset(),
@@ -237,7 +237,7 @@ bool VgpuServer::start_session(const StartQueue::Request& request) {
     auto started = GuestSession::start(
         services_,
         {spec_.name, *id_, *channel, peers_, executor().loop_time(*id_), shares_,
-         machine_code_.number(), origin, program, request.guest_pid, is_urgent(spec_.share)},
+         spawner_vgpu_.number(), origin, program, request.guest_pid, is_urgent(spec_.share)},
         *this);
     if (started && origin.local) local_channels_[origin.id] = *channel;
     return started;

@@ -116,9 +116,26 @@ bool is_there(int parent, const std::string& name, int folder) {
          ::fstat(folder, &open) == 0 && named.st_ino == open.st_ino;
 }
 
+// "v1" of "v1/w0"; "" of "w0".
+std::string vgpu_of(const std::string& name) {
+  const size_t slash = name.find('/');
+  return slash == std::string::npos ? "" : name.substr(0, slash);
+}
+
+// Of all workers, and then of all vGPUs.
+std::vector<std::string> all_in(int folder) {
+  std::vector<std::string> workers, vgpus = folders_in(folder);
+  for (const std::string& vgpu : vgpus)
+    if (const Fd inner = open_folder(folder, vgpu))
+      for (const std::string& worker : folders_in(inner.get()))
+        workers.push_back(vgpu + "/" + worker);
+  workers.insert(workers.end(), vgpus.begin(), vgpus.end());
+  return workers;
+}
+
 size_t end_all_in(int folder) {
   size_t ended = 0;
-  for (const std::string& name : folders_in(folder)) {
+  for (const std::string& name : all_in(folder)) {
     ended += count_processes(folder, name);
     write_one(folder, name + "/cgroup.kill");
     for (int ms = 0; !remove_folder(folder, name) && ms < limits::kEndMs; ms += 5)
@@ -178,7 +195,7 @@ void Cgroups::remove_dead() const {
     if (name.rfind(kPrefix, 0) != 0 || name == name_) continue;
     const Fd folder = open_folder(parent_.get(), name);
     if (!folder || ::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) continue;
-    for (const std::string& worker : folders_in(folder.get())) remove_folder(folder.get(), worker);
+    for (const std::string& inner : all_in(folder.get())) remove_folder(folder.get(), inner);
     remove_folder(parent_.get(), name);
   }
 }
@@ -240,9 +257,29 @@ Result<void> Cgroups::make_folder_again() {
                    made.error().message};
 }
 
+Result<void> Cgroups::make_vgpu(const std::string& name) {
+  const std::string path = path_ + "/" + name;
+  if (::mkdirat(folder_.get(), name.c_str(), 0755) != 0 && errno != EEXIST)
+    return Error::from_errno("mkdir " + path);
+  const Fd folder = open_folder(folder_.get(), name);
+  if (!folder) return Error::from_errno("open " + path);
+  for (int i = 0; i < kControllers; ++i) {
+    const std::string why = has_[i] ? hand_on(folder.get(), path, kControllerNames[i]) : "";
+    if (!why.empty()) return Error{EACCES, std::string(kControllerNames[i]) + ": " + why};
+  }
+  if (has_[kCpu] && !write_text(folder.get(), "cpu.weight", std::to_string(limits::kCpuWeight)))
+    return Error::from_errno("write " + path + "/cpu.weight");
+  return {};
+}
+
 Result<Fd> Cgroups::make(const std::string& name, const CgroupLimits& limits) {
   if (!is_there(parent_.get(), name_, folder_.get()))
     if (auto again = make_folder_again(); !again) return again.error();
+  const std::string vgpu = vgpu_of(name);
+  if (auto made = vgpu.empty() ? Result<void>() : make_vgpu(vgpu); !made) {
+    remove_folder(folder_.get(), vgpu);
+    return made.error();
+  }
   if (::mkdirat(folder_.get(), name.c_str(), 0755) != 0 && errno != EEXIST)
     return Error::from_errno("mkdir " + path_ + "/" + name);
   Fd fd(::openat(folder_.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -258,7 +295,8 @@ Result<Fd> Cgroups::make(const std::string& name, const CgroupLimits& limits) {
 void Cgroups::kill(const std::string& name) { write_one(folder_.get(), name + "/cgroup.kill"); }
 
 std::optional<uint64_t> Cgroups::starved_ns(const std::string& name) const {
-  Fd fd(::openat(folder_.get(), (name + "/cpu.pressure").c_str(), O_RDONLY | O_CLOEXEC));
+  const std::string vgpu = vgpu_of(name), file = (vgpu.empty() ? name : vgpu) + "/cpu.pressure";
+  Fd fd(::openat(folder_.get(), file.c_str(), O_RDONLY | O_CLOEXEC));
   char text[512] = {};
   if (!fd || ::read(fd.get(), text, sizeof text - 1) <= 0) return std::nullopt;
   const char* full = std::strstr(text, "full ");
@@ -267,7 +305,12 @@ std::optional<uint64_t> Cgroups::starved_ns(const std::string& name) const {
   return std::strtoull(total + std::strlen("total="), nullptr, 10) * 1000;
 }
 
-bool Cgroups::remove(const std::string& name) { return remove_folder(folder_.get(), name); }
+bool Cgroups::remove(const std::string& name) {
+  if (!remove_folder(folder_.get(), name)) return false;
+  // The kernel keeps it while it has another's.
+  if (const std::string vgpu = vgpu_of(name); !vgpu.empty()) remove_folder(folder_.get(), vgpu);
+  return true;
+}
 
 size_t Cgroups::end_all() { return end_all_in(folder_.get()); }
 

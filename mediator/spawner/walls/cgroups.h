@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cgroups: one cgroup v2 folder for all workers of this runtime directory, and one in it per
-// worker. A cgroup ends as a whole, whatever the processes in it have made of themselves.
+// Cgroups: one cgroup v2 folder for all workers of this runtime directory, in it one for each vGPU
+// that has workers, and in that one for each worker. A cgroup ends as a whole, whatever the
+// processes in it have made of themselves.
 //
 // Limits: what a worker may take at most is enforced by the controllers memory, pids and cpu, where
 // the host delegates them to the folder above. A folder that has processes of its own cannot hand
@@ -10,7 +11,11 @@
 //   sluiced.service/          controllers are handed on from here
 //     sluice-host/            sluiced, keeper, spawner
 //     sluice-workers.TAG/     and from here
-//       w0/ w1/ ...           memory.max, pids.max, cpu.weight
+//       v1/ v2/ ...           cpu.weight: a vGPU has one share of the processors, whatever its
+//                             workers; and from here
+//         w0/ w1/ ...         memory.max, pids.max, cpu.weight
+//
+// A worker's is named "v1/w0"; one that is no vGPU's, "w0".
 //
 // The folder is locked (flock) as long as the object lives, so that another sluiced can tell
 // folders in use from abandoned ones. The next one removes abandoned folders that are empty.
@@ -50,14 +55,17 @@ class Cgroups {
   const std::string& path() const { return path_; }
   // "memory: why", one for each controller that the workers' cgroups do not have.
   const std::vector<std::string>& missing_limits() const { return missing_limits_; }
-  // A new one, as a descriptor for CLONE_INTO_CGROUP. A limit that cannot be set is an error. Where
-  // somebody has removed the folder, it is made again, with the limits that there were.
+  // A new one, and its vGPU's where there is none, as a descriptor for CLONE_INTO_CGROUP. A limit
+  // that cannot be set is an error. Where somebody has removed the folder, it is made again, with
+  // the limits that there were.
   Result<Fd> make(const std::string& name, const CgroupLimits& limits = {});
   void kill(const std::string& name);
-  // For how long nothing of it ran although something of it could have (cpu.pressure, "full"), each
-  // processor by its part. Nothing: the kernel does not count that.
+  // For how long nothing of its vGPU ran although something could have (cpu.pressure, "full"), each
+  // processor by its part: who has its own workers take its share starves by itself. Nothing: the
+  // kernel does not count that.
   std::optional<uint64_t> starved_ns(const std::string& name) const;
-  // Removes an empty one; false: something in it is still dying.
+  // Removes an empty one, and its vGPU's if that was the last; false: something in it is still
+  // dying.
   bool remove(const std::string& name);
   // Ends all that runs in any of them and removes them. Returns how many processes there were.
   size_t end_all();
@@ -68,6 +76,7 @@ class Cgroups {
   enum Controller { kMemory, kPids, kCpu, kControllers };
   Result<void> make_folder();
   Result<void> make_folder_again();
+  Result<void> make_vgpu(const std::string& name);
   void remove_dead() const;
   void hand_on_controllers(const std::string& parent);
   static void weigh_host(const std::string& parent);

@@ -103,6 +103,48 @@ TEST_F(WorkerLimits, TheKernelsCountOfLackingProcessorsIsRead) {
   EXPECT_FALSE(c->starved_ns("w0")) << "a kernel before 5.13";
   write(worker() + "/cpu.pressure", some + "full avg10=1.00 avg60=0.50 avg300=0.10 total=1234\n");
   EXPECT_EQ(c->starved_ns("w0"), 1'234'000u);
+  // Others of its vGPU have run instead.
+  fs::create_directories(workers() + "/v7/w3");
+  write(workers() + "/v7/w3/cpu.pressure", "full avg10=1.00 avg60=0.50 avg300=0.10 total=99\n");
+  write(workers() + "/v7/cpu.pressure", "full avg10=1.00 avg60=0.50 avg300=0.10 total=5\n");
+  EXPECT_EQ(c->starved_ns("v7/w3"), 5'000u);
+}
+
+// As the kernel shows them: what a worker's cgroup lacks is what its vGPU's does not hand on.
+TEST_F(WorkerLimits, AVgpuHasOneShareOfTheProcessorsWhateverItsWorkers) {
+  make("cpu memory pids");
+  const std::string vgpu = workers() + "/v7";
+  fs::create_directories(vgpu + "/w3");
+  write(vgpu + "/cgroup.controllers", "cpu memory pids");
+  write(vgpu + "/cgroup.subtree_control", "");
+  write(vgpu + "/cpu.weight", "");
+  for (const char* f :
+       {"memory.max", "memory.swap.max", "memory.oom.group", "pids.max", "cpu.weight"})
+    write(vgpu + "/w3/" + f, "");
+  auto c = Cgroups::open_in(dir_.path, "t");
+  ASSERT_TRUE(c) << c.error().message;
+  ASSERT_TRUE(c->make("v7/w3", {64 * kMiB, 100}));
+  EXPECT_EQ(read(vgpu + "/cpu.weight"), std::to_string(spawner::limits::kCpuWeight));
+  EXPECT_NE(read(vgpu + "/cgroup.subtree_control"), "");
+  EXPECT_EQ(read(vgpu + "/w3/cpu.weight"), std::to_string(spawner::limits::kCpuWeight));
+  EXPECT_EQ(read(vgpu + "/w3/memory.max"), "67108864");
+  fs::remove(vgpu + "/cpu.weight");
+  const auto made = c->make("v7/w3", {64 * kMiB, 100});
+  ASSERT_FALSE(made) << "a worker whose vGPU has no limit is not started";
+  EXPECT_NE(made.error().message.find("v7/cpu.weight"), std::string::npos) << made.error().message;
+}
+
+TEST(WorkerFolders, OfAVgpuGoWithItsLastWorker) {
+  auto c = Cgroups::open("folders-test." + std::to_string(::getpid()) + ".vgpus");
+  if (!c) GTEST_SKIP() << c.error().message;
+  for (const char* name : {"v1/w0", "v1/w1", "v2/w2", "w3"}) ASSERT_TRUE(c->make(name)) << name;
+  EXPECT_TRUE(c->remove("v1/w0"));
+  EXPECT_TRUE(fs::exists(c->path() + "/v1/w1"));
+  EXPECT_TRUE(c->remove("v1/w1"));
+  EXPECT_FALSE(fs::exists(c->path() + "/v1"));
+  EXPECT_TRUE(fs::exists(c->path() + "/v2/w2"));
+  c->end();
+  EXPECT_FALSE(fs::exists(c->path()));
 }
 
 // A folder stays where its spawner was killed. The next one's removes it, and no folder of one that
@@ -112,9 +154,9 @@ TEST(WorkerFolders, OfTheDeadAreRemoved) {
   auto dead = Cgroups::open(mine + ".dead");
   if (!dead) GTEST_SKIP() << dead.error().message;
   const std::string left = dead->path();
-  ASSERT_TRUE(dead->make("w0"));
+  ASSERT_TRUE(dead->make("v1/w0"));
   { const Cgroups dies = std::move(*dead); }
-  ASSERT_TRUE(fs::exists(left + "/w0"));
+  ASSERT_TRUE(fs::exists(left + "/v1/w0"));
   auto living = Cgroups::open(mine + ".living");
   ASSERT_TRUE(living) << living.error().message;
   EXPECT_FALSE(fs::exists(left));
@@ -133,7 +175,7 @@ TEST(WorkerFolders, ThatWereRemovedAreMadeAgain) {
   auto c = Cgroups::open("folders-test." + std::to_string(::getpid()) + ".removed");
   if (!c) GTEST_SKIP() << c.error().message;
   ASSERT_EQ(::rmdir(c->path().c_str()), 0);
-  auto made = c->make("w0");
+  auto made = c->make("v1/w0");
   ASSERT_TRUE(made) << made.error().message;
   const pid_t child = ::fork();
   if (child == 0)
