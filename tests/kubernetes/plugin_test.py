@@ -484,6 +484,44 @@ class Restarts(WithPlugin):
         self.assertEqual(self.shown("kube-0")["weight"], 7)
         self.run_program(answer)
 
+    def another(self):
+        """A second plugin of the same resource on this node."""
+        other = support.Running(self.folder(), "sluice-device-plugin", *self.options())
+        self.addCleanup(other.stop)
+        return other
+
+    def assert_waits(self, plugin):
+        self.eventually(lambda: "another plugin serves sluice.example/vgpu at" in plugin.log(),
+                        "it waits")
+
+    def test_a_second_plugin_waits_for_the_first_one_to_end(self):
+        """As where an update starts the new one first, or two sets of them are there."""
+        answer = self.pod("a", ["kube-0"], weight="7")
+        other = self.another()
+        self.assert_waits(other)
+        # It does nothing: a pod that ended is the first one's.
+        self.pod("b", ["kube-1"])
+        self.kubelet.set_pod("default", "b", [])
+        self.eventually(lambda: set(self.vgpus()) == {"kube-0"}, "the vGPU is removed")
+        self.assertNotIn("kube-1", other.log())
+        self.assertEqual(len(self.kubelet.registrations(1)), 1)
+        self.assertEqual(self.plugin.stop(), 0, self.plugin.log())
+        self.registered(2)
+        self.run_program(answer)
+        self.pod("c", ["kube-1"])
+
+    def test_a_second_plugin_that_was_faster_stays(self):
+        self.plugin.process.send_signal(signal.SIGSTOP)
+        (self.kubelet.folder / "sluice.example_vgpu.sock").unlink()
+        other = self.another()
+        self.registered(2)
+        self.plugin.process.send_signal(signal.SIGCONT)
+        self.assert_waits(self.plugin)
+        self.assertEqual(self.plugin.stop(), 0, self.plugin.log())
+        self.pod("a", ["kube-0"])
+        self.assertEqual(len(self.kubelet.registrations(2)), 2)
+        self.assertNotIn("another plugin", other.log())
+
     def test_the_kubelet_refuses(self):
         self.kubelet.refuses = "version v1beta1 is not supported"
         self.kubelet.stop()

@@ -3,6 +3,7 @@
 container that gets some, and removes it when the pod has ended.
 
     registered ── the kubelet's socket is another one, or ours is gone ──▶ served anew, registered
+    another plugin of the resource serves ──▶ waits until it has ended, and does nothing before
     sluiced does not answer ──▶ all devices Unhealthy, until it does
 
 What follows the pods (`Follower.look`) runs every few seconds:
@@ -14,6 +15,7 @@ import concurrent.futures
 import logging
 import os
 import pathlib
+import socket
 import threading
 import time
 
@@ -260,13 +262,15 @@ class Follower:
 
 
 class Server:
-    """Serves the plugin beside the kubelet's socket and keeps it registered. One thread."""
+    """Serves the plugin beside the kubelet's socket and keeps it registered. One thread; `waits`,
+    for another plugin of the resource to end, may be read by any."""
 
     def __init__(self, folder, resource, plugin_of):
         self.folder, self.resource, self.plugin_of = pathlib.Path(folder), resource, plugin_of
         self.endpoint = resource.replace("/", "_") + ".sock"
         self.path = self.folder / self.endpoint
         self._server = self._plugin = self._ours = self._kubelet = None
+        self.waits = False
 
     def keep(self):
         """To be called again and again."""
@@ -275,6 +279,12 @@ class Server:
             return
         self.stop()
         if kubelet is None:
+            return
+        waited, self.waits = self.waits, answers(self.path)
+        if self.waits:
+            if not waited:
+                log.warning("another plugin serves %s at %s; this one goes on when it has ended",
+                            self.resource, self.path)
             return
         try:
             self._serve()
@@ -291,7 +301,6 @@ class Server:
             return
         self._plugin.stopped.set()
         self._plugin.devices.wake()
-        # Before another one listens there: it removes its socket.
         self._server.stop(1).wait()
         if identity(self.path) == self._ours:
             self.path.unlink(missing_ok=True)
@@ -301,10 +310,13 @@ class Server:
         self._plugin = self.plugin_of()
         self._server = grpc.server(concurrent.futures.ThreadPoolExecutor(THREADS))
         service.add_DevicePluginServicer_to_server(self._plugin, self._server)
-        if self._server.add_insecure_port(f"unix:{self.path}") == 0:
+        # As it ends gRPC removes what is where it has listened: by then maybe another plugin's.
+        at = self.path.with_suffix("." + os.urandom(4).hex())
+        if self._server.add_insecure_port(f"unix:{at}") == 0:
             self._server = None
-            raise OSError(f"{self.path}: cannot be listened on")
+            raise OSError(f"{at}: cannot be listened on")
         self._server.start()
+        at.rename(self.path)
         self._ours = identity(self.path)
 
     def _register(self):
@@ -327,6 +339,19 @@ def identity(path):
         return (s.st_dev, s.st_ino, s.st_ctime_ns)
     except OSError:
         return None
+
+
+def answers(path):
+    """Whether somebody listens at this socket."""
+    with socket.socket(socket.AF_UNIX) as s:
+        s.setblocking(False)
+        try:
+            s.connect(str(path))
+        except BlockingIOError:  # as many wait as it lets
+            pass
+        except OSError:
+            return False
+    return True
 
 
 def refuse(context, code, error):

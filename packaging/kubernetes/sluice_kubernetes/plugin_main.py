@@ -108,7 +108,8 @@ def main():
     def follow():
         while not ended.is_set():
             try:
-                follower.look()
+                if not server.waits:
+                    follower.look()
             except Exception:  # a bug of ours must not end it unseen
                 plugin.log.exception("a look failed")
             ended.wait(a.interval)
