@@ -23,6 +23,7 @@
 
 #include "mediator/base/clock.h"
 #include "mediator/base/limits.h"
+#include "mediator/base/log_beginning.h"
 
 namespace sluice::log {
 namespace {
@@ -107,7 +108,7 @@ class LineBudgets {
   bool take(std::string_view line, uint64_t now_ns, uint64_t* suppressed) {
     std::lock_guard lock(mutex_);
     // All who are one too many share one.
-    std::string key(line.substr(0, std::min(line.find(": "), kMaxKeyBytes)));
+    std::string key(beginning(line));
     if (budgets_.size() >= limits::kMaxLogKeys && !budgets_.count(key)) {
       forget_full(now_ns);
       if (budgets_.size() >= limits::kMaxLogKeys) key.clear();
@@ -125,7 +126,6 @@ class LineBudgets {
   }
 
  private:
-  static constexpr size_t kMaxKeyBytes = 128;
   struct Budget {
     double lines;
     uint64_t at_ns;
@@ -267,8 +267,8 @@ void write(Level level, std::string_view line) {
     uint64_t suppressed = 0;
     if (!s.budgets->take(line, monotonic_ns(), &suppressed)) return;
     if (suppressed != 0)
-      put(level, fmt::format("{}: {} lines like the next were suppressed",
-                             line.substr(0, line.find(": ")), suppressed));
+      put(level,
+          fmt::format("{}: {} lines like the next were suppressed", beginning(line), suppressed));
   }
   put(level, line);
 }

@@ -2,6 +2,7 @@
 #include "mediator/io/worker_process.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <linux/sockios.h>
 #include <poll.h>
 #include <signal.h>
@@ -97,8 +98,10 @@ WorkerProcess::~WorkerProcess() {
 void WorkerProcess::on_spawned(pid_t pid, Fd pidfd) {
   pid_ = pid;
   pidfd_ = std::move(pidfd);
-  output_.set_name((spec_.is == WorkerType::kWitness ? "witness " : "worker ") +
-                   std::to_string(pid));
+  // Limited by what comes before the colon: by vGPU, as a guest has new workers without end.
+  output_.set_name(spec_.is == WorkerType::kWitness
+                       ? fmt::format("witness {}", pid)
+                       : fmt::format("workers of {}: {}", spec_.start.vgpu, pid));
   spec_.start.host_pid = static_cast<uint32_t>(pid);
   struct {
     Message message;

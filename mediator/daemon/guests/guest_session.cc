@@ -433,8 +433,8 @@ void GuestSession::on_ready(const Message& m) {
         slice.type = worker_protocol::Type::kTimeSlice;
         slice.bytes = slice_ns;
         if (auto sent = worker_->send(slice); !sent)
-          log::warning("vgpu {} slot {}: its worker does not get its time slice: {}", request_.vgpu,
-                       slot_.number(), sent.error().message);
+          log::warning("vgpu {}: slot {}: its worker does not get its time slice: {}",
+                       request_.vgpu, slot_.number(), sent.error().message);
       },
       [this] { worker_->ask_starved(); });
   if (!id) return end(kCudaErrorUnknown, id.error().message);

@@ -4,16 +4,18 @@ standard error, by descriptors over its sockets, by requests. The loop stays qui
 descriptors and the log stay bounded."""
 import os
 import pathlib
+import time
 
 import support
 from host import Sluiced
 from support import WithVictim
 
-FLOODS = ("lines", "endless", "descriptors", "asks", "requests", "rings")
+FLOODS = ("lines", "many", "endless", "descriptors", "asks", "requests", "rings")
 LAUNCHES = 300          # of the victim, beside each flood
 MOST_MEMORY = 64 << 20
 MOST_LINES = 1000       # of sluiced's log: base/limits.h allows a worker far fewer
 MOST_LINE_BYTES = 1000
+LINES_AT_ONCE, LINES_PER_S = 200, 10  # that begin alike; half of them say how many were not
 
 
 class WorkerFloods(WithVictim):
@@ -77,6 +79,19 @@ class WorkerFloods(WithVictim):
     def test_lines(self):
         self.assertTrue(any("were dropped" in line for line in self.flood("lines")))
         self.assertTrue(self.sluiced.ctl("events"), "events can be read, whatever a worker writes")
+
+    def test_lines_of_many_workers_count_together(self):
+        began, opened = time.monotonic(), len(self.sluiced.log())
+        guests = [self.program("many", "triad", "--seconds", 100000) for _ in range(12)]
+        self.eventually(lambda: self.sluiced.log()[opened:].count("is on (worker") == len(guests),
+                        "all are on")
+        for guest in guests:
+            guest.kill()
+        self.assert_all_free("many")
+        lines = self.sluiced.log()[opened:].splitlines()
+        theirs = sum(" workers of many: " in line for line in lines)
+        self.assertGreater(theirs, 50)
+        self.assertLess(theirs, LINES_AT_ONCE + LINES_PER_S * (time.monotonic() - began) + 10)
 
     def test_a_line_without_end(self):
         self.flood("endless")

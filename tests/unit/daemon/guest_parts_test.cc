@@ -9,12 +9,29 @@
 #include <vector>
 
 #include "mediator/base/limits.h"
+#include "mediator/daemon/admin/events.h"
 #include "mediator/daemon/guests/offence_record.h"
 #include "mediator/daemon/guests/session_end.h"
 #include "mediator/daemon/guests/start_queue.h"
 
 namespace sluice {
 namespace {
+
+TEST(EventLog, WhoIsSaidMuchOfPushesOutItsOwnOnly) {
+  EventLog events;
+  events.add(1, log::Level::kInfo, "vgpu quiet: created");
+  for (size_t i = 0; i < 3 * limits::kMaxEvents; ++i)
+    events.add(2, log::Level::kInfo,
+               (i % 2 ? "vgpu loud: " : "workers of loud: ") + std::to_string(i));
+  events.add(3, log::Level::kInfo, "vgpu quiet: deleted");
+  const auto& all = events.events();
+  ASSERT_EQ(all.size(), limits::kMaxEvents);
+  EXPECT_EQ(all.front().text, "vgpu quiet: created");
+  EXPECT_EQ(all[1].number, 2 * limits::kMaxEvents + 4) << "the oldest of the others went";
+  EXPECT_EQ(all.back().number, events.last());
+  EXPECT_TRUE(std::is_sorted(all.begin(), all.end(),
+                             [](const Event& a, const Event& b) { return a.number < b.number; }));
+}
 
 TEST(SessionEnd, TheFirstReasonStays) {
   SessionEnd end;

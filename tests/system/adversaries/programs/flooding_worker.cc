@@ -67,8 +67,9 @@ int main() {
 
   std::string text(64 << 10, '\n');
   if (what == "endless") text.assign(text.size(), 'x');
-  for (size_t i = 0; what == "lines" && i + 1 < text.size(); i += 16) text[i] = '\xff';
-  if (what == "lines" || what == "endless") write_without_end(text);
+  const bool lines = what == "lines" || what == "many";
+  for (size_t i = 0; lines && i + 1 < text.size(); i += 16) text[i] = '\xff';
+  if (lines || what == "endless") write_without_end(text);
   if (what == "descriptors") pass_without_end(start_fds);
   if (what == "rings") ring_without_end(start_fds, report);
   ask_without_end(what == "asks");
