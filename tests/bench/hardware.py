@@ -6,7 +6,7 @@ and a line for each step.
     meson setup build-static -Dcpp_link_args='-static-libstdc++ -static-libgcc'
     ninja -C build-static tests/golden/clone_gpu tests/bench/preempt_bench tests/bench/ask_cost \\
         mediator/worker/sluice-worker \\
-        tests/unit/worker/worker_resume_test tests/unit/worker/worker_eviction_test \\
+        tests/unit/worker/worker_eviction_test \\
         tests/unit/worker/worker_process_test tests/cccl/timing.stamp
     tests/bench/hardware.py --build build-static --out out/hardware.json
 
@@ -35,7 +35,7 @@ def steps(build, library):
         # Resumable clones on a part of the SMs; a launch whose parameters are aligned as tensor
         # maps are.
         ("worker-resume", 40, worker,
-         [build / "tests/unit/worker/worker_resume_test", "--gtest_filter=*InSpace*"]),
+         [build / "tests/unit/worker/worker_eviction_test", "--gtest_filter=*InSpace*"]),
         ("worker-aligned", 20, worker,
          [build / "tests/unit/worker/worker_eviction_test", "--gtest_filter=*TensorMaps*"]),
         # Maps made through the channel's call, clones that copy by them.

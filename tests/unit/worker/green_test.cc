@@ -9,8 +9,8 @@
 namespace sluice::test {
 namespace {
 
-constexpr uint32_t kSms = 12;
-const uint32_t kGpuSms = kNvidia ? 132 : kSms;
+constexpr uint32_t kGreenSms = 12;
+const uint32_t kGreenGpuSms = kNvidia ? 132 : kGreenSms;
 constexpr uint32_t kThreads = 64;
 
 // At the end of a kernel: its block writes down on which SM it was (a bit of 32) and that it ran
@@ -44,12 +44,12 @@ class WorkerGreen : public WorkerProcess {
   void start_green(const char* environment = nullptr, wp::Signal signal = wp::Signal::kHost) {
     WorkerBench::Options o;
     o.signal = kNvidia ? wp::Signal::kProxy : signal;
-    o.spatial_sms = kGpuSms;
+    o.spatial_sms = kGreenGpuSms;
     o.green = true;
     o.open = false;
     // Every form, wherever there is one.
     o.admission_us = o.window_us = 1'000'000'000;
-    o.environment = {"SLUICE_SOFT_SMS=" + std::to_string(kSms), "SLUICE_SOFT_THREADS=2"};
+    o.environment = {"SLUICE_SOFT_SMS=" + std::to_string(kGreenSms), "SLUICE_SOFT_THREADS=2"};
     if (environment) o.environment.push_back(environment);
     start(std::move(o));
     ASSERT_NE(b, nullptr);
@@ -143,9 +143,9 @@ class WorkerGreen : public WorkerProcess {
   SmSet random_pairs() {
     for (;;) {
       SmSet s;
-      for (uint32_t sm = 0; sm < kGpuSms; sm += 2)
+      for (uint32_t sm = 0; sm < kGreenGpuSms; sm += 2)
         if (random_() % 2) s = s | SmSet(sm, sm + 2);
-      if (!s.empty() && s.count() < kGpuSms) return s;
+      if (!s.empty() && s.count() < kGreenGpuSms) return s;
     }
   }
   std::mt19937 random_{11};
@@ -385,7 +385,7 @@ TEST_F(WorkerGreen, OriginalsThatAPartDoesNotHoldRunOnAnySm) {
   ASSERT_NO_FATAL_FAILURE(wait_green());
   const uint64_t before = green();
   // Of 1024 threads an SM holds one or two.
-  b->post(SLUICE_CALL_LAUNCH, launch_body(add, kGpuSms, 1024, data_, n_, 1), context,
+  b->post(SLUICE_CALL_LAUNCH, launch_body(add, kGreenGpuSms, 1024, data_, n_, 1), context,
           SLUICE_RECORD_NO_REPLY);
   ASSERT_EQ(sync().status, CUDA_SUCCESS);
   EXPECT_EQ(green(), before);
