@@ -37,6 +37,26 @@ std::string library_version(const HostFiles& files) {
   return "";
 }
 
+// Whether NVIDIA's kernel module has lost a GPU, and neither it nor the GPU was started since.
+// Lines are the kernel's own; other facilities' (8 and more) may be a program's.
+bool lost_gpu(const std::string& log) {
+  bool lost = false;
+  std::istringstream in(log);
+  for (std::string line; std::getline(in, line);) {
+    const size_t text = line.find(';');
+    unsigned priority = 8;
+    std::from_chars(line.data(), line.data() + line.size(), priority);
+    if (text == std::string::npos || priority >= 8) continue;
+    const std::string_view said = std::string_view(line).substr(text + 1);
+    if (said.starts_with("NVRM: loading") ||
+        (said.starts_with("nvidia ") && said.find(": enabling device") != said.npos))
+      lost = false;
+    else if (said.starts_with("NVRM: ") && said.find("fallen off the bus") != said.npos)
+      lost = true;
+  }
+  return lost;
+}
+
 std::string device_kind(const HostFacts& facts) {
   const auto* device = facts.info ? field(*facts.info, "device") : nullptr;
   return device ? text(*device, "kind") : "";
@@ -87,6 +107,10 @@ Verdict device(const HostFacts& facts) {
   if (!module.empty() && !facts.files.exists("/dev/nvidiactl"))
     return wrong("NVIDIA's driver " + module + ", but no /dev/nvidiactl",
                  "nvidia-smi makes it; so does the service nvidia-persistenced");
+  if (!module.empty() && lost_gpu(facts.files.read_log("/dev/kmsg").value_or("")))
+    return wrong(
+        "NVIDIA's driver " + module + " has lost a GPU: it has fallen off the bus (Xid 79)",
+        "restart the host; if it comes again: the GPU's power, cooling, slot. dmesg names it");
   if (kind.empty())
     return gpu.empty() ? skipped("sluiced was not reached; no NVIDIA GPU")
                        : right("NVIDIA GPU " + gpu + ", driver " + module);

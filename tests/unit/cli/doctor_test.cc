@@ -203,6 +203,27 @@ TEST_F(HostDoctor, TheGpuIsNotUsed) {
   expect_wrong("device", "/dev/nvidiactl", "nvidia-smi");
 }
 
+TEST_F(HostDoctor, TheGpuIsLost) {
+  driver("550.54", "550.54");
+  answer("device", {{"kind", "nvidia"}});
+  const std::string lost =
+      "3,8,90,-;NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen "
+      "off "
+      "the bus.\n SUBSYSTEM=pci\n";
+  file("/dev/kmsg", "4,7,80,-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54\n" + lost);
+  expect_wrong("device", "has fallen off the bus (Xid 79)", "restart the host");
+  for (const char* back : {"4,9,91,-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54\n",
+                           "6,9,91,-;nvidia 0000:01:00.0: enabling device (0000 -> 0002)\n"}) {
+    file("/dev/kmsg", lost + back);
+    EXPECT_EQ(found("device").fact, "NVIDIA's, driver 550.54") << back;
+  }
+  // A program's line, and another fault.
+  file("/dev/kmsg", "11,8,90,-;NVRM: GPU has fallen off the bus.\n");
+  EXPECT_EQ(found("device").state, Finding::State::kRight);
+  file("/dev/kmsg", "3,8,90,-;NVRM: Xid (PCI:0000:01:00): 31, pid=7, name=a, MMU Fault\n");
+  EXPECT_EQ(found("device").state, Finding::State::kRight);
+}
+
 TEST_F(HostDoctor, MpsIsMissingOrTooMuch) {
   driver("550.54", "550.54");
   answer("device", {{"kind", "nvidia"}});
