@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <fstream>
 #include <map>
 #include <regex>
 #include <sstream>
@@ -170,6 +171,20 @@ TEST_F(AdminTest, MetricsAreWhatPrometheusReads) {
   EXPECT_EQ(values["sluice_vgpu_eviction_seconds_count{vgpu=\"b\"}"], "0");
   EXPECT_EQ(values.count("sluice_vgpu_eviction_seconds{vgpu=\"a\",quantile=\"0.99\"}"), 1u);
   EXPECT_EQ(values["sluice_uptime_seconds"].find('-'), std::string::npos);
+}
+
+TEST_F(AdminTest, TheAlertRulesNameMetricsThatThereAre) {
+  call("vgpu.create", R"({"name":"a"})");
+  const auto text = std::string(call("metrics").at("result").as_string());
+  std::ifstream file(SLUICE_SOURCE_ROOT "/docs/operating/sluice-alerts.yml");
+  std::stringstream rules;
+  rules << file.rdbuf();
+  const std::string names = rules.str();
+  const std::regex metric("sluice_[a-z_]+");
+  size_t count = 0;
+  for (std::sregex_iterator it(names.begin(), names.end(), metric), end; it != end; ++it, ++count)
+    EXPECT_NE(text.find("\n# TYPE " + it->str() + " "), std::string::npos) << it->str();
+  EXPECT_GT(count, 5u);
 }
 
 TEST_F(AdminTest, EventsAreTheLogAndGoOnFromANumber) {
