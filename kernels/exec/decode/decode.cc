@@ -20,7 +20,7 @@ namespace sluice::exec {
 namespace detail {
 namespace {
 
-using Places = std::unordered_map<std::string, Place>;
+using Places = ByScopedName<Place>;
 
 uint64_t align_up(uint64_t value, uint64_t align) {
   return align <= 1 ? value : (value + align - 1) / align * align;
@@ -172,7 +172,7 @@ Result<uint64_t> ModuleDecoder::local_places(const ptx::Function& f, uint64_t ba
     place.in_frame = !f.is_entry;
     place.offset = end;
     place.bytes = v.bytes;
-    places[Decoder::scope_key(v.scope, v.name)] = place;
+    places[{v.scope, v.name}] = place;
     if (v.bytes > kMaxLocalBytes || end + v.bytes > kMaxLocalBytes)
       return at_line(v.line, "more local memory than a thread can have");
     end += v.bytes;
@@ -191,7 +191,7 @@ Result<void> ModuleDecoder::function_symbols(const ptx::Function& f, Places& pla
     place.symbol = *index;
     place.is_symbol = true;
     place.bytes = v.bytes;
-    places[Decoder::scope_key(v.scope, v.name)] = place;
+    places[{v.scope, v.name}] = place;
   }
   return {};
 }
@@ -286,7 +286,7 @@ Result<void> ModuleDecoder::place_function(Callee& callee, uint32_t& frame_align
       place.in_frame = true;
       place.offset = pieces[k].offset;
       place.bytes = pieces[k].bytes;
-      places[Decoder::scope_key(0, list[k].name)] = place;
+      places[{0, list[k].name}] = place;
     }
   };
   parameters(f.params, callee.layout.params);
@@ -298,8 +298,7 @@ Result<void> ModuleDecoder::place_function(Callee& callee, uint32_t& frame_align
     if (v.space == ptx::Space::kLocal) frame_align = std::max(frame_align, v.align);
   if (auto done = function_symbols(f, places); !done) return done;
   for (const ptx::Variable& v : f.variables)
-    if (v.space == ptx::Space::kShared)
-      places[Decoder::scope_key(v.scope, v.name)] = function_shared(v);
+    if (v.space == ptx::Space::kShared) places[{v.scope, v.name}] = function_shared(v);
   for (const std::string_view name : mentioned(f, shared_))
     if (context_.places.count(name) == 0)
       context_.places[name] = function_shared(*shared_.at(name));
@@ -399,8 +398,8 @@ Result<uint32_t> ModuleDecoder::entry_shared(const ptx::Function& f, bool calls,
                                              Places& places) const {
   uint64_t shared = calls ? function_shared_ : 0;
   uint64_t dynamic_align = calls ? dynamic_align_ : 16;
-  std::vector<std::string> dynamic;
-  const auto put = [&](const std::string& key, const ptx::Variable& v) {
+  std::vector<ScopedName> dynamic;
+  const auto put = [&](const ScopedName& key, const ptx::Variable& v) {
     if (v.bytes == 0) {
       dynamic.push_back(key);
       dynamic_align = std::max<uint64_t>(dynamic_align, v.align);
@@ -418,12 +417,12 @@ Result<uint32_t> ModuleDecoder::entry_shared(const ptx::Function& f, bool calls,
   for (const ptx::Variable& v : module_.variables())
     if (used.count(v.name) != 0 && shared_.at(v.name) == &v &&
         (!calls || v.bytes == 0 || context_.places.count(v.name) == 0))
-      put(Decoder::scope_key(0, v.name), v);
+      put({0, v.name}, v);
   for (const ptx::Variable& v : f.variables)
-    if (v.space == ptx::Space::kShared) put(Decoder::scope_key(v.scope, v.name), v);
+    if (v.space == ptx::Space::kShared) put({v.scope, v.name}, v);
   if (dynamic_align > 16) shared = align_up(shared, dynamic_align);
   if (shared > kMaxSharedBytes) return at_line(f.line, "more shared memory than a block can have");
-  for (const std::string& key : dynamic) {
+  for (const ScopedName& key : dynamic) {
     Place place;
     place.space = kSpaceShared;
     place.offset = align_up(shared, 16);
@@ -500,7 +499,7 @@ void entry_parameters(const ptx::Function& f, EntryInfo& info, Places& places) {
     place.space = kSpaceParam;
     place.offset = p.offset;
     place.bytes = p.bytes;
-    places[Decoder::scope_key(0, p.name)] = place;
+    places[{0, p.name}] = place;
   }
 }
 

@@ -58,10 +58,6 @@ bool is_word(char c) {
 
 }  // namespace
 
-std::string Decoder::scope_key(uint32_t scope, std::string_view name) {
-  return std::to_string(scope) + ":" + std::string(name);
-}
-
 bool Decoder::fail(const std::string& what) {
   if (error_.message.empty()) {
     const uint32_t line = statement_ != nullptr ? statement_->line : function_.line;
@@ -106,7 +102,7 @@ bool Decoder::is_declared(std::string_view name) {
       module_.callee_index.contains(name) || module_.kernels.contains(name))
     return true;
   for (uint32_t scope = statement_->scope;; scope = function_.scopes[scope].parent) {
-    const std::string key = scope_key(scope, name);
+    const ScopedName key{scope, name};
     if (labels_.contains(key) || prototypes_.contains(key)) return true;
     if (scope == 0) return false;
   }
@@ -212,7 +208,7 @@ bool Decoder::finish_statement() {
 bool Decoder::label(std::string_view name, uint32_t& id) {
   // The innermost scope that declares it; labels may be used before they are declared.
   for (uint32_t scope = statement_->scope;; scope = function_.scopes[scope].parent) {
-    const auto found = labels_.find(scope_key(scope, name));
+    const auto found = labels_.find({scope, name});
     if (found != labels_.end()) {
       id = found->second;
       return true;
@@ -226,8 +222,7 @@ bool Decoder::statement(const ptx::Statement& s) {
   statement_ = &s;
   switch (s.kind) {
     case ptx::StatementKind::kLabel:
-      label_position_[labels_.at(scope_key(s.scope, s.opcode))] =
-          static_cast<uint32_t>(code_.size());
+      label_position_[labels_.at({s.scope, s.opcode})] = static_cast<uint32_t>(code_.size());
       return true;
     case ptx::StatementKind::kInstruction:
       return instruction();
@@ -439,7 +434,7 @@ bool Decoder::declare_labels() {
   for (const ptx::Statement& s : function_.statements) {
     if (s.kind != ptx::StatementKind::kLabel) continue;
     const uint32_t id = static_cast<uint32_t>(label_position_.size());
-    if (!labels_.emplace(scope_key(s.scope, s.opcode), id).second) {
+    if (!labels_.emplace(ScopedName{s.scope, s.opcode}, id).second) {
       statement_ = &s;
       return fail("label " + std::string(s.opcode) + " is declared twice");
     }
@@ -450,10 +445,9 @@ bool Decoder::declare_labels() {
     const ptx::Statement& after = function_.statements[next];
     if (after.kind != ptx::StatementKind::kDirective) continue;
     if (after.opcode == ".branchtargets")
-      branch_targets_[scope_key(s.scope, s.opcode)].assign(after.operands.begin(),
-                                                           after.operands.end());
+      branch_targets_[{s.scope, s.opcode}].assign(after.operands.begin(), after.operands.end());
     if (after.opcode == ".callprototype" || after.opcode == ".calltargets")
-      prototypes_[scope_key(s.scope, s.opcode)] = &after;
+      prototypes_[{s.scope, s.opcode}] = &after;
   }
   return true;
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -121,6 +122,20 @@ struct ModuleContext {
 struct MatrixShape;
 struct WarpgroupShape;
 
+// A name, in the module's text, and the scope that declares it.
+struct ScopedName {
+  uint32_t scope = 0;
+  std::string_view name;
+  bool operator==(const ScopedName&) const = default;
+};
+struct ScopedNameHash {
+  size_t operator()(const ScopedName& of) const {
+    return std::hash<std::string_view>()(of.name) + of.scope;
+  }
+};
+template <class T>
+using ByScopedName = std::unordered_map<ScopedName, T, ScopedNameHash>;
+
 // A decoded operand before registers have slots.
 struct Operand {
   enum class Kind : uint8_t { kNone, kRegister, kConstant, kRaw } kind = Kind::kNone;
@@ -137,9 +152,8 @@ struct FunctionFrame {
 
 class Decoder {
  public:
-  // `locals`: the function's own variables and parameters, keyed by scope_key().
-  Decoder(ModuleContext& module, const ptx::Function& function,
-          const std::unordered_map<std::string, Place>& locals)
+  // `locals`: the function's own variables and parameters.
+  Decoder(ModuleContext& module, const ptx::Function& function, const ByScopedName<Place>& locals)
       : module_(module), function_(function), locals_(locals) {}
 
   // Decodes the whole body and appends it to the program's code, its registers beginning at
@@ -147,8 +161,6 @@ class Decoder {
   // ModuleContext::nodes, for a .func the same as its callee's. False: error().
   bool run(uint32_t register_base, uint64_t local_end, uint32_t node, FunctionFrame& frame);
   const Error& error() const { return error_; }
-
-  static std::string scope_key(uint32_t scope, std::string_view name);
 
  private:
   struct Register {
@@ -379,7 +391,7 @@ class Decoder {
 
   ModuleContext& module_;
   const ptx::Function& function_;
-  const std::unordered_map<std::string, Place>& locals_;
+  const ByScopedName<Place>& locals_;
   Error error_;
   uint32_t node_ = 0;
   uint64_t local_end_ = 0;
@@ -400,12 +412,12 @@ class Decoder {
     Register first;
     uint32_t count = 0;  // 0: one register of exactly that name
   };
-  std::unordered_map<std::string, RegisterSet> registers_;  // by scope_key(scope, prefix)
+  ByScopedName<RegisterSet> registers_;  // by prefix
   std::vector<uint8_t> vreg_width_;
-  std::unordered_map<std::string, uint32_t> labels_;  // scope_key -> id
+  ByScopedName<uint32_t> labels_;  // their ids
   std::vector<uint32_t> label_position_;
-  std::unordered_map<std::string, std::vector<std::string_view>> branch_targets_;
-  std::unordered_map<std::string, const ptx::Statement*> prototypes_;  // and .calltargets
+  ByScopedName<std::vector<std::string_view>> branch_targets_;
+  ByScopedName<const ptx::Statement*> prototypes_;  // and .calltargets
 
   std::vector<Inst> code_;
   std::vector<uint32_t> lines_;

@@ -182,7 +182,7 @@ bool Decoder::declare_registers() {
     }
     if (module_.program->code.predicates > (1u << 20))
       return error_ = {0, "line " + std::to_string(v.line) + ": too many predicates"}, false;
-    registers_[scope_key(v.scope, v.name)] = set;
+    registers_[{v.scope, v.name}] = set;
   }
   return true;
 }
@@ -194,14 +194,14 @@ bool Decoder::find_register(std::string_view name, Register& reg) {
   const bool numbered = digits < name.size() && name.size() - digits <= 9;
   if (numbered) std::from_chars(name.data() + digits, name.data() + name.size(), number);
   for (uint32_t scope = statement_->scope;; scope = function_.scopes[scope].parent) {
-    auto found = registers_.find(scope_key(scope, name));
+    auto found = registers_.find({scope, name});
     if (found != registers_.end() && found->second.count == 0) {
       reg = found->second.first;
       return true;
     }
     // %r12 of %r<20>; the prefix itself may end in digits (%ra1<4>: %ra10), so try longer ones.
     for (size_t cut = digits; numbered && cut < name.size(); ++cut) {
-      found = registers_.find(scope_key(scope, name.substr(0, cut)));
+      found = registers_.find({scope, name.substr(0, cut)});
       if (found == registers_.end() || found->second.count == 0) continue;
       uint64_t n = 0;
       std::from_chars(name.data() + cut, name.data() + name.size(), n);
@@ -216,7 +216,7 @@ bool Decoder::find_register(std::string_view name, Register& reg) {
 
 const Place* Decoder::find_place(std::string_view name) const {
   for (uint32_t scope = statement_->scope;; scope = function_.scopes[scope].parent) {
-    const auto found = locals_.find(scope_key(scope, name));
+    const auto found = locals_.find({scope, name});
     if (found != locals_.end()) return &found->second;
     if (scope == 0) break;
   }

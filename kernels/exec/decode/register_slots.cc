@@ -2,6 +2,7 @@
 #include "kernels/exec/decode/register_slots.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace sluice::exec::detail {
@@ -110,18 +111,22 @@ void RegisterSlots::find_intervals() {
   if (globals_ == 0) return;
   Sets live_in(words_, graph_.size()), live_out(words_, graph_.size());
   if (analysed_) find_live(live_in, live_out);
+  std::vector<uint32_t> by_number(globals_);
   for (uint32_t v = 0; v < width_.size(); ++v) {
-    const uint32_t n = global_number_[v];
-    if (n == kUnset) continue;
-    if (!analysed_) {
-      touch(v, 0);
-      touch(v, static_cast<uint32_t>(code_.size()));
-      continue;
-    }
-    for (uint32_t b = 0; b < graph_.size(); ++b) {
-      if (live_in.has(b, n)) touch(v, graph_.begin[b]);
-      if (live_out.has(b, n)) touch(v, graph_.begin[b + 1] - 1);
-    }
+    if (global_number_[v] == kUnset) continue;
+    by_number[global_number_[v]] = v;
+    if (analysed_) continue;
+    touch(v, 0);
+    touch(v, static_cast<uint32_t>(code_.size()));
+  }
+  const auto touch_all = [&](const uint64_t* set, uint32_t at) {
+    for (size_t w = 0; w < words_; ++w)
+      for (uint64_t bits = set[w]; bits != 0; bits &= bits - 1)
+        touch(by_number[w * 64 + static_cast<size_t>(std::countr_zero(bits))], at);
+  };
+  for (uint32_t b = 0; b < graph_.size(); ++b) {
+    touch_all(live_in.of(b), graph_.begin[b]);
+    touch_all(live_out.of(b), graph_.begin[b + 1] - 1);
   }
 }
 

@@ -39,9 +39,6 @@ class RegisterSlots {
    public:
     Sets(size_t words, uint32_t blocks) : words_(words), bits_(words * blocks) {}
     uint64_t* of(uint32_t block) { return bits_.data() + words_ * block; }
-    bool has(uint32_t block, uint32_t n) const {
-      return (bits_[words_ * block + n / 64] >> (n % 64) & 1) != 0;
-    }
 
    private:
     size_t words_;

@@ -148,7 +148,7 @@ bool Decoder::register_results() {
 bool Decoder::call_prototype(std::string_view name, Layout& layout) {
   const ptx::Statement* found = nullptr;
   for (uint32_t scope = statement_->scope;; scope = function_.scopes[scope].parent) {
-    const auto it = prototypes_.find(scope_key(scope, name));
+    const auto it = prototypes_.find({scope, name});
     if (it != prototypes_.end()) found = it->second;
     if (found != nullptr || scope == 0) break;
   }

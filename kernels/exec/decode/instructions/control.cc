@@ -21,7 +21,7 @@ bool Decoder::do_brx() {
   if (!all_taken() || operand_count() != 2) return false;
   const std::vector<std::string_view>* targets = nullptr;
   for (uint32_t scope = statement_->scope;; scope = function_.scopes[scope].parent) {
-    const auto found = branch_targets_.find(scope_key(scope, text(1)));
+    const auto found = branch_targets_.find({scope, text(1)});
     if (found != branch_targets_.end()) targets = &found->second;
     if (targets != nullptr || scope == 0) break;
   }
