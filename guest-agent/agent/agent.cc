@@ -32,8 +32,8 @@ constexpr uint64_t kSilentNs = 10'000'000'000;
 constexpr const char* kHostSilent = "the host's mediator does not answer (is sluiced stopped?)";
 // Connections at once: more than a vGPU has slots, so that the answer is a reason and not a hang.
 constexpr size_t kMostPrograms = 4 * SLUICE_MAX_SLOTS;
-// Polled before the programs': the host's bell, the listener, the caller's.
-constexpr size_t kFixedDescriptors = 3;
+// Polled before the programs': the host's bell, the listener, the caller's, the kernel's request.
+constexpr size_t kFixedDescriptors = 4;
 
 uint64_t random_u64() {
   uint64_t value = 0;
@@ -166,6 +166,9 @@ Result<void> Agent::step(int timeout_ms, int extra_fd) {
   const int ready = ::poll(polled.fds.data(), polled.fds.size(), wait_ms);
   from_host_.disarm();
   if (polled.fds[0].revents != 0) drain(device_.vectors[0].get());
+  if (polled.fds[3].revents != 0)
+    return Error{static_cast<int>(DeviceProblem::kRefused),
+                 "the device is being detached: it is given back, and programs' sessions end"};
   const uint64_t now = monotonic_ns();
   read_control();
   if (ready > 0) {
@@ -188,6 +191,7 @@ void Agent::gather(Polled& to, int extra_fd) {
       {state_.programs.size() + closer_.open() < kMostPrograms ? state_.listener.get() : -1, POLLIN,
        0});
   to.fds.push_back({extra_fd, POLLIN, 0});
+  to.fds.push_back({device_.wanted_back.get(), POLLIN, 0});
   for (Program& program : state_.programs) {
     if (program.state == ProgramState::kDeserted)
       continue;  // its descriptors are closed; only OPENED is awaited

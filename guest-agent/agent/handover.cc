@@ -138,6 +138,7 @@ Result<Inherited> read_state(Fd file) {
     return Error{0, "the last agent's state is incomplete"};
   if (auto mapped = map_again(*inherited.device); !mapped) return mapped.error();
   if (auto fits = check_channel_header(*inherited.device); !fits) return fits.error();
+  bind_release_request(*inherited.device);
   return inherited;
 }
 

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <span>
 
 #include "guest-agent/agent/sysfs.h"
 #include "guest-agent/agent/sysfs_device.h"
@@ -88,6 +89,22 @@ Result<void> map_bars(VgpuDevice& d) {
   return {};
 }
 
+// The device's interrupts of that kind fire these, in order. False: errno says why not.
+bool fire(const VgpuDevice& d, uint32_t index, std::span<const Fd> eventfds) {
+  std::vector<char> buffer(sizeof(vfio_irq_set) + eventfds.size() * sizeof(int32_t));
+  auto* set = reinterpret_cast<vfio_irq_set*>(buffer.data());
+  set->argsz = static_cast<uint32_t>(buffer.size());
+  set->flags = VFIO_IRQ_SET_DATA_EVENTFD | VFIO_IRQ_SET_ACTION_TRIGGER;
+  set->index = index;
+  set->start = 0;
+  set->count = static_cast<uint32_t>(eventfds.size());
+  for (size_t i = 0; i < eventfds.size(); ++i) {
+    const int32_t fd = eventfds[i].get();
+    std::memcpy(set->data + i * sizeof fd, &fd, sizeof fd);
+  }
+  return ::ioctl(d.device.get(), VFIO_DEVICE_SET_IRQS, set) == 0;
+}
+
 Result<void> bind_interrupts(VgpuDevice& d) {
   vfio_irq_info info{};
   info.argsz = sizeof info;
@@ -104,18 +121,7 @@ Result<void> bind_interrupts(VgpuDevice& d) {
     if (!fd) return fd.error();
     d.vectors.push_back(std::move(*fd));
   }
-  std::vector<char> buffer(sizeof(vfio_irq_set) + count * sizeof(int32_t));
-  auto* set = reinterpret_cast<vfio_irq_set*>(buffer.data());
-  set->argsz = static_cast<uint32_t>(buffer.size());
-  set->flags = VFIO_IRQ_SET_DATA_EVENTFD | VFIO_IRQ_SET_ACTION_TRIGGER;
-  set->index = VFIO_PCI_MSIX_IRQ_INDEX;
-  set->start = 0;
-  set->count = count;
-  for (unsigned i = 0; i < count; ++i) {
-    const int32_t fd = d.vectors[i].get();
-    std::memcpy(set->data + i * sizeof fd, &fd, sizeof fd);
-  }
-  if (::ioctl(d.device.get(), VFIO_DEVICE_SET_IRQS, set) != 0)
+  if (!fire(d, VFIO_PCI_MSIX_IRQ_INDEX, d.vectors))
     return problem_errno(DeviceProblem::kNoVfio, "bind the interrupt vectors");
   return {};
 }
@@ -213,10 +219,17 @@ Result<std::unique_ptr<VgpuDevice>> open_by_vfio(const std::string& address) {
   if (auto r = map_bars(*d); !r) return r.error();
   if (auto r = check_channel_header(*d); !r) return r.error();
   if (auto r = bind_interrupts(*d); !r) return r.error();
+  bind_release_request(*d);
   return d;
 }
 
 }  // namespace
+
+void bind_release_request(VgpuDevice& d) {
+  auto fd = d.transport == Transport::kVfio ? make_eventfd() : Result<Fd>(Fd());
+  if (fd && *fd && fire(d, VFIO_PCI_REQ_IRQ_INDEX, std::span(&*fd, 1)))
+    d.wanted_back = std::move(*fd);
+}
 
 const char* name_of(Transport transport) {
   return transport == Transport::kVfio ? "vfio" : "sysfs";

@@ -51,6 +51,7 @@ struct VgpuDevice {
   void* registers = nullptr;  // BAR0's page
   size_t registers_at = 0;    // the byte in that page at which BAR0 begins
   std::vector<Fd> vectors;    // vector i fires vectors[i]
+  Fd wanted_back;             // kVfio: fires when the kernel waits for the device, to detach it
 
   volatile uint32_t* doorbell() const {
     return reinterpret_cast<volatile uint32_t*>(static_cast<char*>(registers) + registers_at +
@@ -74,6 +75,10 @@ std::vector<std::string> find_vgpu_devices(const std::string& sysfs = "/sys");
 Result<std::unique_ptr<VgpuDevice>> open_vgpu_device(
     const std::string& address, std::optional<Transport> transport = std::nullopt,
     const std::string& sysfs = "/sys");
+
+// By VFIO: makes `wanted_back`, also for a device that another agent opened. Kernels without that
+// request, and other transports, have none.
+void bind_release_request(VgpuDevice& device);
 
 // Whether the host shows a vGPU there, and of our version: kRefused with its reason, or kOther.
 Result<void> check_channel_header(const VgpuDevice& device);

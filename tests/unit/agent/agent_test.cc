@@ -125,6 +125,23 @@ TEST_F(AgentTest, NobodyWaitsForAHostThatIsSilent) {
   }
 }
 
+// 'virsh detach-device' on the host: the kernel waits until nobody has the device.
+TEST_F(AgentTest, ADeviceThatIsWantedBackIsGivenBack) {
+  pause_agent();
+  device_.wanted_back = std::move(*make_eventfd());
+  run_agent();
+  auto program = join("p");
+  opened(receive(SLUICE_CONTROL_OPEN).request, 2, 7);
+  program->thread.join();
+  ASSERT_NE(program->channel, nullptr) << program->error;
+  Bell::for_eventfd(device_.wanted_back.get()).ring();
+  EXPECT_TRUE(eventually([&] { return end_ == static_cast<int>(DeviceProblem::kRefused); }));
+  stop_agent();
+  const auto close = receive(SLUICE_CONTROL_CLOSE);
+  EXPECT_EQ(close.slot, 2u);
+  EXPECT_EQ(close.epoch, 7u);
+}
+
 TEST_F(AgentTest, PassesOnARefusal) {
   auto program = join("p");
   const auto open = receive(SLUICE_CONTROL_OPEN);
