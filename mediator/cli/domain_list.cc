@@ -73,7 +73,9 @@ DomainList match_domains(const json::array& vgpus,
     // Settings that are wrong are an error here: the domain has them all the same.
     const auto found = find_vgpu(d.xml, sockets);
     const bool by_socket = vgpu && read && text(*vgpu, "socket") == read->socket;
-    const bool in_xml = by_socket || !found || found->has_value();
+    // virsh detaches the device of a domain that runs, and leaves it the settings.
+    const bool wants = found ? found->has_value() : !d.runs() || libvirt::parts_of(d.xml).vgpu;
+    const bool in_xml = by_socket || wants;
     DomainRow row{d.name, d.uuid, d.state, state_of(d.runs(), in_xml, vgpu), "", "", ""};
     if (!found) row.wrong = found.error().message;
     if (vgpu) {

@@ -45,6 +45,8 @@ const DomainRow& row_of(const DomainList& list, const std::string& name) {
 TEST(DomainList, EachDomainHasTheStateOfItsVgpu) {
   const std::string wrong =
       "<metadata><s:vgpu xmlns:s='https://sluice.example/vgpu/1' weight='0'/></metadata>";
+  const std::string settings =
+      "<metadata><s:vgpu xmlns:s='https://sluice.example/vgpu/1' weight='3'/></metadata>";
   const DomainList list = match_domains(sluiced_has().as_array(),
                                         {listed("vm1", "running", socket_of("vm1")),
                                          listed("plain", "running"),
@@ -57,23 +59,22 @@ TEST(DomainList, EachDomainHasTheStateOfItsVgpu) {
                                          listed("other", "running", "/run/other/shm.sock"),
                                          listed("copy-of-vm1", "shut off", socket_of("vm1")),
                                          listed("wrong", "shut off", socket_of("wrong"), wrong),
+                                         listed("wrong-runs", "running", socket_of("w"), wrong),
+                                         listed("detached", "running", "", settings),
+                                         listed("half", "shut off", "", settings),
                                          {"unreadable", "u", "shut off", "<domain"}},
                                         kFolder);
   const struct {
     const char *domain, *vgpu;
     VgpuState state;
   } expected[] = {
-      {"vm1", "vm1", VgpuState::kPresent},
-      {"plain", "", VgpuState::kNone},
-      {"cold", "", VgpuState::kNextStart},
-      {"lost", "", VgpuState::kLost},
-      {"ended", "ended", VgpuState::kLeft},
-      {"by-hand", "mine", VgpuState::kNextStart},
-      {"by-hand-runs", "runs", VgpuState::kPresent},
-      {"renamed", "old-name", VgpuState::kPresent},
-      {"other", "", VgpuState::kNone},
-      {"copy-of-vm1", "", VgpuState::kNextStart},
-      {"wrong", "", VgpuState::kNextStart},
+      {"vm1", "vm1", VgpuState::kPresent},          {"plain", "", VgpuState::kNone},
+      {"cold", "", VgpuState::kNextStart},          {"lost", "", VgpuState::kLost},
+      {"wrong-runs", "", VgpuState::kLost},         {"detached", "", VgpuState::kNone},
+      {"half", "", VgpuState::kNextStart},          {"ended", "ended", VgpuState::kLeft},
+      {"by-hand", "mine", VgpuState::kNextStart},   {"by-hand-runs", "runs", VgpuState::kPresent},
+      {"renamed", "old-name", VgpuState::kPresent}, {"other", "", VgpuState::kNone},
+      {"copy-of-vm1", "", VgpuState::kNextStart},   {"wrong", "", VgpuState::kNextStart},
   };
   for (const auto& e : expected) {
     EXPECT_EQ(row_of(list, e.domain).vgpu_state, e.state) << e.domain;
