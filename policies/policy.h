@@ -31,6 +31,20 @@
 //   - it runs nothing for a vGPU that is not there and evicts nothing that does not hold the GPU.
 //     (The driver checks both and drops what breaks them, with a count.)
 //
+// Terms, the same in all of policies/ (fairness.md has what is promised of them)
+//   backlogged   has work, queued or on the GPU; else idle
+//   holder       a vGPU that has SMs, from a Run until on_left(); backlogged or not
+//   contended    two or more are backlogged
+//   entitlement  a backlogged vGPU's part of the GPU: its weight over the sum of the weights of all
+//                that are backlogged. Over a time, of the GPU time that all of them used in it
+//   vtime        GPU time that a vGPU has used, divided by its weight
+//   V            the mean vtime of the backlogged vGPUs, by weight (EEVDF, Stoica and Abdel-Wahab
+//                1995)
+//   lag          entitlement less GPU time used: (V - vtime) * weight. A credit above 0, a debt
+//                below; negated, the lead
+//   turn         an uninterrupted hold of the GPU; the quantum is its planned length
+//   hand-over    from the Evict to the next vGPU's work
+//
 // How to write one: docs/internals/policy-writers-guide.md.
 #pragma once
 
@@ -147,8 +161,8 @@ struct Config {
   uint64_t latency_target_ns =
       40'000'000;  // all busy vGPUs of equal weight should have run within
                    // this; the quantum shrinks towards it with their number
-  // Over a pause a vGPU keeps what it was owed, at most one quantum, less what V has gone on by; 0:
-  // any pause forfeits it. The length itself means nothing any more.
+  // Over a pause a vGPU keeps its credit, at most one quantum, less what V has gone on by; 0: any
+  // pause forfeits it. The length itself means nothing any more.
   uint64_t short_gap_ns = 20'000'000;
   double max_lead_turns =
       2;  // wfq on time slices: for the sake of those that wait after each launch, one
@@ -266,7 +280,7 @@ class Policy {
   virtual void on_usages(uint64_t now_ns, std::span<const VgpuUsage> reports) {
     for (const VgpuUsage& r : reports) on_usage(now_ns, r.vgpu, r.usage);
   }
-  // The same of what nobody is owed anything for: used while no other vGPU wanted the GPU, where
+  // The same of use that makes no debt: while no other vGPU was backlogged, where
   // Machine::slices_are_free_alone. By the clock, of those for which hears_at_once().
   virtual void on_free_usage(uint64_t /*now_ns*/, VgpuId, const Usage&) {}
   // v is backlogged, and was not for a moment since the last event: too short for a host that was

@@ -17,9 +17,9 @@ void ShareMeter::settle(uint64_t now_ns) {
     State& h = members_[holder];
     const uint64_t part = dt * h.held;
     contended_gpu_ns_ += part;
-    owed_per_weight_ += static_cast<double>(part) / static_cast<double>(busy_weight_);
+    entitled_per_weight_ += static_cast<double>(part) / static_cast<double>(busy_weight_);
     if (all) h.done.all_gpu_ns += part;
-    // A holder that is idle (and about to leave) still holds, but owes nobody its contended time.
+    // A holder that is idle (and about to leave) still holds: none of its contended time.
     if (h.busy) h.done.own_gpu_ns += part;
   }
 }
@@ -29,7 +29,7 @@ void ShareMeter::settle(uint64_t now_ns) {
 void ShareMeter::open(State& s) {
   s.contended_mark = contended_ns_;
   s.gpu_mark = contended_gpu_ns_;
-  s.owed_mark = owed_per_weight_;
+  s.entitled_mark = entitled_per_weight_;
   s.own_gpu_mark = s.done.own_gpu_ns;
 }
 
@@ -39,8 +39,8 @@ void ShareMeter::accumulate(const State& s, Totals& t) const {
   t.own_contended_ns += contended_ns_ - s.contended_mark;
   const uint64_t own = s.done.own_gpu_ns - s.own_gpu_mark;
   t.own_rivals_gpu_ns += contended_gpu_ns_ - s.gpu_mark - own;
-  t.own_owed_ns +=
-      static_cast<uint64_t>((owed_per_weight_ - s.owed_mark) * static_cast<double>(s.weight) + 0.5);
+  t.own_entitled_ns += static_cast<uint64_t>(
+      (entitled_per_weight_ - s.entitled_mark) * static_cast<double>(s.weight) + 0.5);
 }
 
 void ShareMeter::add(uint64_t now_ns, Member m, uint32_t weight) {
@@ -115,7 +115,7 @@ void ShareMeter::add_used(uint64_t now_ns, Member m, uint64_t gpu_ns) {
   if (busy_count_ < 2) return;
   const uint64_t part = gpu_ns * units_;
   contended_gpu_ns_ += part;
-  owed_per_weight_ += static_cast<double>(part) / static_cast<double>(busy_weight_);
+  entitled_per_weight_ += static_cast<double>(part) / static_cast<double>(busy_weight_);
   if (busy_count_ == present_count_) s.done.all_gpu_ns += part;
   if (s.busy) s.done.own_gpu_ns += part;
 }
@@ -126,7 +126,7 @@ ShareMeter::Totals ShareMeter::totals(uint64_t now_ns, Member m) const {
   const State& s = at.members_[m];
   Totals t = s.done;
   if (s.busy) at.accumulate(s, t);
-  for (uint64_t* ns : {&t.all_gpu_ns, &t.own_gpu_ns, &t.own_rivals_gpu_ns, &t.own_owed_ns})
+  for (uint64_t* ns : {&t.all_gpu_ns, &t.own_gpu_ns, &t.own_rivals_gpu_ns, &t.own_entitled_ns})
     *ns /= units_;
   return t;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ShareMeter: who got how much of the GPU while it was contended. A share is defined only where it
-// can be owed: over intervals in which the vGPUs compared all have work queued.
+// ShareMeter: who got how much of the GPU while it was contended. A share is defined only over
+// intervals in which the vGPUs compared are all backlogged (terms: policies/policy.h).
 //
 // Pure and owned by one thread: notified of each change of "has work", of weight and of the GPU's
 // holders with its time, it adds up the intervals between. Every change costs O(holders) (running
@@ -10,9 +10,9 @@
 // Two readings of one run:
 //   - all: the intervals in which *every* member (two or more) has work. The strict one, for a
 //     report about a fixed set of vGPUs.
-//   - own: for each vGPU the intervals in which it and at least one other has work; `owed_ns` is
-//     what its weight entitled it to there (weight / weights of those with work, GPU time without
-//     hand-overs). The useful one where vGPUs come and go.
+//   - own: for each vGPU the intervals in which it and at least one other has work, with its
+//     entitlement there (by the instant, GPU time without hand-overs). The useful one where vGPUs
+//     come and go.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +30,10 @@ class ShareMeter {
     uint64_t own_contended_ns = 0;   // it had work and somebody else too
     uint64_t own_gpu_ns = 0;         // GPU time held during own_contended_ns
     uint64_t own_rivals_gpu_ns = 0;  // GPU time that others held during own_contended_ns
-    uint64_t own_owed_ns = 0;        // its entitlement to own_gpu_ns + own_rivals_gpu_ns
+    uint64_t own_entitled_ns = 0;    // its entitlement to own_gpu_ns + own_rivals_gpu_ns
 
     // Share asked and got over own contended intervals; 0 if there were none.
-    double share_asked() const { return ratio(own_owed_ns); }
+    double share_asked() const { return ratio(own_entitled_ns); }
     double share_got() const { return ratio(own_gpu_ns); }
 
    private:
@@ -73,7 +73,7 @@ class ShareMeter {
     bool busy = false;
     uint32_t weight = 1;
     // Values of the running sums below when it became busy, so that closing costs O(1).
-    double owed_mark = 0;
+    double entitled_mark = 0;
     uint64_t contended_mark = 0, gpu_mark = 0, own_gpu_mark = 0;
     uint32_t held = 0;
     Totals done;  // its GPU times in units
@@ -91,9 +91,9 @@ class ShareMeter {
   uint64_t last_ns_ = 0;
   bool started_ = false;
   // Running sums over contended time (two or more busy); GPU time in units.
-  uint64_t contended_ns_ = 0;      // of any two
-  uint64_t contended_gpu_ns_ = 0;  // GPU time held by anybody in it
-  double owed_per_weight_ = 0;     // integral of 1 / busy_weight over that GPU time
+  uint64_t contended_ns_ = 0;       // of any two
+  uint64_t contended_gpu_ns_ = 0;   // GPU time held by anybody in it
+  double entitled_per_weight_ = 0;  // integral of 1 / busy_weight over that GPU time
   uint64_t all_contended_ns_ = 0;
 };
 

@@ -135,10 +135,10 @@ class Pauses final : public Forwarding {
     Vgpu& g = vgpus_[v];
     const uint64_t to_ns = std::clamp(now_ns, g.settled_ns, std::max(g.until_ns, g.settled_ns));
     const uint64_t sm_ns = (to_ns - g.settled_ns) * g.held;
-    const uint64_t owed = sm_ns - std::min(sm_ns, g.charged_sm_ns);
+    const uint64_t charge = sm_ns - std::min(sm_ns, g.charged_sm_ns);
     g.charged_sm_ns -= std::min(g.charged_sm_ns, sm_ns);
     g.settled_ns = to_ns;
-    if (owed) inner_->on_usage(now_ns, v, {.sm_ns = owed});
+    if (charge) inner_->on_usage(now_ns, v, {.sm_ns = charge});
   }
   // At the end of v's worth: may it be waited for longer, so that its set lasts?
   bool wait_longer(uint64_t now_ns, VgpuId v) {

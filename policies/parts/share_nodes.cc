@@ -14,7 +14,8 @@ constexpr double kPermille = kWholePermille;
 // Weights of the root's nodes are multiplied, so that parts of a group are not rounded away.
 constexpr uint32_t kHeadroom = 4;
 
-// What was used up stays used up, and what is owed stays owed: a new weight fills no bucket.
+// What was used up stays used up, and what a minimum lacks is lacking still: a new weight fills no
+// bucket.
 void set_limits(uint64_t now_ns, ShareNode& n, uint32_t min_permille, uint32_t max_permille) {
   const double least = std::min(min_permille, kWholePermille) / kPermille,
                most = std::min(max_permille, kWholePermille) / kPermille;

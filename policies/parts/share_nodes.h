@@ -16,7 +16,7 @@
 
 namespace sluice::policy {
 
-// Time that a node may have (maximum) or is owed (minimum).
+// Time that a node may have (of its maximum) or lacks (of its minimum).
 struct ShareBucket {
   double ns = 0;
   uint64_t at_ns = 0;

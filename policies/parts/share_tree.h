@@ -14,7 +14,7 @@
 //   priority  The sum of those on the way to the root.
 //   minimum   An active node's part is raised to its minimum. Below higher priorities it is put
 //             before them, one turn of kReserveNs at a time, for its minimum of the time. What it
-//             is owed when they go it has at once, before its equals, or it would wait for that
+//             lacks of it when they go it has at once, before its equals, or it would wait for that
 //             until it interrupts their next bursts.
 //   maximum   A token bucket: max of the time, kBurstNs * max at once. A node without tokens is
 //             throttled: to the policy its vGPUs are idle, and they leave the GPU. The time to

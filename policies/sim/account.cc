@@ -93,7 +93,7 @@ void Account::close(VgpuId v) {
   look_at_lag(v);
   Member& m = members_[v];
   out_.vgpus[v].got_sm_ns += m.got;
-  out_.vgpus[v].owed_sm_ns += m.weight * (v_ - m.v_mark);
+  out_.vgpus[v].entitled_sm_ns += m.weight * (v_ - m.v_mark);
   m.contended = false;
 }
 
@@ -141,9 +141,9 @@ void Account::end_window_part() {
   Window window;
   for (size_t i = 0; i < members_.size(); ++i) {
     if (!members_[i].compared) continue;
-    const double owed = whole * members_[i].weight / weight;
-    const double error = std::abs(got[i] / owed - 1);
-    window.worst_points = std::max(window.worst_points, std::abs(got[i] - owed) / whole);
+    const double entitled = whole * members_[i].weight / weight;
+    const double error = std::abs(got[i] / entitled - 1);
+    window.worst_points = std::max(window.worst_points, std::abs(got[i] - entitled) / whole);
     if (error > window.worst_error) {
       window.worst_error = error;
       window.worst_vgpu = static_cast<uint32_t>(i);

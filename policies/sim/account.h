@@ -3,9 +3,9 @@
 // as truth beside whatever a policy or an estimator has. Every change costs O(1) but for the
 // windows (O(vGPUs) per tenth of a window). Pure; one thread.
 //
-// Owed is what a fluid scheduler would have given: of the SM-time that vGPUs with work held in an
-// interval, each with work is owed weight / sum of weights. `V` below is the running sum of held /
-// sum of weights, so that owed over an interval is weight * (V now - V then) (as in weighted fair
+// Entitlement (policy.h) is by the instant: of the SM-time that backlogged vGPUs held in an
+// interval, weight / sum of their weights. `V` here is the running sum of held / sum of weights, so
+// that a vGPU's entitlement over an interval is weight * (V now - V then) (as in weighted fair
 // queuing).
 #pragma once
 
@@ -70,9 +70,9 @@ class Account {
   struct Member {
     bool busy = false, holding = false, compared = true, contended = false;
     double weight = 1;
-    uint64_t sm_ns = 0;                    // held, in all
-    double v_mark = 0, got = 0, owed = 0;  // of the contended interval that goes on
-    double window_got = 0;                 // of the part of a window that goes on
+    uint64_t sm_ns = 0;          // held, in all
+    double v_mark = 0, got = 0;  // of the contended interval that goes on
+    double window_got = 0;       // of the part of a window that goes on
     double all_got = 0;
     uint64_t waits_since_ns = 0, busy_since_ns = 0;
     bool waits = false;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fluid reference: what generalised processor sharing would give the same programs. The measure of
-// what each vGPU is owed. Pure; one thread; called once a simulation has ended. Times in ns, work
-// and service in SM-ns.
+// Fluid reference: what generalised processor sharing would give the same programs: each vGPU's
+// entitlement (policy.h) over a time. Pure; one thread; called once a simulation has ended. Times
+// in ns, work and service in SM-ns.
 //
 // Rules
 //   capacity   all SMs times `capacity`, the part of the time that the simulation did work in while
 //              there was some: what hand-overs cost is nobody's share, and would otherwise be taken
 //              off the few that always have work. Divided by weight at every instant
-//   who has    a vGPU with work queued in the fluid system; one without is owed nothing
+//   backlogged a vGPU with work queued in the fluid system; one without is entitled to nothing
 //   width      in space, a vGPU is given no more SMs than its launches can use
 //   open       runs arrive when they did in the simulation
 //   closed     a run arrives when it did in the simulation. At its own pace (Loops::kOwnPace), if

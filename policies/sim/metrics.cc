@@ -63,7 +63,7 @@ void from_ntt(Metrics& m) {
   m.fairness = least / most;
 }
 
-// Of a vGPU's windows the worst, of those in which `least` or more was due.
+// Of a vGPU's windows the worst, of those in which it was entitled to `least` or more.
 struct WorstWindow {
   double got_of_owed = 1;
   double lacked_sm_ns = 0;
@@ -72,22 +72,22 @@ struct WorstWindow {
 // as far as it rises above 0.
 WorstWindow worst_window(const VgpuResult& v, double least) {
   WorstWindow worst;
-  double held = 0, due = 0;
-  for (size_t i = 0; i < v.due_at_mark.size(); ++i) {
-    const double before = std::max(0.0, due - held), owed = v.due_at_mark[i] - due;
+  double held = 0, fluid = 0;
+  for (size_t i = 0; i < v.fluid_at_mark.size(); ++i) {
+    const double before = std::max(0.0, fluid - held), entitled = v.fluid_at_mark[i] - fluid;
     held = v.held_at_mark[i];
-    due = v.due_at_mark[i];
-    if (owed < least) continue;
-    const double lacked = std::max(0.0, due - held - before);
-    worst.got_of_owed = std::min(worst.got_of_owed, 1 - lacked / owed);
+    fluid = v.fluid_at_mark[i];
+    if (entitled < least) continue;
+    const double lacked = std::max(0.0, fluid - held - before);
+    worst.got_of_owed = std::min(worst.got_of_owed, 1 - lacked / entitled);
     worst.lacked_sm_ns = std::max(worst.lacked_sm_ns, lacked);
   }
   return worst;
 }
 double most_behind(const VgpuResult& v) {
   double most = 0;
-  for (size_t i = 0; i < v.asked_at_mark.size(); ++i)
-    most = std::max(most, v.asked_at_mark[i] - v.held_at_mark[i]);
+  for (size_t i = 0; i < v.fluid_as_came_at_mark.size(); ++i)
+    most = std::max(most, v.fluid_as_came_at_mark[i] - v.held_at_mark[i]);
   return most;
 }
 void measure_programs(const Workload& w, const Outcome& r, const std::vector<double>& alone_ns,
@@ -137,11 +137,11 @@ void measure_shares(const Workload& w, const Outcome& r, Metrics& m) {
 void measure_worst(const Workload& w, const Outcome& r, Metrics& m) {
   const double least = static_cast<double>(w.share_window_ns) / 100 * w.gpu.sm_count;
   for (const VgpuResult& v : r.vgpus) {
-    if (v.owed_sm_ns >= least)
-      m.got_of_instant_min = std::min(m.got_of_instant_min, v.got_sm_ns / v.owed_sm_ns);
-    if (v.due_sm_ns >= least)
+    if (v.entitled_sm_ns >= least)
+      m.got_of_instant_min = std::min(m.got_of_instant_min, v.got_sm_ns / v.entitled_sm_ns);
+    if (v.fluid_sm_ns >= least)
       m.fluid.got_of_owed_min =
-          std::min(m.fluid.got_of_owed_min, static_cast<double>(v.sm_ns) / v.due_sm_ns);
+          std::min(m.fluid.got_of_owed_min, static_cast<double>(v.sm_ns) / v.fluid_sm_ns);
     m.fluid.got_of_owed_window_min =
         std::min(m.fluid.got_of_owed_window_min, worst_window(v, least).got_of_owed);
     m.fluid.behind_max_ms = std::max(m.fluid.behind_max_ms, most_behind(v) / w.gpu.sm_count / 1e6);
@@ -167,8 +167,8 @@ void measure_vgpus(const Workload& w, const Outcome& r, Metrics& m) {
         {.name = w.vgpus[i].name,
          .part = static_cast<double>(v.sm_ns) / whole_ns,
          .kept = static_cast<double>(v.kept_sm_ns) / whole_ns,
-         .owed_ms = v.due_sm_ns / w.gpu.sm_count / 1e6,
-         .got_of_owed = v.due_sm_ns > 0 ? static_cast<double>(v.sm_ns) / v.due_sm_ns : 1,
+         .owed_ms = v.fluid_sm_ns / w.gpu.sm_count / 1e6,
+         .got_of_owed = v.fluid_sm_ns > 0 ? static_cast<double>(v.sm_ns) / v.fluid_sm_ns : 1,
          .got_of_owed_window = worst.got_of_owed,
          .lacked_window_ms = worst.lacked_sm_ns / w.gpu.sm_count / 1e6,
          .behind_ms = most_behind(v) / w.gpu.sm_count / 1e6,

@@ -33,9 +33,10 @@ struct VgpuMetrics {
   std::string name;
   double part = 0;  // of the GPU over all time, in use
   double kept = 0;  // ... and kept for it while it paused
-  // What the fluid reference gave it (fluid.h), ms of the GPU, and what it held over that. By
-  // window: the least of 1 - (rise of its lag above 0) / (due in that window), of windows in which
-  // 1 % of the GPU or more was due; and the largest such rise, ms of the GPU.
+  // Its entitlement by the fluid reference (fluid.h), ms of the GPU: `owed`, as --json names it.
+  // What it held over that. By window: the least of 1 - (rise of its lag above 0) / (entitlement in
+  // that window), of windows in which that was 1 % of the GPU or more; and the largest such rise,
+  // ms of the GPU.
   double owed_ms = 0, got_of_owed = 1, got_of_owed_window = 1, lacked_window_ms = 0;
   // The most that it was behind what the reference had given its runs as they came, at the end of a
   // window, ms of the GPU: what theory bounds by a longest turn and a hand-over.
@@ -62,7 +63,7 @@ struct ShareErrors {
 
 // Against the fluid reference, of all vGPUs; NaN without one.
 struct FluidFigures {
-  // Least got_of_owed of a vGPU, of those that were owed 1 % of a window of the GPU or more; 1 if
+  // Least got_of_owed of a vGPU, of those entitled to 1 % of a window of the GPU or more; 1 if
   // there is none. Below 1: it was held short. The second: of got_of_owed_window.
   double got_of_owed_min = 1, got_of_owed_window_min = 1;
   double behind_max_ms = 0;
@@ -93,8 +94,8 @@ struct Metrics {
   FluidFigures fluid;
   AgainstBaseline against_baseline;
   Ending ending;
-  // As fluid.got_of_owed_min, of its weight's part of each instant in which it and another had
-  // work, however little it asked for: lower, and known without a reference.
+  // As fluid.got_of_owed_min, of its entitlement by the instant (account.h), however little it
+  // asked for: lower, and known without a reference.
   double got_of_instant_min = 1;
   double jain = 1;
   double lag_max_ms = 0;  // whole-GPU ms

@@ -166,11 +166,11 @@ void Simulation::compare_with_fluid() {
   out_.has_reference = true;
   for (VgpuId v = 0; v < vgpus_.size(); ++v) {
     VgpuResult& r = out_.vgpus[v];
-    r.due_sm_ns = own.served[v];
+    r.fluid_sm_ns = own.served[v];
     for (uint64_t i = 0; i < std::min<uint64_t>(reference_.marks, own.at_mark.size()); ++i)
-      r.due_at_mark.push_back(own.at_mark[i][v]);
+      r.fluid_at_mark.push_back(own.at_mark[i][v]);
     for (uint64_t i = 0; i < std::min<uint64_t>(reference_.marks, asked.at_mark.size()); ++i)
-      r.asked_at_mark.push_back(asked.at_mark[i][v]);
+      r.fluid_as_came_at_mark.push_back(asked.at_mark[i][v]);
   }
 }
 

@@ -47,7 +47,7 @@ struct Options {
   // Learns and predicts where the workload's predictor is the model, instead of one that begins
   // knowing nothing. The caller's.
   DurationModel* model = nullptr;
-  bool reference = false;      // VgpuResult::due_sm_ns and the marks are wanted
+  bool reference = false;      // VgpuResult::fluid_sm_ns and the marks are wanted
   uint32_t first_program = 0;  // number of the first one, which seeds its draws: where w has only a
                                // part of a workload's programs
 };
@@ -85,14 +85,14 @@ struct VgpuResult {
   ShareFigures figures;  // as the policy counted them
   // Over the intervals in which it and at least one other had work (whatever their priorities):
   uint64_t contended_ns = 0;
-  double got_sm_ns = 0;      // of the SM-time that those with work held there
-  double owed_sm_ns = 0;     // its weight's part of it
-  double lag_max_sm_ns = 0;  // largest |owed - got| while it stayed contended
+  double got_sm_ns = 0;       // of the SM-time that those with work held there
+  double entitled_sm_ns = 0;  // its entitlement to that, by the instant (account.h)
+  double lag_max_sm_ns = 0;   // largest |entitled - got| while it stayed contended
   // What the fluid reference gave it (fluid.h); 0 without Options::reference.
-  double due_sm_ns = 0;
-  // At each multiple of share_window_ns, from the start: what it held, what was due at its own
-  // pace, and what was due of the runs as they came.
-  std::vector<double> held_at_mark, due_at_mark, asked_at_mark;
+  double fluid_sm_ns = 0;
+  // At each multiple of share_window_ns, from the start: what it held, and what the reference gave
+  // it at its own pace, and of the runs as they came.
+  std::vector<double> held_at_mark, fluid_at_mark, fluid_as_came_at_mark;
 };
 
 // Windows slide in tenths of themselves.
@@ -101,21 +101,21 @@ inline constexpr uint32_t kWindowParts = 10;
 // nanoseconds would need all time and memory that there is.
 inline constexpr size_t kMaxWindows = 1'000'000;
 struct Window {             // share_window_ns in which all compared vGPUs had work
-  double worst_error = 0;   // max over vGPUs of |got / owed - 1|
-  double worst_points = 0;  // max of |got - owed| / whole
+  double worst_error = 0;   // max over vGPUs of |got / entitled - 1|
+  double worst_points = 0;  // max of |got - entitled| / whole
   uint32_t worst_vgpu = 0;
 };
 
 struct Outcome {
   uint64_t end_ns = 0;
-  bool has_reference = false;  // due_sm_ns of vGPUs is known
+  bool has_reference = false;  // fluid_sm_ns of vGPUs is known
   uint64_t events = 0;
   std::vector<ProgramResult> programs;
   std::vector<VgpuResult> vgpus;
   std::vector<Window> windows;
   // Over the time in which all compared vGPUs had work, so long as nobody's weight changed:
   double all_contended_jain = 1;   // of got / weight; 1 if there was none
-  double all_contended_error = 0;  // max of |got / owed - 1|
+  double all_contended_error = 0;  // max of |got / entitled - 1|
   uint64_t all_contended_ns = 0;
   uint64_t evictions = 0;                  // of vGPUs or launches with work remaining
   std::vector<uint64_t> evict_latency_ns;  // evict to left, each eviction

@@ -91,7 +91,7 @@ void Simulation::count_interference() {
     if (h.demand <= 0) continue;
     const double mine = lost(h), part = excess(h) / all_excess;
     out_.vgpus[h.info.vgpu].slows_sm_ns += part * (all_lost - mine);
-    vgpus_[h.info.vgpu].owes_sm_ns += part * all_lost - mine;
+    vgpus_[h.info.vgpu].unreported_sm_ns += part * all_lost - mine;
   }
 }
 
@@ -99,9 +99,9 @@ void Simulation::count_interference() {
 // with the next report.
 uint64_t Simulation::charged_sm_ns(VgpuId v, uint64_t held_sm_ns) {
   if (w_.account == Accounting::kTime) return held_sm_ns;
-  double& owes = vgpus_[v].owes_sm_ns;
-  const double charged = std::max(0.0, std::floor(static_cast<double>(held_sm_ns) + owes));
-  owes += static_cast<double>(held_sm_ns) - charged;
+  double& unreported = vgpus_[v].unreported_sm_ns;
+  const double charged = std::max(0.0, std::floor(static_cast<double>(held_sm_ns) + unreported));
+  unreported += static_cast<double>(held_sm_ns) - charged;
   return static_cast<uint64_t>(charged);
 }
 

@@ -3,10 +3,9 @@
 // wfq/slices.cc). Pure; owned by a policy, called from its thread. It accounts and compares; it
 // decides nothing.
 //
-// Terms   vtime   GPU time that a vGPU has used, divided by its weight
-//         V       of a priority level: the mean vtime of its backlogged vGPUs, by weight (as in
-//                 EEVDF, Stoica and Abdel-Wahab 1995), so that their lags add up to nothing
-//         lag     V - vtime: a credit if it is positive, a debt if it is negative
+// Terms (the others: policies/policy.h)
+//   V     of a priority level; the lags of its backlogged vGPUs add up to nothing
+//   lag   kept here by weight, as virtual time: V - vtime
 //
 // Rules
 //   A vGPU that becomes idle with a debt still counts in V until V has come to its vtime (EEVDF's
@@ -20,7 +19,7 @@
 //   behind leaves: it, or who stays, would pay for them (one that waits for each launch had 0.73 of
 //   its share beside bursts). No lag is kept or forgiven by a wall clock.
 //   In a group, a credit that one loses is the others' there: so much that they use next is free.
-//   The group was backlogged all the time, so nobody else has a claim to what it was owed
+//   The group was backlogged all the time, so nobody else has a claim to its entitlement
 //   (hierarchical fair queuing, Bennett and Zhang 1996).
 #pragma once
 
@@ -75,7 +74,7 @@ class FairClock {
   static constexpr int64_t kNoDebtStays = -(1ll << 61);  // no V is below
 
   // Of the whole GPU, used by others of its level while a vGPU pauses. Longer: sleepers keep more
-  // of what they were owed; shorter: programs that wait after each launch have less than their
+  // of their credits; shorter: programs that wait after each launch have less than their
   // shares.
   static constexpr uint64_t kFreeNs = 200'000;
 
@@ -164,7 +163,7 @@ class FairClock {
       count_busy(g, true);
     } else if (g.lag < 0) {
       place(g, g.lag);
-      if (level(g).busy > 0 && debts_count_) owe(v);
+      if (level(g).busy > 0 && debts_count_) keep_in_debt(v);
     }
     settle(g.share.priority);
   }
@@ -370,10 +369,10 @@ class FairClock {
     Level& l = level(g);
     const int64_t now = l.vtime();
     const int64_t gone = decays_ ? std::max<int64_t>(now - g.left_at - free(l), 0) : 0;
-    const int64_t owed = keeps_credit_ ? std::min(g.lag, most_credit(g)) - gone : 0;
-    if (g.lag > 0 && g.had_siblings) inherit(g, g.lag - std::max<int64_t>(owed, 0));
-    if (owed > 0 && l.weight() > 0)
-      place(g, owed);
+    const int64_t credit = keeps_credit_ ? std::min(g.lag, most_credit(g)) - gone : 0;
+    if (g.lag > 0 && g.had_siblings) inherit(g, g.lag - std::max<int64_t>(credit, 0));
+    if (credit > 0 && l.weight() > 0)
+      place(g, credit);
     else
       g.vtime = std::max(g.vtime, now);
     enter(g);
@@ -431,7 +430,7 @@ class FairClock {
     settle(g.share.priority);
   }
   // Counted in V although it is idle: until V has come to its vtime.
-  void owe(VgpuId v) {
+  void keep_in_debt(VgpuId v) {
     Vgpu& g = vgpus_[v];
     Level& l = level(g);
     l.add(static_cast<Int128>(g.vtime) * g.share.weight, g.share.weight);

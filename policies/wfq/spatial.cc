@@ -386,14 +386,14 @@ class WfqSpatial final : public Policy, Ahead {
   // A vGPU that has had another set for less than a turn takes nothing, unless it lacks whole SMs.
   bool rests(uint64_t now_ns, VgpuId v, uint64_t& until_ns) {
     Own& o = own_[v];
-    if (!steady_ || o.held == 0 || o.held + o.coming < static_cast<uint32_t>(owed_sms(v)))
+    if (!steady_ || o.held == 0 || o.held + o.coming < static_cast<uint32_t>(entitled_sms(v)))
       return false;
     if (holders_.any_below(clock_[v].share.priority)) return false;
-    uint64_t end_ns = o.changed_ns + static_cast<uint64_t>(std::min(owed_sms(v), 1.0) *
+    uint64_t end_ns = o.changed_ns + static_cast<uint64_t>(std::min(entitled_sms(v), 1.0) *
                                                            static_cast<double>(frame_));
-    // A vGPU with whole SMs waits for one that is owed more and rests: only the turns of those that
+    // A vGPU with whole SMs waits for one that lacks SMs and rests: only the turns of those that
     // have less cannot wait.
-    if (end_ns <= now_ns && owed_sms(v) >= 1 && !resting_.empty()) end_ns = until_ns;
+    if (end_ns <= now_ns && entitled_sms(v) >= 1 && !resting_.empty()) end_ns = until_ns;
     if (end_ns <= now_ns) return false;
     o.rests_until_ns = end_ns;
     resting_.push_back(v);
@@ -423,8 +423,8 @@ class WfqSpatial final : public Policy, Ahead {
   bool exchange(uint64_t now_ns, VgpuId b, uint64_t& wake_ns, Actions& out) {
     const uint32_t level = clock_[b].share.priority;
     const Own& taker = own_[b];
-    const bool urgent =
-        is_short(b) || is_low(b) || taker.held + taker.coming < static_cast<uint32_t>(owed_sms(b));
+    const bool urgent = is_short(b) || is_low(b) ||
+                        taker.held + taker.coming < static_cast<uint32_t>(entitled_sms(b));
     const Wanted wanted{.by = b,
                         .level = static_cast<int32_t>(level),
                         .key = ahead_if_given(b),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The figures that wfq in space (wfq/spatial.cc, which explains them) decides by: frames, what
-// somebody is owed, which vGPUs are short, which are ahead. Its own; it accounts and compares, and
+// The figures that wfq in space (wfq/spatial.cc, which explains them) decides by: frames,
+// entitlements, which vGPUs are short, which are ahead. Its own; it accounts and compares, and
 // decides nothing. Units: ns, SM-ns, and virtual time (fair_clock.h).
 #pragma once
 
@@ -86,7 +86,7 @@ class Figures {
     return static_cast<double>(sms_) /
            static_cast<double>(std::max<int64_t>(clock_.weight(priority), 1));
   }
-  double owed_sms(VgpuId v) const { return rate_ * clock_[v].share.weight; }
+  double entitled_sms(VgpuId v) const { return rate_ * clock_[v].share.weight; }
   uint32_t room_of(VgpuId v) const {
     const Own& o = own_[v];
     const uint64_t limit = o.launches.empty() ? sms_ : std::clamp<uint64_t>(o.width, 1, sms_);
@@ -119,7 +119,7 @@ class Figures {
   bool is_short(VgpuId v, uint64_t rest, uint64_t idle_at_sm_ns) const {
     if (rest == 0 || steady_) return false;
     const uint64_t spent = std::min(clock_[v].used_sm_ns - idle_at_sm_ns, FairClock::kMaxUsage);
-    return static_cast<double>(rest + spent) <= owed_sms(v) * static_cast<double>(frame_) &&
+    return static_cast<double>(rest + spent) <= entitled_sms(v) * static_cast<double>(frame_) &&
            !clock_.leads(v);
   }
   // Of class `low`, and below its share.
@@ -141,8 +141,8 @@ class Figures {
     return clock_[v].vtime + static_cast<int64_t>(work * own_[v].per_weight);
   }
   int64_t ahead_if_given(VgpuId v) const { return ahead(v, own_[v].held + own_[v].coming); }
-  // The part of a row that follows from the frame and from what it is owed of the SMs; of all
-  // holders, when these change. Returns when its turn ends.
+  // The part of a row that follows from the frame and from its entitlement; of all holders,
+  // when these change. Returns when its turn ends.
   uint64_t turn_end(Row& row) const {
     const VgpuId v = row.vgpu;
     // Without one of its SMs, and with what that takes to leave.
@@ -152,12 +152,12 @@ class Figures {
     row.beyond =
         surplus_of(v) ? kAheadOfAll : static_cast<int64_t>(work * row.per_weight) + row.drain;
     // What it has beyond its share, rounded up, it has only because nobody else was there.
-    const double owed = owed_sms(v);
-    const bool beyond = static_cast<double>(row.held) > owed + 1;
+    const double entitled = entitled_sms(v);
+    const bool beyond = static_cast<double>(row.held) > entitled + 1;
     row.turn_ns = least_turn_ns();
     if (!beyond)
-      row.turn_ns = std::max(
-          row.turn_ns, static_cast<uint64_t>(std::min(owed, 1.0) * static_cast<double>(frame_)));
+      row.turn_ns = std::max(row.turn_ns, static_cast<uint64_t>(std::min(entitled, 1.0) *
+                                                                static_cast<double>(frame_)));
     return row.oldest_ns == kNever ? kNever : row.oldest_ns + row.turn_ns;
   }
 

@@ -3,10 +3,7 @@
 // wfq-srt have in common on a GPU that is given whole. Owned and called like any Policy: pure, one
 // thread.
 //
-// Terms   vtime   GPU time that a vGPU has used, divided by its weight (fair_clock.h)
-//         V       the mean vtime of all backlogged vGPUs of a priority, by weight
-//         lag     entitlement less GPU time used: (V - vtime) * weight; negated, the lead
-//         turn    an uninterrupted hold of the GPU; `quantum` is its planned length
+// Terms (entitlement, vtime, V, lag, turn, quantum: policies/policy.h)
 //         short   the known work of a vGPU fits into short_ns() since it became backlogged
 //         burst   of a vGPU of class low, from when it becomes backlogged until its credit is used
 //                 up: its share of the time, pauses included, up to longest_burst_ns()

@@ -386,7 +386,7 @@ TEST(Simulation, SharesFollowAChangeOfWeight) {
   const Outcome r = simulate(w, *policy, {});
   const double got = static_cast<double>(r.vgpus[0].sm_ns) / 4;
   EXPECT_NEAR(got, 1000e6 + 1500e6, 30e6);
-  EXPECT_NEAR(r.vgpus[0].owed_sm_ns / r.vgpus[0].got_sm_ns, 1, 0.02);
+  EXPECT_NEAR(r.vgpus[0].entitled_sm_ns / r.vgpus[0].got_sm_ns, 1, 0.02);
 }
 
 TEST(Simulation, TheModelLearnsAndLiesReachThePolicy) {

@@ -22,7 +22,7 @@ struct Seen {
       0;  // one at a time: the least quantum that wfq came to from the hand-overs that it saw
   double weights = 0;
 
-  double owed_sms(size_t v) const { return w.gpu.sm_count * w.vgpus[v].share.weight / weights; }
+  double entitled_sms(size_t v) const { return w.gpu.sm_count * w.vgpus[v].share.weight / weights; }
   double worst(double Window::*what) const {
     double most = 0;
     for (const Window& x : r.windows) most = std::max(most, x.*what);
@@ -73,7 +73,8 @@ TEST(WfqInSpace, SharesOverAnySecond) {
     const Seen& o = in_space("wfq-shares", i);
     ASSERT_GT(o.r.windows.size(), 15u);
     double least = 1e30;
-    for (size_t v = 0; v < o.w.vgpus.size(); ++v) least = std::min(least, o.owed_sms(v) * kSecond);
+    for (size_t v = 0; v < o.w.vgpus.size(); ++v)
+      least = std::min(least, o.entitled_sms(v) * kSecond);
     EXPECT_LE(o.worst(&Window::worst_error), std::max(0.01, kTurnSmNs / least)) << o.w.vgpus.size();
     EXPECT_LE(o.worst(&Window::worst_points), 0.0005) << o.w.vgpus.size();
     EXPECT_GE(o.r.all_contended_jain, 0.999) << o.w.vgpus.size();
@@ -109,7 +110,7 @@ TEST(WfqInSpace, NobodyWaitsLongerThanItsBound) {
     for (const char* name : {"wfq-shares", "wfq-equal"}) {
       const Seen& o = in_space(name, i);
       for (size_t v = 0; v < o.w.vgpus.size(); ++v) {
-        const double part = std::min(o.owed_sms(v), 1.0);
+        const double part = std::min(o.entitled_sms(v), 1.0);
         const double bound = 2 * std::max(6.0 * kMs, kTurnSmNs / part);
         EXPECT_LE(static_cast<double>(o.r.vgpus[v].longest_wait_ns), bound)
             << name << i << ": " << o.w.vgpus[v].name;
@@ -216,12 +217,12 @@ TEST(WfqOneAtATime, EachWithinAFewTurnsOfWhatItIsOwed) {
     for (size_t v = 0; v < o.w.vgpus.size(); ++v) turns += turn_ns(o, v);
     for (size_t v = 0; v < o.w.vgpus.size(); ++v) {
       const double sms = o.w.gpu.sm_count;
-      const double off = std::abs(o.r.vgpus[v].got_sm_ns - o.r.vgpus[v].owed_sm_ns) / sms;
+      const double off = std::abs(o.r.vgpus[v].got_sm_ns - o.r.vgpus[v].entitled_sm_ns) / sms;
       const double turn = turn_ns(o, v);
       EXPECT_LE(off, 3 * turn + 2 * turns * o.w.vgpus[v].share.weight / o.weights)
           << o.w.vgpus.size() << " vGPUs, " << v;
-      if (o.r.vgpus[v].owed_sm_ns / sms > 300 * turn) {
-        EXPECT_LE(off, 0.01 * o.r.vgpus[v].owed_sm_ns / sms);
+      if (o.r.vgpus[v].entitled_sm_ns / sms > 300 * turn) {
+        EXPECT_LE(off, 0.01 * o.r.vgpus[v].entitled_sm_ns / sms);
       }
     }
   }
@@ -297,7 +298,7 @@ TEST(WfqOnTimeSlices, SharesOverAnySecondWithinTurns) {
     // longer than its share allows.
     for (size_t v = 0; v < o.w.vgpus.size(); ++v) {
       const double least = o.w.vgpus.size() <= 8 ? 0.98 : 0.85;
-      EXPECT_GE(o.r.vgpus[v].got_sm_ns, least * o.r.vgpus[v].owed_sm_ns)
+      EXPECT_GE(o.r.vgpus[v].got_sm_ns, least * o.r.vgpus[v].entitled_sm_ns)
           << i << ": " << o.w.vgpus[v].name;
     }
   }

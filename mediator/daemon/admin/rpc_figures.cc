@@ -60,7 +60,7 @@ json::object counters(GrantExecutor& executor, VgpuServer& v) {
           {"own_contended_ns", s.shares.own_contended_ns},
           {"own_contended_gpu_ns", s.shares.own_gpu_ns},
           {"own_contended_rivals_gpu_ns", s.shares.own_rivals_gpu_ns},
-          {"own_contended_owed_ns", s.shares.own_owed_ns},
+          {"own_contended_owed_ns", s.shares.own_entitled_ns},
           {"grants", s.grants},
           {"evictions", s.evictions},
           {"overdue_evictions", s.overdue},
@@ -107,7 +107,7 @@ json::object top_row(GrantExecutor& executor, VgpuServer& v, const GrantExecutor
   return {
       {"name", v.spec().name},
       {"weight", now.share.weight},
-      {"share_asked", ratio(b.own_owed_ns - a.own_owed_ns, all_held)},
+      {"share_asked", ratio(b.own_entitled_ns - a.own_entitled_ns, all_held)},
       {"share_got", ratio(held, all_held)},
       {"contended_ms", (b.own_contended_ns - a.own_contended_ns) / 1'000'000},
       {"gpu_fraction", ratio(grown(now.usage.used.used_ns, before.usage.used.used_ns), window_ns)},

@@ -33,7 +33,7 @@ class TimeSlices {
   // What a worker has of launches: none, some that its gate holds back, or some that could run.
   enum class Work : uint8_t { kNone, kWaits, kRuns };
   using Works = std::function<Work(pid_t worker)>;
-  // `free`: while nobody else wanted the GPU; nobody is owed anything for it.
+  // `free`: while nobody else wanted the GPU; it makes no debt.
   using Used = std::function<void(pid_t worker, uint64_t used_ns, bool free)>;
   virtual ~TimeSlices() = default;
 

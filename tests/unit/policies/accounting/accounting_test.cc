@@ -64,7 +64,7 @@ TEST(ShareMeter, CountsOnlyContendedIntervals) {
   EXPECT_EQ(a.own_contended_ns, 1000u);
   EXPECT_EQ(a.own_gpu_ns, 600u);
   EXPECT_EQ(a.own_rivals_gpu_ns, 300u);
-  EXPECT_EQ(a.own_owed_ns, 600u);  // two thirds of 900
+  EXPECT_EQ(a.own_entitled_ns, 600u);  // two thirds of 900
   EXPECT_DOUBLE_EQ(a.share_got(), 2.0 / 3);
   EXPECT_DOUBLE_EQ(b.share_asked(), 1.0 / 3);
   EXPECT_DOUBLE_EQ(ShareMeter::Totals{}.share_got(), 0.0);
@@ -79,8 +79,8 @@ TEST(ShareMeter, OwedFollowsWhoIsThereAndTheWeights) {
   m.set_weight(900, 0, 200);  // all 100 each more
   m.set_holder(1300, 2);      // 0: 200, 1 and 2: 100 each
   m.set_holder(1300, 2);
-  EXPECT_EQ(m.totals(1300, 0).own_owed_ns, 300u + 100 + 200);
-  EXPECT_EQ(m.totals(1300, 2).own_owed_ns, 200u);
+  EXPECT_EQ(m.totals(1300, 0).own_entitled_ns, 300u + 100 + 200);
+  EXPECT_EQ(m.totals(1300, 2).own_entitled_ns, 200u);
   EXPECT_EQ(m.totals(1300, 0).own_gpu_ns, 1300u);
   EXPECT_EQ(m.totals(1300, 1).own_rivals_gpu_ns, 1300u);
   EXPECT_EQ(m.all_contended_ns(1300), 700u);
@@ -130,7 +130,8 @@ TEST(ShareMeter, AgreesWithPlainSums) {
     EXPECT_EQ(static_cast<double>(t.own_contended_ns), contended[i]);
     EXPECT_EQ(static_cast<double>(t.own_gpu_ns), gpu[i]);
     EXPECT_EQ(static_cast<double>(t.own_rivals_gpu_ns), rivals[i]);
-    EXPECT_NEAR(static_cast<double>(t.own_owed_ns), owed[i], 5000);  // one rounding per interval
+    EXPECT_NEAR(static_cast<double>(t.own_entitled_ns), owed[i],
+                5000);  // one rounding per interval
   }
 }
 
