@@ -142,6 +142,20 @@ TEST_F(AgentTest, ADeviceThatIsWantedBackIsGivenBack) {
   EXPECT_EQ(close.epoch, 7u);
 }
 
+// Without VFIO nobody is asked. The kernel's answer to reads is all ones then.
+TEST_F(AgentTest, ADeviceThatHasGoneIsNamed) {
+  auto program = join("p");
+  opened(receive(SLUICE_CONTROL_OPEN).request, 2, 7);
+  program->thread.join();
+  ASSERT_NE(program->channel, nullptr) << program->error;
+  std::memset(region_, 0xff, SLUICE_SLOT_OFFSET + kSlots * SLUICE_SLOT_STRIDE);
+  EXPECT_TRUE(eventually([&] { return end_ != 0; }));
+  EXPECT_EQ(end_, static_cast<int>(DeviceProblem::kNoDevice));
+  ASSERT_TRUE(program->channel->ended());
+  EXPECT_EQ(program->channel->end_reason().reason,
+            "the vGPU was detached from this virtual machine");
+}
+
 TEST_F(AgentTest, PassesOnARefusal) {
   auto program = join("p");
   const auto open = receive(SLUICE_CONTROL_OPEN);
