@@ -133,8 +133,9 @@ void Agent::beat(uint64_t now_ns) {
 
 Result<void> Agent::check_host() {
   const sluice_channel_header& header = device_.header();
-  // What is left of a device that has gone reads as all ones. By VFIO it is asked for before.
-  if (load_shared(header.magic) == UINT64_MAX)
+  // What is mapped of a device that has gone reads as zeros, or as ones. By VFIO it is asked for
+  // before that.
+  if (load_shared(header.magic) != SLUICE_CHANNEL_MAGIC)
     return Error{static_cast<int>(DeviceProblem::kNoDevice),
                  "the vGPU was detached from this virtual machine"};
   const uint32_t state = load_shared(header.state, std::memory_order_acquire);

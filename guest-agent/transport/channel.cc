@@ -158,11 +158,13 @@ bool Channel::ended() const {
 SessionEnd Channel::end_reason() const {
   SessionEnd end;
   end.error = CUDA_ERROR_DEVICE_UNAVAILABLE;
-  if (const uint64_t epoch = load_shared(header_->epoch); epoch != epoch_) {
-    // What is left of a device that has gone reads as all ones.
-    end.reason = epoch == UINT64_MAX ? "the vGPU was detached from this virtual machine"
-                 : hung_up_          ? "the connection to the vGPU was closed"
-                                     : "it ended long ago; the slot has another program";
+  if (load_shared(header_->epoch) != epoch_) {
+    // What is mapped of a device that has gone reads as zeros, or as ones.
+    const auto& channel = *reinterpret_cast<const sluice_channel_header*>(region_);
+    end.reason = load_shared(channel.magic) != SLUICE_CHANNEL_MAGIC
+                     ? "the vGPU was detached from this virtual machine"
+                 : hung_up_ ? "the connection to the vGPU was closed"
+                            : "it ended long ago; the slot has another program";
     return end;
   }
   if (load_shared(header_->state, std::memory_order_acquire) == SLUICE_SLOT_ENDED) {
