@@ -12,6 +12,7 @@ usage: build_folder.py FOLDER SOURCE OPTION=VALUE...
 Options that are not named keep the values that they have. Prints one line on what it did to an
 existing folder. If set-up fails, prints the end of its log, and the old folder stays as it was.
 """
+import functools
 import json
 import pathlib
 import shutil
@@ -31,6 +32,12 @@ def meson(*args):
                           stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True)
 
 
+@functools.cache
+def meson_version():
+    return subprocess.run(["meson", "--version"], check=True, stdout=subprocess.PIPE,
+                          text=True).stdout.strip()
+
+
 def as_text(value):
     """A value of intro-buildoptions.json as it is written after -D."""
     if isinstance(value, bool):
@@ -40,7 +47,7 @@ def as_text(value):
     return str(value)
 
 
-def why_unusable(folder, source, meson_version):
+def why_unusable(folder, source):
     """In words, why an existing build folder has to be set up anew; None if it is sound."""
     try:
         info = json.loads((folder / "meson-info/meson-info.json").read_text())
@@ -59,8 +66,8 @@ def why_unusable(folder, source, meson_version):
         return f"it was set up for {made_for}"
     if made_at.resolve() != folder:
         return f"it was set up as {made_at}"
-    if made_by != meson_version:
-        return f"it was set up by meson {made_by}, and this is {meson_version}"
+    if made_by != meson_version():
+        return f"it was set up by meson {made_by}, and this is {meson_version()}"
     return None
 
 
@@ -99,9 +106,7 @@ def reconcile(folder, source, options):
         return set_up(folder, source, options)
     if not folder.is_dir() or not is_build_folder(folder):
         raise Failure(f"{folder} exists and is no build folder of meson: move it away")
-    version = subprocess.run(["meson", "--version"], check=True, stdout=subprocess.PIPE,
-                             text=True).stdout.strip()
-    reason = why_unusable(folder, source, version)
+    reason = why_unusable(folder, source)
     if reason:
         return set_up_anew(folder, source, options, reason)
     differing = differing_options(folder, options)
@@ -118,16 +123,16 @@ def reconcile(folder, source, options):
     return None
 
 
-def main():
-    folder, source, options = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3:]
+def main(folder, source, *options):
+    folder, source = pathlib.Path(folder), pathlib.Path(source)
     names = [o.split("=", 1)[0] for o in options]
     if any("=" not in o for o in options) or len(set(names)) != len(names):
         sys.exit("usage: build_folder.py FOLDER SOURCE OPTION=VALUE...")
     try:
-        reconcile(folder, source, options)
+        reconcile(folder, source, list(options))
     except Failure as failure:
         sys.exit(f"build_folder.py: {failure}")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
