@@ -398,11 +398,15 @@ class Restarts(WithPlugin):
         self.run_program(answer)
 
     def test_sluiced_is_stopped_and_continued(self):
-        """It is there and does not answer."""
+        """It is there and does not answer. Waited for for less than 20 s."""
         self.pod("a", ["kube-0"])
+        self.plugin.stop()
+        self.plugin = support.Running(self.work, "sluice-device-plugin", *self.options(),
+                                      answer_within_s=5)
+        self.registered(2)
         self.sluiced.process.send_signal(signal.SIGSTOP)
         try:
-            self.refused(Code.UNAVAILABLE, "sluiced has not answered within 20 s",
+            self.refused(Code.UNAVAILABLE, "sluiced has not answered within 5 s",
                          container_requests=[{"devices_ids": ["kube-1"]}])
             self.assertEqual(self.peer.wait_for(all_of("Unhealthy")), all_of("Unhealthy"))
         finally:

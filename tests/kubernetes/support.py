@@ -30,13 +30,23 @@ def program(name, *args):
 
 
 class Running:
-    """A program that runs until stop(). What it prints is in `log()`."""
+    """A program that runs until stop(). What it prints is in `log()`. With `answer_within_s` it
+    waits for an answer of sluiced no longer than that."""
 
-    def __init__(self, folder, name, *args):
+    def __init__(self, folder, name, *args, answer_within_s=None):
         self.log_path = folder / f"{name}.log"
+        command = program(name, *args)
+        if answer_within_s:
+            code = ("import os, runpy, sys\n"
+                    "sys.path.insert(0, os.environ['SLUICE_KUBERNETES'])\n"
+                    "from sluice_kubernetes import admin\n"
+                    f"admin.TIMEOUT_S = {answer_within_s}\n"
+                    "del sys.argv[0]\n"
+                    "runpy.run_path(sys.argv[0], run_name='__main__')\n")
+            command[1:1] = ["-c", code]
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(program(name, *args), stdin=subprocess.DEVNULL,
-                                            stdout=log, stderr=log, env=environment())
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log,
+                                            stderr=log, env=environment())
 
     def log(self):
         return self.log_path.read_text(errors="replace")

@@ -43,9 +43,10 @@ for o in lines:
     check("one NTT per kernel", len(o["ntt"]) == 11 and all(v >= 0.99 for v in o["ntt"].values()))
     check("figures are numbers",
           all(isinstance(o[k], (int, float)) for k in KEYS - {"workload", "policy", "ntt"}))
-check("seeds repeat",
-      run("-w", "mixed", "-p", "wfq", "--json", "--seed", "5") ==
-      run("-w", "mixed", "-p", "wfq", "--json", "--seed", "5"))
+first, again, other = (run("-w", "mixed", "-p", "wfq", "--json", "--max-events", "100000", "--seed",
+                           seed) for seed in "556")
+check("seeds repeat", first[0] == 0 and first == again)
+check("another seed has other draws", first != other)
 
 code, out, err = run("-w", "two-to-one", "-p", "wfq", "--max-events", "100", "--json")
 check("a limit of events cuts",
@@ -131,7 +132,7 @@ with tempfile.TemporaryDirectory() as d:
                 "no pause between": two(gpu, {"runs": 9}, {"runs": 9}),
                 "opaque": two(gpu, k={"evictable": False}),
                 "giant": two(gpu, k={"alone_us": 9e8, "tasks": 4_000_000_000}),
-                "1 ns": two(gpu, k={"alone_us": 0.001, "tasks": 1}, horizon_ms=1),
+                "1 ns": two(gpu, k={"alone_us": 0.001, "tasks": 1}, horizon_ms=0.1),
                 "quanta of nothing": two(gpu,
                                          config={"handover_loss": 0, "min_quantum_ms": 0,
                                                  "max_quantum_ms": 0, "latency_target_ms": 0,
