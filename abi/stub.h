@@ -188,7 +188,10 @@ struct sluice_report_header {
   uint64_t whole_launches; /* those of opaque_launches whose kernel could be evicted: the grid was
                               on the GPU at once, or known to be short */
   uint64_t in_flight_ns;   /* CLOCK_MONOTONIC when in_flight was 0 last; stored before it changes */
-  uint64_t reserved[110 - SLUICE_MEMORY_KINDS];
+  uint64_t burst_ns;       /* for how long demand was above 0 each time, ... */
+  uint64_t gap_ns;         /* ... and 0 in between: means of the last ones; 0: not known */
+  uint64_t demand_changed_ns; /* CLOCK_MONOTONIC when demand last became 0, or ceased to be it */
+  uint64_t reserved[107 - SLUICE_MEMORY_KINDS];
 };
 
 /* Bytes of the memfd that holds a report header, and nothing else. */

@@ -244,6 +244,12 @@ struct Action {
 // does not allocate.
 using Actions = std::vector<Action>;
 
+// For how long a vGPU has work each time, and none in between.
+struct Rhythm {
+  uint64_t burst_ns = 0, gap_ns = 0;  // means of the last ones; gap_ns 0: there was none
+  uint64_t waited_ns = 0;             // when it had no more work the last time
+};
+
 // Override the events that matter; the others do nothing.
 class Policy {
  public:
@@ -283,6 +289,9 @@ class Policy {
   // The same of use that makes no debt: while no other vGPU was backlogged, where
   // Machine::slices_are_free_alone. By the clock, of those for which hears_at_once().
   virtual void on_free_usage(uint64_t /*now_ns*/, VgpuId, const Usage&) {}
+  // v had the GPU alone for a while, in which nothing was heard of it, and another one comes: how
+  // v came and went meanwhile. By its own word.
+  virtual void on_rhythm(uint64_t /*now_ns*/, VgpuId, const Rhythm&) {}
   // v is backlogged, and was not for a moment since the last event: too short for a host that was
   // busy. By its own word.
   virtual void on_missed_wait(uint64_t /*now_ns*/, VgpuId) {}

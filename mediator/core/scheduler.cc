@@ -71,6 +71,9 @@ ReportSnapshot read_report(const sluice_report_header& header) {
   r.guest_keeps = seq32(h.keeps);
   r.guest_recall = seq32(h.recall);
   r.guest_idles = std::atomic_ref(h.idles).load(std::memory_order_relaxed);
+  r.guest_burst_ns = any64(h.burst_ns);
+  r.guest_gap_ns = any64(h.gap_ns);
+  r.guest_demand_changed_ns = any64(h.demand_changed_ns);
   r.guest_in_flight_ns = any64(h.in_flight_ns);
   r.guest_launches = any64(h.launches);
   r.guest_launches_done = any64(h.launches_done);
@@ -235,6 +238,7 @@ void Scheduler::on_report(uint64_t now_ns, SessionId s, const ReportSnapshot& re
   if (!x) return;
   const VgpuId v = x->vgpu;
   m.reports.answered(s);
+  m.reports.tell_rhythm(now_ns, s, report);
   // It has waited, and has work again: nobody has seen it.
   const bool waited = x->backlogged && x->report.guest_idles != report.guest_idles &&
                       report.guest_demand > 0 && m.vgpus[v].backlogged_sessions == 1;
@@ -283,6 +287,7 @@ void Scheduler::on_measured(uint64_t now_ns, VgpuId v, uint64_t refund_sm_ns, ui
 
 void Scheduler::on_used(uint64_t now_ns, VgpuId v, uint64_t sm_ns, bool free) {
   if (!impl_->vgpu(v) || impl_->strategy->charges_by_clock() || sm_ns == 0) return;
+  impl_->strategy->on_used(now_ns, v);
   impl_->charging.charge_measured(now_ns, v, sm_ns, free);
 }
 

@@ -50,6 +50,9 @@ class Forwarding : public Policy {
   void on_free_usage(uint64_t now_ns, VgpuId v, const Usage& usage) override {
     inner_->on_free_usage(now_ns, v, usage);
   }
+  void on_rhythm(uint64_t now_ns, VgpuId v, const Rhythm& rhythm) override {
+    inner_->on_rhythm(now_ns, v, rhythm);
+  }
   void on_missed_wait(uint64_t now_ns, VgpuId v) override { inner_->on_missed_wait(now_ns, v); }
   bool reads_tasks() const override { return inner_->reads_tasks(); }
   void on_left(uint64_t now_ns, VgpuId v, LeftReason why, Actions& out) override {

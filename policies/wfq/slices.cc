@@ -16,7 +16,8 @@
 //                  entitlement than a turn would: nobody is further off than one turn. (LoGA's and
 //                  NEON's disengaged fair queuing, with weights and turn by turn.) Leads add up to
 //                  nothing, so that somebody is never gated
-//   habit.h        which vGPUs visit, pause, chat, return soon: learnt from when each has work
+//   habit.h        which vGPUs visit, pause, chat, return soon: learnt from when each has work, and
+//                  of one that was alone from what its worker says (on_rhythm())
 //   one_by_one.h   while a vGPU that waits after its launches is owed half of what it uses, the
 //                  others have turns one by one, and it has one between any two of theirs
 //   stay_turns.h   beside visitors, those that stay have turns one by one, by their gates: a visit
@@ -140,8 +141,7 @@ class WfqSlices final : public Policy {
     gpu_.clock.charge(v, usage.sm_ns);
     const double used_ns = static_cast<double>(usage.sm_ns) / gpu_.sms();
     SlicedVgpu& o = gpu_[v];
-    o.habit.used_at_ns = now_ns;
-    o.habit.used_ns += used_ns;
+    o.habit.note_use(now_ns, used_ns);
     o.left_ns -= used_ns;
     o.credit_ns = std::max(o.credit_ns - used_ns, 0.0);
     waste_.on_use(v, used_ns);
@@ -151,8 +151,16 @@ class WfqSlices final : public Policy {
     if (now_ns > o.gated_at_ns + kBegunNs && o.used_gated_ns > begun_ns)
       o.rides_until_ns = now_ns + kRidesNs;
   }
+  void on_rhythm(uint64_t now_ns, VgpuId v, const Rhythm& rhythm) override {
+    gpu_[v].habit.take(rhythm);
+    if (!gpu_.habit(v).visits(now_ns, false, gpu_.lengths)) return;
+    expected_.note(now_ns, v);
+    gpu_[v].stays = false;
+  }
   void on_missed_wait(uint64_t now_ns, VgpuId v) override {
     if (!gpu_.clock[v].backlogged() || is_long_alone(now_ns)) return;
+    gpu_[v].habit.note_coming(now_ns);
+    if (gpu_.has_its_share(now_ns, v)) return;
     gpu_[v].habit.waited_ns = now_ns;
     gpu_[v].habit.note_gap(now_ns);
     note_burst(now_ns, v);
@@ -187,6 +195,7 @@ class WfqSlices final : public Policy {
     Habit& habit = gpu_[v].habit;
     if (habit.comes_for_nothing(now_ns)) forget_credit(v);
     habit.note_gap(now_ns);
+    habit.note_coming(now_ns);
     slices::begin_burst(gpu_, now_ns, v);
     if (is_long_alone(now_ns)) gpu_[gpu_.busy.front()].habit.forget_burst(now_ns);
     habit.came_ns = now_ns;
@@ -218,7 +227,7 @@ class WfqSlices final : public Policy {
     Habit& habit = gpu_[v].habit;
     habit.busy_ns = now_ns - habit.came_ns;
     habit.note_burst(gpu_.lengths);
-    if (!gpu_.visits(now_ns, v)) return;
+    if (!gpu_.visits(now_ns, v) || gpu_.asks_much(now_ns, v)) return;
     expected_.note(now_ns, v);
     gpu_[v].stays = false;
   }
@@ -295,7 +304,9 @@ class WfqSlices final : public Policy {
   void decide(uint64_t now_ns, Actions& out) {
     const bool was_gated = gpu_.gated > 0;
     find_top(now_ns);
-    double weights = 0, lightest = kMaxWeight;
+    double& weights = gpu_.weight_of_top;
+    double lightest = kMaxWeight;
+    weights = 0;
     for (const VgpuId v : gpu_.top) {
       weights += gpu_.share(v).weight;
       lightest = std::min<double>(lightest, gpu_.share(v).weight);

@@ -33,10 +33,13 @@ VgpuId SlicesHost::add(const policy::VgpuShare& share, const SlicesProgram& prog
   const auto v = *scheduler_->add_vgpu(now_ns_, share, actions_);
   all_.resize(std::max<size_t>(all_.size(), v + 1));
   all_[v].program = program;
+  list_.insert(list_.begin() + std::uniform_int_distribution<int>(0, static_cast<int>(v))(order_),
+               v);
   use_.add(process(v), v);
   make_session(v, [&](core::SessionId s) { all_[v].session = s; });
   at(std::max(program.start_ns, now_ns_), [this, v] {
     const SlicesProgram& p = all_[v].program;
+    if (p.says_waits_ns > 0) say_waits(v);
     if (p.random) return arrive(v);
     for (uint32_t i = 0; i < std::max(1u, p.queued); ++i) queue_launch(v, now_ns_);
   });
@@ -66,7 +69,8 @@ void SlicesHost::apply(const Action& action) {
       at(now_ns_ + costs_.set_ns, [this, v, ns] {
         ++slices_set_;
         all_[v].slice_ns = ns;
-        slice_ends_ns_ = now_ns_;  // whoever runs is stopped
+        slice_ends_ns_ = now_ns_;  // whoever runs is stopped, ...
+        begins_anew_ = true;       // ... and the first in the GPU's list is next
         reconsider();
       });
       break;
@@ -81,6 +85,9 @@ core::ReportSnapshot SlicesHost::report_of(VgpuId v, core::SessionId) {
   core::ReportSnapshot r;
   r.guest_demand = t.demand;
   r.guest_idles = t.idles;
+  r.guest_burst_ns = t.rhythm.burst_ns();
+  r.guest_gap_ns = t.rhythm.gap_ns();
+  r.guest_demand_changed_ns = t.rhythm.changed_ns();
   r.guest_in_flight = static_cast<uint32_t>(t.flights.size());
   r.guest_in_flight_ns = t.in_flight_ns;
   r.guest_left_generation = t.left_generation;
@@ -135,6 +142,7 @@ void SlicesHost::queue_launch(VgpuId v, uint64_t since_ns) {
   t.waits = true;
   t.queued_at.push_back(since_ns);
   const bool first = t.demand++ == 0;
+  if (first) t.rhythm.begin(now_ns_);
   claim(v);
   if (first && (!(t.grant & SLUICE_GRANT_OPEN) || t.grant & SLUICE_GRANT_CONTENDED)) ring(v);
   worker(v);
@@ -150,6 +158,12 @@ void SlicesHost::claim_only(VgpuId v) {
     ring(v);
     at(now_ns_ + all_[v].program.pause_ns, [this, v] { queue_launch(v, now_ns_); });
   });
+}
+
+void SlicesHost::say_waits(VgpuId v) {
+  ++all_[v].idles;
+  ring(v);
+  at(now_ns_ + all_[v].program.says_waits_ns, [this, v] { say_waits(v); });
 }
 
 // Sends what may go.
@@ -191,6 +205,7 @@ void SlicesHost::flight_ended(VgpuId v) {
   const uint64_t since_ns = t.queued_at.front();
   t.queued_at.pop_front();
   if (--t.demand == 0) {
+    t.rhythm.end(now_ns_);
     if (!t.program.hides_waits) ++t.idles;
     if (t.grant & SLUICE_GRANT_CONTENDED) ring(v);
   }
@@ -214,10 +229,14 @@ void SlicesHost::flight_ended(VgpuId v) {
 // ---- GPU ----------------------------------------------------------------------------------------
 
 VgpuId SlicesHost::next_with_work() const {
-  const auto n = static_cast<VgpuId>(all_.size());
-  for (VgpuId i = 1; i <= n; ++i) {
-    const VgpuId v = resident_ == kNoVgpu ? i - 1 : (resident_ + i) % n;
-    if (v != resident_ && has_work(v)) return v;
+  const size_t n = list_.size();
+  size_t from = 0;
+  if (!begins_anew_ && resident_ != kNoVgpu)
+    from =
+        1 + static_cast<size_t>(std::find(list_.begin(), list_.end(), resident_) - list_.begin());
+  for (size_t i = 0; i < n; ++i) {
+    const VgpuId v = list_[(from + i) % n];
+    if ((v != resident_ || begins_anew_) && has_work(v)) return v;
   }
   return kNoVgpu;
 }
@@ -260,7 +279,8 @@ void SlicesHost::reconsider() {
   }
   const bool works = resident_ != kNoVgpu && has_work(resident_);
   const VgpuId next = next_with_work();
-  if (next != kNoVgpu && (!works || now_ns_ >= slice_ends_ns_)) {
+  begins_anew_ = false;
+  if (next != kNoVgpu && next != resident_ && (!works || now_ns_ >= slice_ends_ns_)) {
     switch_to(next, works);
     return again(runs_from_ns_);
   }

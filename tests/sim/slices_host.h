@@ -6,7 +6,9 @@
 // The GPU has one context at a time and goes round among those that have launches in its queues: to
 // the next one when the slice is over or nothing is left: what runs is saved (its state_ns), no
 // context is there (gap_ns), and the next is restored (its state_ns). A slice is renewed while
-// nobody else has work. One that is set anew stops whoever runs.
+// nobody else has work. One that is set anew stops whoever runs, and the GPU begins with the first
+// of its list again (the switch log of an H200, 32 tenants): who is last in it has nothing if that
+// happens more often than a round takes.
 // What each has used is found from the switches (accounting::EngineUse), log_ns late.
 //
 // A worker has a stream, and in flight what worker::SliceQueue allows; kernels cannot be evicted.
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "mediator/core/scheduler.h"
+#include "mediator/worker/streams/rhythm.h"
 #include "mediator/worker/streams/slice_queue.h"
 #include "policies/accounting/engine_use.h"
 #include "tests/sim/virtual_host.h"
@@ -33,8 +36,9 @@ struct SlicesProgram {
   uint64_t start_ns = 0;
   uint64_t state_ns = 110'000;  // to save or restore its context; of small launches 30'000
   // Of a worker that was taken over:
-  uint64_t claim_ns = 0;     // it launches nothing, and says for so long that it has work
-  bool hides_waits = false;  // it does not count its waits
+  uint64_t claim_ns = 0;       // it launches nothing, and says for so long that it has work
+  uint64_t says_waits_ns = 0;  // each so often its worker counts a wait that there was not
+  bool hides_waits = false;    // it does not count its waits
 };
 
 struct SlicesCosts {
@@ -81,6 +85,7 @@ class SlicesHost final : public VirtualHost {
     std::deque<uint64_t> waiting;  // of a random one: those that are to come once it has waited
     bool waits = false;
     worker::SliceQueue queue{32};
+    worker::Rhythm rhythm;
     std::deque<Flight> flights;
     uint64_t slice_ns = 2'000'000, ran_ns = 0, charged_ns = 0;
     std::vector<uint64_t> took_ns;
@@ -98,6 +103,7 @@ class SlicesHost final : public VirtualHost {
   void ring(core::VgpuId v);
   void tell_log();
   void arrive(core::VgpuId v);
+  void say_waits(core::VgpuId v);
   void queue_launch(core::VgpuId v, uint64_t since_ns);
   void claim_only(core::VgpuId v);
   void worker(core::VgpuId v);
@@ -117,6 +123,9 @@ class SlicesHost final : public VirtualHost {
   uint64_t gpu_epoch_ = 0, switches_ = 0, slices_set_ = 0;
   std::vector<Tenant> all_;  // by VgpuId
   std::vector<Record> records_;
+  std::mt19937 order_;
+  std::vector<core::VgpuId> list_;  // in which the GPU goes round
+  bool begins_anew_ = false;
   core::VgpuId resident_ = policy::kNoVgpu;
   uint64_t runs_from_ns_ = 0;  // its work goes on from then
   uint64_t slice_ends_ns_ = 0;

@@ -84,5 +84,15 @@ TEST(SlicesHostile, WhoDoesNotCountItsWaitsGainsNothing) {
     }
 }
 
+// Who has its share visits nobody, whatever its worker says.
+TEST(SlicesHostile, WhoSaysThatItWaitsGainsNothing) {
+  for (const uint64_t launch_us : {50u, 1'000u, 5'000u}) {
+    SlicesProgram rival{.launch_ns = launch_us * kUs, .queued = 8, .start_ns = 20 * kMs};
+    const std::vector<double> fair = parts_beside(rival);
+    rival.says_waits_ns = kMs;
+    EXPECT_GT(least_kept(parts_beside(rival), fair), 0.95) << launch_us;
+  }
+}
+
 }  // namespace
 }  // namespace sluice::sim::hostile

@@ -61,6 +61,24 @@ void Reports::accept(SessionId s, const ReportSnapshot& report, ActionQueue& out
   x.report = r;
 }
 
+void Reports::tell_rhythm(uint64_t now_ns, SessionId s, const ReportSnapshot& report) {
+  const VgpuId v = sharing_.sessions[s].vgpu;
+  VgpuState& g = sharing_.vgpus[v];
+  if (g.hold != HoldState::kContended || g.alone_from_ns == 0) return;
+  const uint64_t from_ns = std::exchange(g.alone_from_ns, 0);
+  const uint64_t changed_ns = std::min(report.guest_demand_changed_ns, now_ns);
+  if (now_ns - from_ns < kAloneNs || changed_ns < from_ns || report.guest_burst_ns == 0) return;
+  if (g.sessions.size() != 1) return;
+  policy::Rhythm rhythm{report.guest_burst_ns, report.guest_gap_ns, changed_ns};
+  if (report.guest_demand > 0) {
+    rhythm.burst_ns = std::max(rhythm.burst_ns, now_ns - changed_ns);
+    rhythm.waited_ns -= std::min(rhythm.gap_ns, changed_ns);
+  } else {
+    rhythm.gap_ns = std::max(rhythm.gap_ns, now_ns - changed_ns);
+  }
+  sharing_.policy->on_rhythm(now_ns, v, rhythm);
+}
+
 void Reports::set_backlogged(SessionId s, bool backlogged) {
   SessionState& x = sharing_.sessions[s];
   backlogged = backlogged && x.life != SessionLife::kEnding;
@@ -106,6 +124,7 @@ bool Reports::update_contended(uint64_t now_ns, ActionQueue& out) {
     const bool contended = others_backlogged(v) > 0;
     if (g.leaving() || contended == (g.hold == HoldState::kContended)) continue;
     g.hold = contended ? HoldState::kContended : HoldState::kAlone;
+    if (!contended) g.alone_from_ns = now_ns;
     sharing_.charging.clock(v).on_contended(now_ns, contended);
     for (const SessionId s : g.sessions) {
       if (!(sharing_.sessions[s].word & SLUICE_GRANT_OPEN)) continue;

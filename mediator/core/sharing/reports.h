@@ -35,6 +35,8 @@ class Reports {
   void forget_session(SessionId s);
   bool outstanding() const { return outstanding_ > 0; }
 
+  // `report` is the first since v ceased to be alone: the policy hears how v came and went.
+  void tell_rhythm(uint64_t now_ns, SessionId s, const ReportSnapshot& report);
   // Checks and keeps a report.
   void accept(SessionId s, const ReportSnapshot& report, ActionQueue& out);
   void set_backlogged(SessionId s, bool backlogged);
@@ -52,6 +54,9 @@ class Reports {
   }
 
  private:
+  // Less says little of how a vGPU comes and goes.
+  static constexpr uint64_t kAloneNs = 20'000'000;
+
   bool sharing_backlogged(VgpuId v) const;
   bool update_contended(uint64_t now_ns, ActionQueue& out);
   bool confirm_idle(VgpuId v, ActionQueue& out);

@@ -191,6 +191,7 @@ void Sharing::begin_hold(uint64_t now_ns, VgpuId v) {
   const bool contended = reports.others_backlogged(v) > 0;
   holders.push_back(v);
   vgpus[v].hold = contended ? HoldState::kContended : HoldState::kAlone;
+  vgpus[v].alone_from_ns = contended ? 0 : now_ns;
   ++vgpus[v].counters.grants;
   charging.clock(v).on_granted(now_ns, contended);
 }

@@ -63,6 +63,7 @@ struct VgpuState {
   uint32_t draining_sessions = 0;
   bool had_in_flight = false;  // while it drained, a session had launches in flight
   uint64_t left_ns = 0;        // the end of its last hold
+  uint64_t alone_from_ns = 0;  // kAlone since then, or has not reported since it was; 0: neither
   VgpuCounters counters;
 
   bool present() const { return hold != HoldState::kAbsent; }

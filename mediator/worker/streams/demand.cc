@@ -13,7 +13,7 @@ constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
 bool needs_program(OpKind kind) { return kind == OpKind::kHostFunc || kind == OpKind::kValueWait; }
 }  // namespace
 
-void Demand::appended(EngineStream& s, const Operation& op) {
+void Demand::appended(EngineStream& s, const Operation& op, uint64_t now_ns) {
   if (needs_program(op.kind)) {
     s.program_seqs.push_back(op.seq);
     ++program_ops_;
@@ -25,11 +25,11 @@ void Demand::appended(EngineStream& s, const Operation& op) {
   if (program_ops_ != 0) {
     stale_ = true;
   } else if (!stale_) {
-    gate_.set_demand(launches_);
+    gate_.set_demand(launches_, now_ns);
   }
 }
 
-void Demand::finished(EngineStream& s, const Operation& op) {
+void Demand::finished(EngineStream& s, const Operation& op, uint64_t now_ns) {
   while (!s.waits.empty() && s.waits.front().first <= op.seq) s.waits.pop_front();
   stale_ |= program_ops_ != 0;
   if (needs_program(op.kind)) {
@@ -39,7 +39,7 @@ void Demand::finished(EngineStream& s, const Operation& op) {
   if (!op.needs_grant()) return;
   s.launch_seqs.pop_front();
   --launches_;
-  if (!stale_) gate_.set_demand(launches_);
+  if (!stale_) gate_.set_demand(launches_, now_ns);
 }
 
 // Per stream the seq of the first operation that is stalled; from there on all are. Each order that
@@ -94,10 +94,10 @@ uint32_t Demand::runnable(const EngineStreams& streams) const {
   return count;
 }
 
-void Demand::update(const EngineStreams& streams) {
+void Demand::update(const EngineStreams& streams, uint64_t now_ns) {
   if (!stale_) return;
   stale_ = false;
-  gate_.set_demand(runnable(streams));
+  gate_.set_demand(runnable(streams), now_ns);
 }
 
 }  // namespace sluice::worker

@@ -23,13 +23,13 @@ class Demand {
  public:
   explicit Demand(Gate& gate) : gate_(gate) {}
 
-  void appended(EngineStream& s, const Operation& op);
+  void appended(EngineStream& s, const Operation& op, uint64_t now_ns);
   // A stream waits for a recording: what is behind it may be stalled now.
   void wait_appended() { stale_ = program_ops_ != 0; }
   // `op` was the oldest of its stream.
-  void finished(EngineStream& s, const Operation& op);
+  void finished(EngineStream& s, const Operation& op, uint64_t now_ns);
   uint32_t runnable(const EngineStreams& streams) const;
-  void update(const EngineStreams& streams);
+  void update(const EngineStreams& streams, uint64_t now_ns);
 
  private:
   static std::map<const EngineStream*, uint64_t> first_stalled(const EngineStreams& streams);

@@ -48,14 +48,14 @@ void StreamEngine::remove_stream(StreamId id) {
 }
 
 StreamEngine::Op& StreamEngine::append(Stream& s, OpKind kind, std::shared_ptr<Work> work,
-                                       uint64_t token) {
+                                       uint64_t token, uint64_t now_ns) {
   Op& op = s.ops.emplace_back();
   op.kind = kind;
   op.seq = next_seq_++;
   op.token = token;
   op.work = std::move(work);
   ++queued_;
-  demand_.appended(s, op);
+  demand_.appended(s, op, now_ns);
   if (op.is_launch()) {
     ++counters_.launches;
     if (kind == OpKind::kOpaque) ++counters_.opaque;
@@ -70,13 +70,13 @@ void StreamEngine::submit(StreamId stream, OpKind kind, std::shared_ptr<Work> wo
     return;
   }
   Stream& s = at(stream);
-  append(s, kind, std::move(work), token);
+  append(s, kind, std::move(work), token, now_ns);
   advance(s, false, now_ns);
   mark_if_due(s, now_ns);
   // An operation that failed to issue may already be complete and may have held others.
   if (!s.ops.empty() && s.ops.front().state == State::kFailed) settle(now_ns);
   if (pending_error_ != CUDA_SUCCESS) fail(pending_error_, now_ns);
-  demand_.update(streams_);
+  demand_.update(streams_, now_ns);
 }
 
 std::shared_ptr<EventRecord> StreamEngine::submit_record(StreamId stream,
@@ -89,7 +89,7 @@ std::shared_ptr<EventRecord> StreamEngine::submit_record(StreamId stream,
     return record;
   }
   Stream& s = at(stream);
-  Op& op = append(s, OpKind::kRecord, std::move(work), 0);
+  Op& op = append(s, OpKind::kRecord, std::move(work), 0, now_ns);
   record->stream = stream;
   record->seq = op.seq;
   op.record = record;
@@ -107,7 +107,7 @@ void StreamEngine::submit_wait(StreamId stream, std::shared_ptr<EventRecord> rec
   // Nothing to wait for. In the legacy stream it still stands between earlier and later work of the
   // blocking streams, as any operation there does.
   if ((!record || record->complete) && s.kind != StreamKind::kLegacy) return;
-  Op& op = append(s, OpKind::kWait, nullptr, 0);
+  Op& op = append(s, OpKind::kWait, nullptr, 0, now_ns);
   if (record && !record->complete) {
     s.waits.emplace_back(op.seq, record);
     demand_.wait_appended();
@@ -191,7 +191,7 @@ bool StreamEngine::retire(Stream& s, uint64_t now_ns) {
       case State::kEvicted:
         return progress;
     }
-    finish(s, CUDA_SUCCESS);
+    finish(s, CUDA_SUCCESS, now_ns);
     progress = true;
   }
   return progress;
@@ -227,7 +227,7 @@ bool StreamEngine::launch_over(Stream& s, Op& op, uint64_t now_ns) {
 }
 
 // Takes the front operation out as complete.
-void StreamEngine::finish(Stream& s, CUresult status) {
+void StreamEngine::finish(Stream& s, CUresult status, uint64_t now_ns) {
   Op op = std::move(s.ops.front());
   s.ops.pop_front();
   if (s.next > 0) {
@@ -238,7 +238,7 @@ void StreamEngine::finish(Stream& s, CUresult status) {
   --queued_;
   if (status == CUDA_SUCCESS) status = op.status;
   if (op.is_launch() && error_ == CUDA_SUCCESS) ++counters_.launches_done;
-  demand_.finished(s, op);
+  demand_.finished(s, op, now_ns);
   if (s.flow == Flow::kBlocked && op.kind == OpKind::kValueWait) s.flow = Flow::kFlowing;
   if (op.kind == OpKind::kRecord) {
     op.record->complete = true;
@@ -510,7 +510,7 @@ void StreamEngine::settle(uint64_t now_ns) {
   for (const auto& s : streams_.all) retrying_ |= s->draining() && s->retry_ns != 0;
   gate_.set_keeps(how_kept());
   if (pending_error_ != CUDA_SUCCESS) return fail(pending_error_, now_ns);
-  demand_.update(streams_);
+  demand_.update(streams_, now_ns);
   std::erase_if(streams_.all, [this](const auto& s) {
     if (!s->removed || !s->ops.empty()) return false;
     driver_.drained(s->id);

@@ -145,7 +145,7 @@ class StreamEngine {
   using State = OpState;
   using Stream = EngineStream;
   using Flow = EngineStream::Flow;
-  Op& append(Stream& s, OpKind kind, std::shared_ptr<Work> work, uint64_t token);
+  Op& append(Stream& s, OpKind kind, std::shared_ptr<Work> work, uint64_t token, uint64_t now_ns);
   Stream& at(StreamId id);
   bool clear_across(const Stream& s, uint64_t seq) const;
   bool collect(Stream& s, uint64_t now_ns);
@@ -164,7 +164,7 @@ class StreamEngine {
   void submitted(Stream& s, Op& op, bool pieces, CUresult status, uint64_t now_ns);
   void put_back(Stream& s);
   bool ends_with_queue(const Stream& s) const;
-  void finish(Stream& s, CUresult status);
+  void finish(Stream& s, CUresult status, uint64_t now_ns);
   void issue_failed(Op& op, CUresult status, uint64_t now_ns);
   void linger(uint64_t now_ns);
   void change_sms(uint64_t now_ns);

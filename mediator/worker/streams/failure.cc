@@ -47,7 +47,7 @@ void StreamEngine::fail(CUresult error, uint64_t now_ns) {
     s->flow = Flow::kFlowing;
     while (!s->ops.empty()) {
       s->ops.front().status = CUDA_SUCCESS;
-      finish(*s, error);
+      finish(*s, error, now_ns);
     }
     if (s->removed && !s->lingers) driver_.drained(s->id);
   }
@@ -62,7 +62,7 @@ void StreamEngine::fail(CUresult error, uint64_t now_ns) {
   bulk_.clear();
   host_funcs_waiting_ = 0;
   held_by_gate_ = retrying_ = waits_for_hardware_ = false;
-  demand_.update(streams_);  // nothing is queued any more
+  demand_.update(streams_, now_ns);  // nothing is queued any more
   if (lingering_ == 0) return gate_.reset(now_ns);
   linger(now_ns);
 }

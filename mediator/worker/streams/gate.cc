@@ -156,11 +156,11 @@ void Gate::note_if_left(uint64_t grant, uint64_t now_ns) {
   ring_();
 }
 
-void Gate::set_demand(uint32_t demand) {
+void Gate::set_demand(uint32_t demand, uint64_t now_ns) {
   if (demand == demand_) return;
   uint32_t before = demand_;
   demand_ = demand;
-  if (demand == 0) __atomic_store_n(&report_->idles, ++idles_, __ATOMIC_RELAXED);
+  if (demand == 0 || before == 0) note_rhythm(now_ns);
   __atomic_store_n(&report_->demand, demand, __ATOMIC_SEQ_CST);
   if (before == 0) {
     const uint64_t g = grant();
@@ -170,13 +170,26 @@ void Gate::set_demand(uint32_t demand) {
   }
 }
 
+void Gate::note_rhythm(uint64_t now_ns) {
+  const auto store = [](uint64_t& to, uint64_t ns) { __atomic_store_n(&to, ns, __ATOMIC_RELAXED); };
+  if (demand_ == 0) {
+    rhythm_.end(now_ns);
+    __atomic_store_n(&report_->idles, ++idles_, __ATOMIC_RELAXED);
+    store(report_->burst_ns, rhythm_.burst_ns());
+  } else {
+    rhythm_.begin(now_ns);
+    store(report_->gap_ns, rhythm_.gap_ns());
+  }
+  store(report_->demand_changed_ns, now_ns);
+}
+
 void Gate::reset(uint64_t now_ns) {
   in_flight_ = 0;
   flights_.clear();
   store_in_flight();
   if (unconfined_ != 0) count_unconfined(-static_cast<int>(unconfined_));
   note_if_left(grant(), now_ns);
-  set_demand(0);
+  set_demand(0, now_ns);
 }
 
 }  // namespace sluice::worker

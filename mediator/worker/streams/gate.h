@@ -12,6 +12,7 @@
 
 #include "abi/stub.h"
 #include "mediator/base/sm_set.h"
+#include "mediator/worker/streams/rhythm.h"
 
 namespace sluice::worker {
 
@@ -48,7 +49,7 @@ class Gate {
   void leave(uint64_t now_ns, bool confined, const Grant& grant);
 
   // Launches that the program queued and that are not done.
-  void set_demand(uint32_t demand);
+  void set_demand(uint32_t demand, uint64_t now_ns);
 
   // After a fault nothing is wanted and nothing runs.
   void reset(uint64_t now_ns);
@@ -89,6 +90,7 @@ class Gate {
   void note_if_left(uint64_t grant, uint64_t now_ns);
   void store_in_flight();
   void count_unconfined(int change);
+  void note_rhythm(uint64_t now_ns);
 
   const sluice_host_page* host_;
   const sluice_signal_page* signal_;
@@ -101,6 +103,7 @@ class Gate {
   uint32_t unconfined_ = 0;
   uint32_t demand_ = 0;
   uint32_t idles_ = 0;  // how often it became 0
+  Rhythm rhythm_;
   uint32_t left_generation_ = 0;
   uint32_t kept_generation_ = 0;   // of the newest grant under which older launches stay
   uint32_t whole_generation_ = 0;  // of the newest under which they are called back whole after all

@@ -10,7 +10,7 @@ namespace sluice::worker {
 void StreamEngine::notify_stream(StreamId stream, uint64_t token, uint64_t now_ns) {
   if (error_ != CUDA_SUCCESS) return driver_.complete(token, error_);
   Stream& s = at(stream);
-  append(s, OpKind::kNotify, nullptr, token);
+  append(s, OpKind::kNotify, nullptr, token, now_ns);
   settle(now_ns);
 }
 
@@ -20,7 +20,7 @@ void StreamEngine::notify_context(ContextId context, uint64_t token, uint64_t no
   group->remaining = 1;  // ours, so that it cannot complete before all are in
   for (auto& s : streams_.all) {
     if (s->context != context || s->ops.empty()) continue;
-    Op& op = append(*s, OpKind::kNotify, nullptr, token);
+    Op& op = append(*s, OpKind::kNotify, nullptr, token, now_ns);
     op.group = group;
     ++group->remaining;
   }
@@ -74,7 +74,7 @@ bool StreamEngine::host_func_done(uint64_t token, uint64_t now_ns) {
     if (op.state != State::kReached || op.token != token) continue;
     --host_funcs_waiting_;
     op.token = 0;  // answered when it was reached
-    finish(*s, CUDA_SUCCESS);
+    finish(*s, CUDA_SUCCESS, now_ns);
     settle(now_ns);
     return true;
   }

@@ -41,6 +41,7 @@ struct SlicedVgpu {
   // waste.h: what its open gate kept of the GPU, and what it was seen to use meanwhile.
   uint64_t kept_from_ns = 0;
   double kept_ns = 0, seen_ns = 0;
+  double unused_ns = 0;        // of that, what it had not used lately; below 0: used more
   double left_ns = 0;          // one_by_one.h, stay_turns.h: of the turn that it has been given
   double lead_in_turn = 0;     // one_by_one.h: its lead in the middle of one, by weight
   uint64_t turn_ns = 0;        // gate_turns.h: when its last turn began
@@ -65,8 +66,10 @@ struct SlicedGpu {
   size_t gated = 0;          // of `busy`
   // As the last round began:
   uint32_t top_priority = 0;
+  bool stay_turns = false;   // those that stay have turns by their gates: stay_turns.h
   std::vector<VgpuId> top;   // those of `busy` of the highest level
   std::vector<VgpuId> rest;  // those of `top` that do not pause
+  double weight_of_top = 1;
   double lead_of_rest = 0, weight_of_rest = 0;
 
   SlicedVgpu& operator[](VgpuId v) { return vgpus[v]; }
@@ -112,6 +115,7 @@ struct SlicedGpu {
   double kept_slice_ns(VgpuId v) const {
     const SlicedVgpu& o = vgpus[v];
     if (o.is_awaited) return static_cast<double>(o.wanted_ns);
+    if (stay_turns && !o.stays) return 0;  // one of those that stay has it
     return o.gated || !has_slice(v) ? 0 : static_cast<double>(o.slice_ns);
   }
   // Of one of the rest, against the others of them: or all would be ahead where one that pauses is
@@ -127,6 +131,19 @@ struct SlicedGpu {
                  turn = static_cast<double>(slice_for(v, 1e18)) + lengths.handover_ns();
     const bool below_floor = turn >= quantum;
     return lead_ns + turn - quantum > (vgpus[v].gated && !below_floor ? -0.5 : 0.5) * turn;
+  }
+
+  // Whether it has used so much of its share lately, as the log tells.
+  bool has_its_share(uint64_t now_ns, VgpuId v, double part = 1) const {
+    return habit(v).part_used(now_ns) > part * share(v).weight / weight_of_top;
+  }
+  // Among several that may stay: more than a visitor may: its share, as the log tells, or so many
+  // visits that the switches would cost the others too much. Less than that if it stays already.
+  bool asks_much(uint64_t now_ns, VgpuId v) const {
+    if (top.size() <= 2) return false;  // nobody else would have turns
+    const bool stays = vgpus[v].stays;
+    return has_its_share(now_ns, v, stays ? 0.5 : 1) ||
+           habit(v).comes_a_second(now_ns) > (stays ? 0.75 : 1) * kMostComings;
   }
 
   // ---- how v comes and goes ---------------------------------------------------------------------
@@ -147,6 +164,7 @@ struct SlicedGpu {
   }
 
  private:
+  static constexpr double kMostComings = 700;  // a second
   // What a vGPU is owed over a gap is two mean slices at most: more would gate all others for as
   // long, of whom the light ones then have nothing for some of their rounds.
   static Config with_credit(Config c) {

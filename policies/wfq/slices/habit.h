@@ -14,22 +14,45 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
+#include "policies/policy.h"
 #include "policies/wfq/slices/lengths.h"
 
 namespace sluice::policy::slices {
 
 struct Habit {
-  uint64_t came_ns = 0;     // when it became backlogged last, ...
-  uint64_t busy_ns = 0;     // ... and for how long it was the last time
-  uint64_t waited_ns = 0;   // when it became idle last; 0: never
-  uint64_t used_at_ns = 0;  // when it was last seen to use the GPU
-  double used_ns = 0;       // since burst_ns was taken last, ...
-  uint32_t bursts = 0;      // ... in which it became idle so often
-  double burst_ns = 0;      // a mean; 0: not measured
-  double gap_ns = 0;        // a mean; 0: not measured
-  bool idled_open = false;  // its gate was open when it became idle
+  uint64_t came_ns = 0;       // when it became backlogged last, ...
+  uint64_t busy_ns = 0;       // ... and for how long it was the last time
+  uint64_t waited_ns = 0;     // when it became idle last; 0: never
+  uint64_t used_at_ns = 0;    // when it was last seen to use the GPU
+  double used_ns = 0;         // since burst_ns was taken last, ...
+  uint32_t bursts = 0;        // ... in which it became idle so often
+  double burst_ns = 0;        // a mean; 0: not measured
+  double gap_ns = 0;          // a mean; 0: not measured
+  bool idled_open = false;    // its gate was open when it became idle
+  double lately_ns = 0;       // what it has used, of the last kLatelyNs ...
+  uint64_t lately_at_ns = 0;  // ... before that
+  double came_lately = 0;     // times that it became backlogged, of the last kLatelyNs before ...
+  uint64_t counted_ns = 0;
+
+  void note_use(uint64_t now_ns, double ns) {
+    lately_ns = part_used(now_ns) * kLatelyNs + ns;
+    lately_at_ns = used_at_ns = now_ns;
+    used_ns += ns;
+  }
+  // The part of the GPU that it has used lately, as the log tells.
+  double part_used(uint64_t now_ns) const {
+    return lately_ns / kLatelyNs * faded(now_ns - lately_at_ns);
+  }
+  void note_coming(uint64_t now_ns) {
+    came_lately = came_lately * faded(now_ns - counted_ns) + 1;
+    counted_ns = now_ns;
+  }
+  double comes_a_second(uint64_t now_ns) const {
+    return came_lately * faded(now_ns - counted_ns) / kLatelyNs * 1e9;
+  }
 
   void note_gap(uint64_t now_ns) {
     if (waited_ns == 0) return;
@@ -39,9 +62,19 @@ struct Habit {
   void note_burst(const SliceLengths& lengths) {
     ++bursts;
     // Another program now: a burst is no longer than it was busy.
-    if (lengths.free_alone() && kOther * static_cast<double>(busy_ns) < burst_ns) burst_ns = 0;
+    if (lengths.free_alone() && kOther * static_cast<double>(busy_ns) < burst_ns)
+      burst_ns = lately_ns = 0;
     if (used_ns <= 0) return;
     burst_ns += (used_ns / bursts - burst_ns) / (burst_ns > 0 ? 4 : 1);
+    used_ns = 0;
+    bursts = 0;
+  }
+  // It had the GPU alone, and says how it came and went.
+  void take(const Rhythm& rhythm) {
+    burst_ns = static_cast<double>(rhythm.burst_ns);
+    gap_ns = static_cast<double>(std::min(rhythm.gap_ns, kWaitsNs));
+    busy_ns = rhythm.burst_ns;
+    waited_ns = rhythm.waited_ns;
     used_ns = 0;
     bursts = 0;
   }
@@ -104,7 +137,9 @@ struct Habit {
   }
 
  private:
+  static double faded(uint64_t ns) { return std::exp(-static_cast<double>(ns) / kLatelyNs); }
   static constexpr uint64_t kWaitsNs = 100'000'000;
+  static constexpr double kLatelyNs = 300e6;
   static constexpr double kOther = 4;  // bursts so much shorter are another program's
   // A vGPU that has been busy for so many slices is no visitor, whatever it did before.
   static constexpr double kStays = 4;

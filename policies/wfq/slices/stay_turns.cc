@@ -12,6 +12,7 @@ bool StayTurns::stays(uint64_t now_ns, VgpuId v) const {
   const Habit& habit = gpu_.habit(v);
   const double visit_ns = Habit::longest_visit_ns(gpu_.lengths);
   if (bursts(gpu_, v)) return false;
+  if (gpu_.asks_much(now_ns, v)) return true;
   // One that has waited visits until the log, which is late, says that it used more.
   if (habit.burst_ns > 0 || (habit.bursts > 0 && !habit.comes_for_nothing(now_ns)))
     return habit.burst_ns > visit_ns || habit.used_ns > visit_ns * (habit.bursts + 1);
@@ -19,6 +20,11 @@ bool StayTurns::stays(uint64_t now_ns, VgpuId v) const {
 }
 
 bool StayTurns::applies(uint64_t now_ns) {
+  gpu_.stay_turns = begins(now_ns);
+  return gpu_.stay_turns;
+}
+
+bool StayTurns::begins(uint64_t now_ns) {
   if (!gpu_.lengths.free_alone()) return false;
   if (holder_ != kNoVgpu) gpu_[holder_].is_awaited = false;
   if (!find(now_ns, gpu_.top) || some_ride_ahead(now_ns)) {

@@ -15,7 +15,8 @@
 // The next holder is the one that is furthest behind (as in WF2Q and EEVDF). The log tells late who
 // has used the GPU, so the turn before counts as used. Visitors' gates are open until they are
 // kVisitorAhead ahead. There are no such turns where a kernel goes on behind its gate and is ahead,
-// among more visitors than kMostVisitors, and where slices are not free alone.
+// among more visitors than kMostVisitors, and where slices are not free alone. Who has its share,
+// or comes too often, visits nobody, whatever its worker says (SlicedGpu::asks_much()): it stays.
 //
 // Pure; part of WfqSlices. Tested in tests/sim/slices_shares_test.cc.
 #pragma once
@@ -53,6 +54,7 @@ class StayTurns {
   bool on_left(VgpuId v);
 
  private:
+  bool begins(uint64_t now_ns);
   enum class State : uint8_t { kNone, kRuns, kLeaves };
   static constexpr uint64_t kLeaveNs = 100'000'000;
   static constexpr uint64_t kLateNs = 15'000'000;  // within that the log tells who used the GPU

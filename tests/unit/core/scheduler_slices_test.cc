@@ -103,6 +103,65 @@ TEST(SchedulerOnSlices, ShortBurstsAloneCountAgainstAMaximum) {
   EXPECT_LT(static_cast<double>(ran), 0.3 * static_cast<double>(h.now));
 }
 
+// Nothing is heard of it while it is alone. When another comes, its worker says that it visits: the
+// newcomer has short slices at once.
+TEST(SchedulerOnSlices, WhoWasAloneIsKnownWhenAnotherComes) {
+  SchedulerConfig c = slices();
+  c.policy_config.machine.slices_are_free_alone = true;
+  c.policy_config.machine.handover_ns = 200'000;
+  for (const bool visits : {false, true})
+    for (const bool works : {false, true}) {
+      Host h(c);
+      const VgpuId a = h.vgpu(), b = h.vgpu();
+      const SessionId s = h.session(a), t = h.session(b);
+      h.now = kMs;
+      h.report(s, 1, 1);
+      h.now = 100 * kMs;
+      h.quietly(s, works, works);
+      ReportSnapshot& said = h.page(s).report;
+      said.guest_burst_ns = visits ? 60'000 : 90 * kMs;
+      said.guest_gap_ns = 5 * kMs;
+      said.guest_demand_changed_ns = h.now - 50'000;
+      h.take();
+      h.report(t, 1, 1);
+      const std::string did = h.take();
+      if (visits)
+        EXPECT_EQ(slice_us(did, t), 1000u) << did << works;
+      else
+        EXPECT_GT(slice_us(did, t), 2000u) << did << works;
+    }
+}
+
+// A new slice has the hardware begin its round again, so the next ones wait until all that have
+// work have had a turn.
+TEST(SchedulerOnSlices, NewSlicesWaitForTheEndOfTheRound) {
+  Host h(slices());
+  std::vector<VgpuId> all;
+  std::vector<SessionId> sessions;
+  for (int i = 0; i < 3; ++i) {
+    all.push_back(h.vgpu());
+    sessions.push_back(h.session(all.back()));
+    h.report(sessions.back(), 1, 1);
+  }
+  const auto use = [&](VgpuId v) { h.scheduler->on_used(h.now, v, kMs); };
+  h.now += kMs;
+  for (const VgpuId v : all) use(v);
+  h.take();
+  h.now += kMs;
+  h.scheduler->set_share(h.now, all[0], {.weight = 400}, h.queue);
+  h.drain();
+  EXPECT_NE(slice_us(h.take(), sessions[0]), 0u) << "all had a turn";
+  h.now += kMs;
+  use(all[0]), use(all[1]);
+  h.scheduler->set_share(h.now, all[0], {.weight = 100}, h.queue);
+  h.drain();
+  EXPECT_EQ(slice_us(h.take(), sessions[0]), 0u) << "the third has not";
+  h.now += kMs;
+  use(all[2]);
+  h.time(h.wake);
+  EXPECT_NE(slice_us(h.take(), sessions[0]), 0u);
+}
+
 // Whoever had more than it is owed is gated until the others have caught up; nobody waits for its
 // leaving, and there is no deadline for it.
 TEST(SchedulerOnSlices, WhoIsAheadIsGatedAndHasNoDeadline) {

@@ -35,7 +35,18 @@ void Slices::charge_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns) {
   if (stall_ns > 0) sharing_.charging.charge_measured(now_ns, v, stall_ns * sharing_.sm_count());
 }
 
-void Slices::divide_slice(VgpuId v, uint64_t slice_ns, ActionQueue& out) {
+// Whether all that have work have run since the last new slices.
+bool Slices::round_is_over(uint64_t now_ns) const {
+  if (now_ns - set_ns_ > kLongestRoundNs) return true;
+  for (VgpuId v = 0; v < sharing_.vgpus.size(); ++v) {
+    const VgpuState& g = sharing_.vgpus[v];
+    const bool has_work = g.present() && (g.leaving() || (g.holds() && g.backlogged()));
+    if (has_work && used_at_ns_[v] < set_ns_) return false;
+  }
+  return true;
+}
+
+void Slices::divide_slice(uint64_t now_ns, VgpuId v, uint64_t slice_ns, ActionQueue& out) {
   const VgpuState& g = sharing_.vgpus[v];
   uint32_t among = 0;
   for (const SessionId s : g.sessions)
@@ -46,6 +57,8 @@ void Slices::divide_slice(VgpuId v, uint64_t slice_ns, ActionQueue& out) {
     if (!has_part && !rides(v, s)) continue;
     const uint64_t own_ns = has_part ? std::max<uint64_t>(slice_ns / among, 1) : 1;
     if (session_slice_ns_[s] == own_ns) continue;
+    if (session_slice_ns_[s] != 0 && set_ns_ != now_ns && !round_is_over(now_ns)) continue;
+    set_ns_ = now_ns;
     session_slice_ns_[s] = own_ns;
     out.push({.kind = Action::Kind::kSetSlice, .session = s, .vgpu = v, .word = own_ns});
   }
@@ -77,7 +90,7 @@ bool Slices::advance(uint64_t now_ns, ActionQueue& out) {
     const bool alone = g.holds() && sharing_.reports.others_backlogged(v) == 0 &&
                        !sharing_.policy->hears_at_once(v);
     const bool wanted = slice_ns_[v] > 0 && (g.busy || alone);
-    divide_slice(v, wanted ? slice_ns_[v] : 0, out);
+    divide_slice(now_ns, v, wanted ? slice_ns_[v] : 0, out);
     leaving += g.leaving();
     if (g.leaving()) continue;
     if (wanted && !g.holds()) {

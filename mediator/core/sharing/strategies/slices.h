@@ -7,6 +7,9 @@
 //   - An idle vGPU's gate is closed while another is backlogged, so that it rings when it has work
 //     again. A vGPU that has the GPU alone keeps it open, unless the policy is to hear of each of
 //     its launches (Policy::hears_at_once()).
+//   - A new slice stops whoever runs, and the hardware begins its round again (the switch log of an
+//     H200): who is last in it has nothing if that happens more often than a round takes. So slices
+//     change together, and then not before all that have work have run, or kLongestRoundNs.
 //   - The slice is a vGPU's; its backlogged sessions that may launch (crowd.h) share it.
 //   - Holding time says nothing of used time, so use is measured by the caller (on_used()). For a
 //     vGPU that is alone that comes late: what the policy wants to hear at once is charged by the
@@ -31,10 +34,12 @@ class Slices final : public WholeGpu {
   bool charges_by_clock() const override { return false; }
   bool has_deadlines() const override { return false; }
   void charge_alone(uint64_t now_ns) override;
+  void on_used(uint64_t now_ns, VgpuId v) override { used_at_ns_[v] = now_ns; }
   void charge_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns) override;
   void on_vgpu_added(VgpuId v) override {
     reset_record(slice_ns_, v);
     reset_record(rides_until_ns_, v);
+    reset_record(used_at_ns_, v);
   }
   void on_session_added(SessionId s) override { reset_record(session_slice_ns_, s); }
   bool advance(uint64_t now_ns, ActionQueue& out) override;
@@ -42,17 +47,21 @@ class Slices final : public WholeGpu {
  private:
   void on_opened(uint64_t, VgpuId) override {}
   void on_freed(uint64_t) override {}
-  void divide_slice(VgpuId v, uint64_t slice_ns, ActionQueue& out);
+  bool round_is_over(uint64_t now_ns) const;
+  void divide_slice(uint64_t now_ns, VgpuId v, uint64_t slice_ns, ActionQueue& out);
   bool rides(VgpuId v, SessionId s);
 
   VgpuId alone() const;
 
-  static constexpr uint64_t kEndsNs = 6'000'000, kJustNow = ~0ull;
+  static constexpr uint64_t kEndsNs = 50'000'000, kJustNow = ~0ull;
+  static constexpr uint64_t kLongestRoundNs = 300'000'000;
 
   // By VgpuId, of ran_ns_: what it had begun before its slice became 0 keeps that slice until then.
   std::vector<uint64_t> rides_until_ns_;
-  size_t leaving_ = 0;              // vGPUs, at the last event
-  std::vector<uint64_t> slice_ns_;  // by VgpuId, as the policy set it; 0: gated
+  size_t leaving_ = 0;                // vGPUs, at the last event
+  std::vector<uint64_t> slice_ns_;    // by VgpuId, as the policy set it; 0: gated
+  uint64_t set_ns_ = 0;               // when a slice was set last
+  std::vector<uint64_t> used_at_ns_;  // by VgpuId: when it was last told that it has run
   // How long somebody with an open gate had work, until the last event, and whether since then.
   uint64_t ran_ns_ = 0, event_ns_ = 0;
   bool runs_ = false;
