@@ -381,8 +381,9 @@ class FairClock {
   // V moves as g joins; placed here, its lag to the new V is `lag`.
   void place(Vgpu& g, Int128 lag) {
     const Level& l = level(g);
-    const int64_t weight = std::max<int64_t>(l.counted_weight(), 1);
-    g.vtime = l.vtime() - static_cast<int64_t>(lag * (weight + g.share.weight) / weight);
+    const int64_t weight = l.counted_weight();
+    if (weight > 0) lag = lag * (weight + g.share.weight) / weight;
+    g.vtime = l.vtime() - static_cast<int64_t>(lag);
   }
   void enter(Vgpu& g) {
     Level& l = level(g);

@@ -65,6 +65,23 @@ TEST(FairClock, ANewWeightEndsNoDebt) {
   EXPECT_EQ(clock[0].state, FairClock::State::kInDebt);
 }
 
+// A debt of 5 ms became one of half a second where nobody else was backlogged.
+TEST(FairClock, NewSettingsWhileNobodyHasWorkAddToNoDebt) {
+  for (const FairClock::Debt debt : {FairClock::Debt::kCounts, FairClock::Debt::kLeaves}) {
+    FairClock clock({}, FairClock::Credit::kStays, debt);
+    for (const VgpuId v : {0u, 1u}) clock.add(v, {.weight = 100}), clock.turn_busy(v);
+    clock.charge(0, 5'000'000);
+    const int64_t lead = clock.lead_sm_ns(0);
+    clock.turn_idle(0), clock.turn_idle(1);
+    clock.change(0, {.weight = 100, .priority = 1});
+    clock.change(0, {.weight = 100});
+    clock.change(0, {.weight = 100, .min_permille = 200});
+    clock.turn_busy(1), clock.turn_busy(0);
+    EXPECT_LE(clock.lead_sm_ns(0), lead + 1);
+    EXPECT_GE(clock.lead_sm_ns(0), 0);
+  }
+}
+
 // One that is behind pauses for a moment: V does not rise, nobody's debt ends, and back it is owed
 // what it was. (The debt of 1 ended, and 0 lost as much.)
 TEST(FairClock, APauseOfNoLengthTakesNoCredit) {
