@@ -46,6 +46,12 @@ bool Slices::round_is_over(uint64_t now_ns) const {
   return true;
 }
 
+// The answer is the same for all in one event.
+bool Slices::may_set(uint64_t now_ns) {
+  if (asked_ns_ != now_ns) asked_ns_ = now_ns, may_set_ = round_is_over(now_ns);
+  return may_set_;
+}
+
 void Slices::divide_slice(uint64_t now_ns, VgpuId v, uint64_t slice_ns, ActionQueue& out) {
   const VgpuState& g = sharing_.vgpus[v];
   uint32_t among = 0;
@@ -57,7 +63,7 @@ void Slices::divide_slice(uint64_t now_ns, VgpuId v, uint64_t slice_ns, ActionQu
     if (!has_part && !rides(v, s)) continue;
     const uint64_t own_ns = has_part ? std::max<uint64_t>(slice_ns / among, 1) : 1;
     if (session_slice_ns_[s] == own_ns) continue;
-    if (session_slice_ns_[s] != 0 && set_ns_ != now_ns && !round_is_over(now_ns)) continue;
+    if (session_slice_ns_[s] != 0 && set_ns_ != now_ns && !may_set(now_ns)) continue;
     set_ns_ = now_ns;
     session_slice_ns_[s] = own_ns;
     out.push({.kind = Action::Kind::kSetSlice, .session = s, .vgpu = v, .word = own_ns});

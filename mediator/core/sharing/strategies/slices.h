@@ -48,6 +48,7 @@ class Slices final : public WholeGpu {
   void on_opened(uint64_t, VgpuId) override {}
   void on_freed(uint64_t) override {}
   bool round_is_over(uint64_t now_ns) const;
+  bool may_set(uint64_t now_ns);
   void divide_slice(uint64_t now_ns, VgpuId v, uint64_t slice_ns, ActionQueue& out);
   bool rides(VgpuId v, SessionId s);
 
@@ -58,9 +59,11 @@ class Slices final : public WholeGpu {
 
   // By VgpuId, of ran_ns_: what it had begun before its slice became 0 keeps that slice until then.
   std::vector<uint64_t> rides_until_ns_;
-  size_t leaving_ = 0;                // vGPUs, at the last event
-  std::vector<uint64_t> slice_ns_;    // by VgpuId, as the policy set it; 0: gated
-  uint64_t set_ns_ = 0;               // when a slice was set last
+  size_t leaving_ = 0;              // vGPUs, at the last event
+  std::vector<uint64_t> slice_ns_;  // by VgpuId, as the policy set it; 0: gated
+  uint64_t set_ns_ = 0;             // when a slice was set last
+  uint64_t asked_ns_ = ~0ull;       // may_set_ is of then
+  bool may_set_ = false;
   std::vector<uint64_t> used_at_ns_;  // by VgpuId: when it was last told that it has run
   // How long somebody with an open gate had work, until the last event, and whether since then.
   uint64_t ran_ns_ = 0, event_ns_ = 0;
