@@ -226,6 +226,7 @@ class WfqSlices final : public Policy {
   void note_burst(uint64_t now_ns, VgpuId v) {
     Habit& habit = gpu_[v].habit;
     habit.busy_ns = now_ns - habit.came_ns;
+    habit.note_busy(now_ns);
     habit.note_burst(gpu_.lengths);
     if (!gpu_.visits(now_ns, v) || gpu_.asks_much(now_ns, v)) return;
     expected_.note(now_ns, v);

@@ -102,6 +102,22 @@ TEST(SlicesShares, ALightOneThatWasAloneIsKnownOnABusyHost) {
   }
 }
 
+// Programs that wait after each launch and come back at once are no crowd of visitors: beside five
+// of them a light one had a quarter of its work, and those that queue had three times as much as
+// they.
+TEST(SlicesShares, ALightOneBesideManyThatWaitAfterEachLaunch) {
+  Tenants t;
+  t.add(kLight, 100, policy::LatencyClass::kLow);
+  t.saturate(4);
+  for (int i = 0; i < 6; ++i)
+    t.add({.launch_ns = 1'100'000, .pause_ns = i % 2 * 300'000u, .start_ns = (20 + i) * kMs});
+  const Figures f = measure(t, 4 * kSecond, kSecond);
+  EXPECT_LT(f.p50_ns, kMs);
+  EXPECT_LT(f.p99_ns, 100 * kMs) << "it had 3 s";
+  const auto [least, most] = std::minmax_element(f.ran.begin() + 1, f.ran.end());
+  EXPECT_GT(*least, 0.6 * *most);
+}
+
 // One that waits after each of many short launches has turns as those that stay: visits without end
 // cost three fifths of the GPU.
 TEST(SlicesShares, WhoVisitsWithoutEndIsNoVisitor) {

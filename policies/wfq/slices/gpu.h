@@ -137,13 +137,17 @@ struct SlicedGpu {
   bool has_its_share(uint64_t now_ns, VgpuId v, double part = 1) const {
     return habit(v).part_used(now_ns) > part * share(v).weight / weight_of_top;
   }
-  // Among several that may stay: more than a visitor may: its share, as the log tells, or so many
-  // visits that the switches would cost the others too much. Less than that if it stays already.
+  // Among several that may stay: more than a visitor may. Its share, as the log tells; so many
+  // visits that the switches would cost the others too much; or it has work all the time and uses
+  // a part of its share. Less than that if it stays already.
   bool asks_much(uint64_t now_ns, VgpuId v) const {
     if (top.size() <= 2) return false;  // nobody else would have turns
     const bool stays = vgpus[v].stays;
-    return has_its_share(now_ns, v, stays ? 0.5 : 1) ||
-           habit(v).comes_a_second(now_ns) > (stays ? 0.75 : 1) * kMostComings;
+    const double part = stays ? 0.75 : 1;
+    if (has_its_share(now_ns, v, stays ? 0.5 : 1)) return true;
+    if (habit(v).comes_a_second(now_ns) > part * kMostComings) return true;
+    return habit(v).part_busy(now_ns, clock[v].backlogged()) > part * kMostBusy &&
+           has_its_share(now_ns, v, 0.25);
   }
 
   // ---- how v comes and goes ---------------------------------------------------------------------
@@ -164,6 +168,7 @@ struct SlicedGpu {
   }
 
  private:
+  static constexpr double kMostBusy = 0.9;     // of the time
   static constexpr double kMostComings = 700;  // a second
   // What a vGPU is owed over a gap is two mean slices at most: more would gate all others for as
   // long, of whom the light ones then have nothing for some of their rounds.

@@ -36,6 +36,8 @@ struct Habit {
   uint64_t lately_at_ns = 0;  // ... before that
   double came_lately = 0;     // times that it became backlogged, of the last kLatelyNs before ...
   uint64_t counted_ns = 0;
+  double busy_lately_ns = 0;  // for how long it was backlogged, of the last kLatelyNs before ...
+  uint64_t summed_ns = 0;
 
   void note_use(uint64_t now_ns, double ns) {
     lately_ns = part_used(now_ns) * kLatelyNs + ns;
@@ -49,6 +51,16 @@ struct Habit {
   void note_coming(uint64_t now_ns) {
     came_lately = came_lately * faded(now_ns - counted_ns) + 1;
     counted_ns = now_ns;
+  }
+  // It was backlogged from came_ns until now.
+  void note_busy(uint64_t now_ns) {
+    const auto ns = static_cast<double>(now_ns - came_ns);
+    busy_lately_ns = busy_lately_ns * faded(now_ns - summed_ns) + std::min(ns, kLatelyNs);
+    summed_ns = now_ns;
+  }
+  double part_busy(uint64_t now_ns, bool backlogged) const {
+    const double ns = backlogged ? static_cast<double>(now_ns - came_ns) : 0;
+    return std::min((busy_lately_ns * faded(now_ns - summed_ns) + ns) / kLatelyNs, 1.0);
   }
   double comes_a_second(uint64_t now_ns) const {
     return came_lately * faded(now_ns - counted_ns) / kLatelyNs * 1e9;
