@@ -159,7 +159,7 @@ class WfqSlices final : public Policy {
   }
   void on_missed_wait(uint64_t now_ns, VgpuId v) override {
     if (!gpu_.clock[v].backlogged() || is_long_alone(now_ns)) return;
-    gpu_[v].habit.note_coming(now_ns);
+    gpu_[v].habit.came_lately.add(now_ns, 1);
     if (gpu_.has_its_share(now_ns, v)) return;
     gpu_[v].habit.waited_ns = now_ns;
     gpu_[v].habit.note_gap(now_ns);
@@ -195,7 +195,7 @@ class WfqSlices final : public Policy {
     Habit& habit = gpu_[v].habit;
     if (habit.comes_for_nothing(now_ns)) forget_credit(v);
     habit.note_gap(now_ns);
-    habit.note_coming(now_ns);
+    habit.came_lately.add(now_ns, 1);
     slices::begin_burst(gpu_, now_ns, v);
     if (is_long_alone(now_ns)) gpu_[gpu_.busy.front()].habit.forget_burst(now_ns);
     habit.came_ns = now_ns;
@@ -305,13 +305,9 @@ class WfqSlices final : public Policy {
   void decide(uint64_t now_ns, Actions& out) {
     const bool was_gated = gpu_.gated > 0;
     find_top(now_ns);
-    double& weights = gpu_.weight_of_top;
     double lightest = kMaxWeight;
-    weights = 0;
-    for (const VgpuId v : gpu_.top) {
-      weights += gpu_.share(v).weight;
-      lightest = std::min<double>(lightest, gpu_.share(v).weight);
-    }
+    for (const VgpuId v : gpu_.top) lightest = std::min<double>(lightest, gpu_.share(v).weight);
+    const double weights = gpu_.weight_of_top;
     const double round = gpu_.lengths.begin_round(gpu_.top.size(), weights, lightest,
                                                   longest_for_riders(now_ns, weights));
     const double ends_ns = begin_round(now_ns, round, weights);
@@ -338,12 +334,14 @@ class WfqSlices final : public Policy {
     gpu_.top_priority = kPriorityLevels - 1;
     while (gpu_.clock.busy(gpu_.top_priority) == 0) --gpu_.top_priority;
     gpu_.top.clear();
+    gpu_.weight_of_top = 0;
     for (const VgpuId v : gpu_.busy) {
       if (gpu_.share(v).priority != gpu_.top_priority) {
         gpu_.gate(now_ns, v, true);
         continue;
       }
       gpu_.top.push_back(v);
+      gpu_.weight_of_top += gpu_.share(v).weight;
       gpu_[v].lead_ns = gpu_.lead_of(v);
     }
   }

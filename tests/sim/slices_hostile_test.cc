@@ -52,11 +52,15 @@ double least_kept(const std::vector<double>& parts, const std::vector<double>& f
 TEST(SlicesHostile, WorkThatThereIsNotTakesNothing) {
   const std::vector<double> fair = parts_beside(kSaturates);
   for (const uint64_t claim_us : {50u, 1'000u, 50'000u, 1'000'000u})
-    for (const uint64_t pause_us : {10u, 1'000u}) {
-      const SlicesProgram rival{
-          .pause_ns = pause_us * kUs, .start_ns = 20 * kMs, .claim_ns = claim_us * kUs};
-      EXPECT_GT(least_kept(parts_beside(rival), fair), 0.97) << claim_us << " " << pause_us;
-    }
+    for (const uint64_t pause_us : {10u, 1'000u})
+      for (const uint64_t says_waits_ns : {uint64_t{0}, kMs}) {
+        const SlicesProgram rival{.pause_ns = pause_us * kUs,
+                                  .start_ns = 20 * kMs,
+                                  .claim_ns = claim_us * kUs,
+                                  .says_waits_ns = says_waits_ns};
+        EXPECT_GT(least_kept(parts_beside(rival), fair), 0.97)
+            << claim_us << " " << pause_us << " " << says_waits_ns;
+      }
 }
 
 TEST(SlicesHostile, SettingsThatChangeWithoutEndTakeNothing) {

@@ -22,48 +22,55 @@
 
 namespace sluice::policy::slices {
 
+// A sum in which what was added counts for a factor of e less with each kLatelyNs that pass.
+class FadingSum {
+ public:
+  static constexpr double kLatelyNs = 300e6;
+  void add(uint64_t now_ns, double x) {
+    sum_ = at(now_ns) + x;
+    added_ns_ = now_ns;
+  }
+  double at(uint64_t now_ns) const {
+    return sum_ * std::exp(-static_cast<double>(now_ns - added_ns_) / kLatelyNs);
+  }
+  void clear() { sum_ = 0; }
+
+ private:
+  double sum_ = 0;
+  uint64_t added_ns_ = 0;
+};
+
 struct Habit {
-  uint64_t came_ns = 0;       // when it became backlogged last, ...
-  uint64_t busy_ns = 0;       // ... and for how long it was the last time
-  uint64_t waited_ns = 0;     // when it became idle last; 0: never
-  uint64_t used_at_ns = 0;    // when it was last seen to use the GPU
-  double used_ns = 0;         // since burst_ns was taken last, ...
-  uint32_t bursts = 0;        // ... in which it became idle so often
-  double burst_ns = 0;        // a mean; 0: not measured
-  double gap_ns = 0;          // a mean; 0: not measured
-  bool idled_open = false;    // its gate was open when it became idle
-  double lately_ns = 0;       // what it has used, of the last kLatelyNs ...
-  uint64_t lately_at_ns = 0;  // ... before that
-  double came_lately = 0;     // times that it became backlogged, of the last kLatelyNs before ...
-  uint64_t counted_ns = 0;
-  double busy_lately_ns = 0;  // for how long it was backlogged, of the last kLatelyNs before ...
-  uint64_t summed_ns = 0;
+  uint64_t came_ns = 0;     // when it became backlogged last, ...
+  uint64_t busy_ns = 0;     // ... and for how long it was the last time
+  uint64_t waited_ns = 0;   // when it became idle last; 0: never
+  uint64_t used_at_ns = 0;  // when it was last seen to use the GPU
+  double used_ns = 0;       // since burst_ns was taken last, ...
+  uint32_t bursts = 0;      // ... in which it became idle so often
+  double burst_ns = 0;      // a mean; 0: not measured
+  double gap_ns = 0;        // a mean; 0: not measured
+  bool idled_open = false;  // its gate was open when it became idle
+  FadingSum used_lately;    // of the GPU, as the log tells, ns
+  FadingSum came_lately;    // times that it became backlogged
+  FadingSum busy_lately;    // for how long it was backlogged, ns
 
   void note_use(uint64_t now_ns, double ns) {
-    lately_ns = part_used(now_ns) * kLatelyNs + ns;
-    lately_at_ns = used_at_ns = now_ns;
+    used_lately.add(now_ns, ns);
+    used_at_ns = now_ns;
     used_ns += ns;
-  }
-  // The part of the GPU that it has used lately, as the log tells.
-  double part_used(uint64_t now_ns) const {
-    return lately_ns / kLatelyNs * faded(now_ns - lately_at_ns);
-  }
-  void note_coming(uint64_t now_ns) {
-    came_lately = came_lately * faded(now_ns - counted_ns) + 1;
-    counted_ns = now_ns;
   }
   // It was backlogged from came_ns until now.
   void note_busy(uint64_t now_ns) {
-    const auto ns = static_cast<double>(now_ns - came_ns);
-    busy_lately_ns = busy_lately_ns * faded(now_ns - summed_ns) + std::min(ns, kLatelyNs);
-    summed_ns = now_ns;
+    busy_lately.add(now_ns, std::min(static_cast<double>(now_ns - came_ns), FadingSum::kLatelyNs));
   }
+  // Of the time lately: for which it has used the GPU, and was backlogged.
+  double part_used(uint64_t now_ns) const { return used_lately.at(now_ns) / FadingSum::kLatelyNs; }
   double part_busy(uint64_t now_ns, bool backlogged) const {
     const double ns = backlogged ? static_cast<double>(now_ns - came_ns) : 0;
-    return std::min((busy_lately_ns * faded(now_ns - summed_ns) + ns) / kLatelyNs, 1.0);
+    return std::min((busy_lately.at(now_ns) + ns) / FadingSum::kLatelyNs, 1.0);
   }
   double comes_a_second(uint64_t now_ns) const {
-    return came_lately * faded(now_ns - counted_ns) / kLatelyNs * 1e9;
+    return came_lately.at(now_ns) / FadingSum::kLatelyNs * 1e9;
   }
 
   void note_gap(uint64_t now_ns) {
@@ -75,7 +82,7 @@ struct Habit {
     ++bursts;
     // Another program now: a burst is no longer than it was busy.
     if (lengths.free_alone() && kOther * static_cast<double>(busy_ns) < burst_ns)
-      burst_ns = lately_ns = 0;
+      burst_ns = 0, used_lately.clear();
     if (used_ns <= 0) return;
     burst_ns += (used_ns / bursts - burst_ns) / (burst_ns > 0 ? 4 : 1);
     used_ns = 0;
@@ -149,9 +156,7 @@ struct Habit {
   }
 
  private:
-  static double faded(uint64_t ns) { return std::exp(-static_cast<double>(ns) / kLatelyNs); }
   static constexpr uint64_t kWaitsNs = 100'000'000;
-  static constexpr double kLatelyNs = 300e6;
   static constexpr double kOther = 4;  // bursts so much shorter are another program's
   // A vGPU that has been busy for so many slices is no visitor, whatever it did before.
   static constexpr double kStays = 4;

@@ -54,7 +54,6 @@ class StayTurns {
   bool on_left(VgpuId v);
 
  private:
-  bool begins(uint64_t now_ns);
   enum class State : uint8_t { kNone, kRuns, kLeaves };
   static constexpr uint64_t kLeaveNs = 100'000'000;
   static constexpr uint64_t kLateNs = 15'000'000;  // within that the log tells who used the GPU
@@ -64,6 +63,7 @@ class StayTurns {
   static constexpr size_t kMostVisitors = 5;
   static constexpr uint64_t kCrowdedNs = 200'000'000;  // for so long after there were more
 
+  bool begins(uint64_t now_ns);
   bool stays(uint64_t now_ns, VgpuId v) const;
   bool find(uint64_t now_ns, const std::vector<VgpuId>& top);
   bool expects_visits(uint64_t now_ns) const;

@@ -132,6 +132,41 @@ TEST(SchedulerOnSlices, WhoWasAloneIsKnownWhenAnotherComes) {
     }
 }
 
+// Whatever a worker that was taken over says of that, and of its waits: the newcomer has its half.
+TEST(SchedulerOnSlices, AnyWordsOfComingAndGoingAreBorne) {
+  SchedulerConfig c = slices();
+  c.policy_config.machine.slices_are_free_alone = true;
+  c.policy_config.machine.handover_ns = 200'000;
+  for (const uint64_t burst : {uint64_t{1}, ~uint64_t{0}})
+    for (const uint64_t gap : {uint64_t{0}, ~uint64_t{0}})
+      for (const uint64_t changed : {50 * kMs, 100 * kMs, ~uint64_t{0}})
+        for (const uint32_t demand : {0u, 1u, ~0u}) {
+          Host h(c);
+          const VgpuId a = h.vgpu(), b = h.vgpu();
+          const SessionId s = h.session(a), t = h.session(b);
+          h.now = kMs;
+          h.report(s, 1, 1);
+          h.now = 100 * kMs;
+          h.quietly(s, demand, 0);
+          ReportSnapshot& said = h.page(s).report;
+          said.guest_burst_ns = burst, said.guest_gap_ns = gap;
+          said.guest_demand_changed_ns = changed;
+          said.guest_idles = ~0u;
+          h.report(t, 1, 1);
+          int open_ms = 0;
+          for (int i = 0; i < 1000; ++i) {
+            ++said.guest_idles;
+            h.report(s, demand, 0);
+            h.time(h.now + kMs);
+            if (opened(h, t))
+              ++open_ms, h.scheduler->on_used(h.now, b, kMs);
+            else
+              h.report(t, 1, 0, SLUICE_GRANT_GENERATION(h.pages[t].grant));
+          }
+          EXPECT_GT(open_ms, 400) << burst << " " << gap << " " << changed << " " << demand;
+        }
+}
+
 // A new slice has the hardware begin its round again, so the next ones wait until all that have
 // work have had a turn.
 TEST(SchedulerOnSlices, NewSlicesWaitForTheEndOfTheRound) {
