@@ -38,7 +38,8 @@ std::string library_version(const HostFiles& files) {
 }
 
 // Whether NVIDIA's kernel module has lost a GPU, and neither it nor the GPU was started since.
-// Lines are the kernel's own; other facilities' (8 and more) may be a program's.
+// Lines are the kernel's own; other facilities' (8 and more) may be a program's. The module says
+// "NVRM: loading" when it has looked at all GPUs, so what begins a load is its NVLink part's line.
 bool lost_gpu(const std::string& log) {
   bool lost = false;
   std::istringstream in(log);
@@ -48,7 +49,7 @@ bool lost_gpu(const std::string& log) {
     std::from_chars(line.data(), line.data() + line.size(), priority);
     if (text == std::string::npos || priority >= 8) continue;
     const std::string_view said = std::string_view(line).substr(text + 1);
-    if (said.starts_with("NVRM: loading") ||
+    if (said.starts_with("nvidia-nvlink: Nvlink Core is being initialized") ||
         (said.starts_with("nvidia ") && said.find(": enabling device") != said.npos))
       lost = false;
     else if (said.starts_with("NVRM: ") && said.find("fallen off the bus") != said.npos)

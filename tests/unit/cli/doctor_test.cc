@@ -210,10 +210,21 @@ TEST_F(HostDoctor, TheGpuIsLost) {
       "3,8,90,-;NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen "
       "off "
       "the bus.\n SUBSYSTEM=pci\n";
-  file("/dev/kmsg", "4,7,80,-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54\n" + lost);
+  const std::string begins =
+      "6,7,80,-;nvidia-nvlink: Nvlink Core is being initialized, major device number 245\n";
+  const std::string loaded = "4,9,82,-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54\n";
+  file("/dev/kmsg", begins + loaded + lost);
   expect_wrong("device", "has fallen off the bus (Xid 79)", "restart the host");
-  for (const char* back : {"4,9,91,-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54\n",
-                           "6,9,91,-;nvidia 0000:01:00.0: enabling device (0000 -> 0002)\n"}) {
+  // Found while the module loads: without an Xid, in one record, and before the module says so.
+  file("/dev/kmsg", begins +
+                        "3,8,81,-;NVRM: The NVIDIA GPU 0000:01:00.0\\x0aNVRM: (PCI ID: 10de:2330) "
+                        "installed in this system has\\x0aNVRM: fallen off the bus and is not "
+                        "responding to commands.\n" +
+                        loaded);
+  expect_wrong("device", "has fallen off the bus (Xid 79)", "restart the host");
+  for (const std::string& back :
+       {begins + loaded,
+        std::string("6,9,91,-;nvidia 0000:01:00.0: enabling device (0000 -> 0002)\n")}) {
     file("/dev/kmsg", lost + back);
     EXPECT_EQ(found("device").fact, "NVIDIA's, driver 550.54") << back;
   }
