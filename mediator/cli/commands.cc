@@ -10,6 +10,7 @@
 
 #include <boost/json/serialize.hpp>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <map>
 #include <memory>
@@ -340,7 +341,7 @@ Result<void> top(AdminClient& client, double interval_s, uint64_t rounds, bool a
       if (screen) print("\033[H\033[2J");
       print(top_table(*answer));
     }
-    std::fflush(stdout);
+    if (auto written = all_written(); !written) return written;
   }
   return {};
 }
@@ -364,7 +365,7 @@ Result<void> events(AdminClient& client, bool follow, uint64_t limit, bool as_js
           print(event_line(e));
     }
     if (!follow) return {};
-    std::fflush(stdout);
+    if (auto written = all_written(); !written) return written;
     ::usleep(500'000);
   }
 }
@@ -407,6 +408,13 @@ Result<void> metrics(AdminClient& client) {
 
 Result<void> stats(AdminClient& client, bool) {
   return print_answer(client.call("stats"), true, print_json);
+}
+
+Result<void> all_written() {
+  const bool lost = std::ferror(stdout) != 0;  // its reason went with the next calls
+  if (std::fflush(stdout) != 0) return Error{errno, std::string("stdout: ") + std::strerror(errno)};
+  if (lost) return Error{EIO, "stdout: not all could be written; is the disk full?"};
+  return {};
 }
 
 }  // namespace sluice::cli

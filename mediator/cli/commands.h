@@ -66,4 +66,7 @@ Result<void> info(AdminClient& client, bool json);
 Result<void> stats(AdminClient& client, bool json);
 Result<void> metrics(AdminClient& client);
 
+// Whether all that was printed has left this program. An error: a full disk, as a rule.
+Result<void> all_written();
+
 }  // namespace sluice::cli

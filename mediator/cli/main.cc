@@ -67,16 +67,21 @@ class CommandLine {
       doctor_.version = SLUICE_VERSION;
       doctor_.timeout_s = timeout_s_;
       doctor_.json = json_;
-      return doctor(doctor_);
+      const int status = doctor(doctor_);
+      return status ? status : exit_status(all_written());
     }
     const auto done = execute();
-    if (done) return 0;
-    std::fprintf(stderr, "sluicectl: %s\n", done.error().message.c_str());
-    return 1;
+    return exit_status(done ? all_written() : done);
   }
 
  private:
   using Run = std::function<sluice::Result<void>(sluice::AdminClient&)>;
+
+  static int exit_status(const sluice::Result<void>& done) {
+    if (done) return 0;
+    std::fprintf(stderr, "sluicectl: %s\n", done.error().message.c_str());
+    return 1;
+  }
 
   sluice::Result<void> execute() {
     attach_.timeout_s = timeout_s_;

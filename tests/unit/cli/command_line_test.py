@@ -5,6 +5,7 @@ completion in bash. No sluiced runs.
 
     command_line_test.py SLUICECTL [unittest's arguments]
 """
+import contextlib
 import ctypes
 import json
 import os
@@ -78,10 +79,11 @@ class Waits(unittest.TestCase):
     def test_doctor_waits_for_as_long_as_it_is_told(self):
         self.assertIn("it does not answer: sluiced has not answered within 1 s", self.doctor())
 
-    def test_doctor_asks_a_sluiced_that_went_silent_nothing_more(self):
+    @contextlib.contextmanager
+    def answering(self, answers):
+        """One client's requests are answered, where `answers` has their method; gives all methods
+        that it asks."""
         asked = []
-        answers = {"info": {"pid": 1, "policy": "wfq"},
-                   "vgpu.list": [{"name": name} for name in "abc"]}
 
         def serve():
             with self.silent.accept()[0] as peer, peer.makefile("r") as requests:
@@ -95,10 +97,26 @@ class Waits(unittest.TestCase):
         sluiced = threading.Thread(target=serve)
         sluiced.start()
         try:
-            self.assertIn("runs as process 1", self.doctor())
+            yield asked
         finally:
             sluiced.join()
+
+    def test_doctor_asks_a_sluiced_that_went_silent_nothing_more(self):
+        with self.answering({"info": {"pid": 1, "policy": "wfq"},
+                             "vgpu.list": [{"name": name} for name in "abc"]}) as asked:
+            self.assertIn("runs as process 1", self.doctor())
         self.assertEqual(asked, ["info", "vgpu.list", "vgpu.show"])
+
+    def test_a_disk_that_is_full_is_named(self):
+        for words, answers in (("metrics", {"metrics": "sluice_uptime_seconds 1\n"}),
+                               ("metrics", {"metrics": "sluice_uptime_seconds 1\n" * 10_000}),
+                               ("info", {"info": {}}), ("top", {"top": {}}),
+                               ("events --follow", {"events": {"events": [{"text": "a"}]}})):
+            with self.subTest(words), open("/dev/full", "w") as full, self.answering(answers):
+                p = subprocess.run([SLUICECTL, "--socket", self.path, *words.split()], stdout=full,
+                                   stderr=subprocess.PIPE, text=True, timeout=120)
+                self.assertEqual(p.returncode, 1)
+                self.assertIn("stdout: ", p.stderr)
 
     def test_what_it_may_do_when_it_goes_on_is_said(self):
         for words in ("create a", "set a --weight 2", "delete a", "group g"):
