@@ -7,6 +7,7 @@
 #include "kernels/ptx/divergence.h"
 #include "kernels/ptx/dominators.h"
 #include "kernels/ptx/print.h"
+#include "mediator/worker/modules/size.h"
 #include "tests/fuzz/exec_property.h"
 #include "tests/fuzz/targets.h"
 
@@ -42,6 +43,15 @@ void analyse(const ptx::Function& function) {
     for (const std::uint32_t b : branch.region)
       require(divergence->in_divergent_region(b), "a region's block is in a region",
               std::string(function.name));
+}
+
+// What a vGPU is charged before it loads the text holds all variables that the program has.
+void check_charge(const std::string& text, const exec::Program& program) {
+  const std::optional<std::uint64_t> charged = worker::variable_bytes(text);
+  std::uint64_t taken = 0;
+  for (const exec::SymbolInfo& symbol : program.symbols())
+    if (!symbol.external) taken += symbol.bytes;
+  require(!charged || taken <= *charged, "no variable is free of charge", text);
 }
 
 }  // namespace
@@ -83,6 +93,7 @@ PtxOutcome check_ptx_text(std::string text) {
             entry.name);
   for (const exec::SymbolInfo& symbol : (*program)->symbols())
     require(symbol.initial.size() <= symbol.bytes, "an initialiser fits its variable", symbol.name);
+  check_charge(text, **program);
   run_entries(*program);
   return outcome;
 }

@@ -25,6 +25,16 @@ Bytes multiply(Bytes a, Bytes b) {
   return product;
 }
 
+// Whether the `.global` or `.const` at `at` is no modifier of an instruction (ld.global), whose
+// name stands before it without a blank. Where what stands there is long: yes.
+bool begins_directive(std::string_view text, size_t at) {
+  constexpr size_t kLongest = 64;
+  size_t from = at;
+  while (from > 0 && (is_ptx_word(text[from - 1]) || text[from - 1] == '.'))
+    if (at - --from > kLongest) return true;
+  return text[from] < 'a' || text[from] > 'z';
+}
+
 // Tokens of PTX: directives and modifiers (".u32"), words and numbers, single characters. Comments,
 // line directives and strings are passed over; a string is the token `"`.
 class Tokens {
@@ -32,11 +42,10 @@ class Tokens {
   explicit Tokens(std::string_view text) : text_(text) { advance(); }
   std::string_view token() const { return token_; }
   bool end() const { return token_.empty(); }
-  // The token begins a declaration of variables, and no modifier of an instruction (ld.global).
+  bool is_space() const { return token_ == ".global" || token_ == ".const"; }
+  // ... and begins a declaration of variables.
   bool declares() const {
-    if (token_ != ".global" && token_ != ".const") return false;
-    const auto from = static_cast<size_t>(token_.data() - text_.data());
-    return from == 0 || !is_ptx_word(text_[from - 1]);
+    return is_space() && begins_directive(text_, static_cast<size_t>(token_.data() - text_.data()));
   }
   // There was something that another reader may take for more than it is here.
   bool broken() const { return broken_; }
@@ -49,12 +58,12 @@ class Tokens {
     const size_t from = at_++;
     const char c = text_[from];
     if (c == '"') {
-      while (at_ < text_.size() && text_[at_] != '"') ++at_;
-      broken_ |= at_ >= text_.size();
-      at_ = std::min(at_ + 1, text_.size());
+      skip_string();
       token_ = text_.substr(from, 1);
       return;
     }
+    // Old debug information: other readers skip the line, comments in it included.
+    broken_ |= c == '@' && text_.substr(at_, 1) == "@";
     if (c == '.' || is_ptx_word(c))
       while (at_ < text_.size() && is_ptx_word(text_[at_])) ++at_;
     token_ = text_.substr(from, at_ - from);
@@ -77,18 +86,29 @@ class Tokens {
         broken_ |= close == std::string_view::npos;
         at_ = close == std::string_view::npos ? text_.size() : close + 2;
       } else if (text_[at_] == '#') {
-        // A macro could stand for anything; a line's number cannot.
+        // A macro could stand for anything; a line's number cannot, at the beginning of one.
         const std::string_view line = text_.substr(at_, text_.find('\n', at_) - at_);
         const size_t word = line.find_first_not_of(" \t", 1);
         const bool number = word != std::string_view::npos &&
                             (std::isdigit(static_cast<unsigned char>(line[word])) ||
                              line.substr(word, 4) == "line");
-        broken_ |= !number || line.find('\\') != std::string_view::npos;
+        const bool begins = at_ == 0 || text_[at_ - 1] == '\n';
+        broken_ |= !begins || !number || line.find('\\') != std::string_view::npos;
         at_ += line.size();
       } else {
         return;
       }
     }
+  }
+
+  // Behind its first quote. Whether `\"` ends it, and whether it may go over lines, readers say
+  // differently; in `.section` a quote is no string's for some.
+  void skip_string() {
+    const size_t close = std::min(text_.find('"', at_), text_.size());
+    const std::string_view inside = text_.substr(at_, close - at_);
+    broken_ |= close == text_.size() || inside.ends_with('\\') ||
+               inside.find('\n') != std::string_view::npos || declares_variables(inside);
+    at_ = std::min(close + 1, text_.size());
   }
 
   std::string_view text_;
@@ -151,10 +171,12 @@ class Size {
   int depth_ = 0;
 };
 
-// Of one element: the number in a type's name is its bits (.u32, .f16x2, .b128); all others
-// (.texref, types to come) take no more than a tensor map.
+constexpr uint64_t kMostVector = 8;
+// All types whose names do not say (.texref, types to come) take no more than a tensor map.
+constexpr uint64_t kMostElementBytes = 128;
+
+// Of one element: the number in a type's name is its bits (.u32, .f16x2, .b128).
 uint64_t element_bytes(std::string_view type) {
-  constexpr uint64_t kMost = 128;
   const auto digits = [&](size_t* at) {
     uint64_t value = 0;
     while (*at < type.size() && std::isdigit(static_cast<unsigned char>(type[*at])) && value < 4096)
@@ -162,45 +184,88 @@ uint64_t element_bytes(std::string_view type) {
     return value;
   };
   if (type.size() < 3 || std::string_view("usbf").find(type[1]) == std::string_view::npos)
-    return kMost;
+    return kMostElementBytes;
   size_t at = 2;
   uint64_t bits = digits(&at);
   if (at < type.size() && type[at] == 'x') bits *= digits(&++at);
-  return at != type.size() || bits == 0 ? kMost : (bits + 7) / 8;
+  return at != type.size() || bits == 0 ? kMostElementBytes : (bits + 7) / 8;
 }
 
-// Behind `.global` or `.const`: the variables declared there. What is an instruction's
-// (ld.global.u32 ...) is counted as a variable or two of some bytes.
-Bytes declared(Tokens& t, bool external) {
+// A constant bank ([1], of old texts) and what follows it up to the variables' names. No value: an
+// alignment that cannot be.
+struct Layout {
   uint64_t element = 0, vector = 1, align = kLeastVariableAlign;
+  bool here = false;  // .visible and the like, which take .extern back
+};
+std::optional<Layout> layout(Tokens& t) {
+  Layout of;
+  if (t.token() == "[") {
+    Tokens bank = t;
+    bank.advance();
+    if (!number(bank.token())) return of;  // an operand
+    bank.advance();
+    bank.accept("]");
+    t = bank;
+  }
   while (t.token().starts_with('.')) {
     const std::string_view word = t.token();
     t.advance();
     if (word == ".align") {
       const Bytes value = number(t.token());
       if (!value || *value > kMostVariableAlign) return std::nullopt;
-      align = std::max(align, *value);
+      of.align = std::max(of.align, *value);
       t.advance();
     } else if (word == ".attribute") {
-      while (!t.end() && t.token() != ")") t.advance();
-      t.advance();
+      int depth = 0;  // .attribute(.managed, .unified(1, 2))
+      do {
+        depth += t.token() == "(" ? 1 : t.token() == ")" ? -1 : 0;
+        t.advance();
+      } while (depth > 0 && !t.end());
+    } else if (word == ".visible" || word == ".weak" || word == ".common") {
+      of.here = true;
     } else if (word == ".v2" || word == ".v4" || word == ".v8") {
-      vector = static_cast<uint64_t>(word[2] - '0');
+      of.vector = std::max(of.vector, static_cast<uint64_t>(word[2] - '0'));
     } else {
-      element = std::max(element, element_bytes(word));
+      of.element = std::max(of.element, element_bytes(word));
     }
   }
+  return of;
+}
+
+// What stands before `.global` or `.const`.
+struct Before {
+  bool external = false;     // .extern
+  bool pointer = false;      // .ptr: a parameter's
+  bool other_space = false;  // `.local .v4 .global`: what is said there holds for some
+  bool instruction = false;  // if not, what is not understood is refused
+};
+// Behind it: the variables declared there. What is an instruction's (ld.global.u32 ...) or points
+// there (.ptr .global) is counted as a variable or two of some bytes.
+Bytes declared(Tokens& t, const Before& before) {
+  std::optional<Layout> of = layout(t);
+  if (!of) return std::nullopt;
+  const bool sure = !before.instruction && !before.pointer;
+  const bool mixed = before.other_space && !before.pointer;
+  if (mixed || (sure && of->element == 0)) of->element = kMostElementBytes;
+  if (mixed) of->vector = kMostVector;
+  const uint64_t align = of->align;
   Bytes total = 0;
+  bool named = false;
   while (!t.end() && is_ptx_word(t.token()[0])) {
+    named = true;
     t.advance();
-    Bytes bytes = multiply(element, vector);
-    bool open = false;  // an array as long as its initial value
+    Bytes bytes = multiply(of->element, of->vector);
+    bool open = false;  // an array as long as its initial value: [], and [0] for some
     while (t.accept("[")) {
       if (t.accept("]")) {
         open = true;
         continue;
       }
-      bytes = multiply(bytes, Size(t).sum());
+      const Bytes size = Size(t).sum();
+      if (size == Bytes(0))
+        open = true;
+      else
+        bytes = multiply(bytes, size);
       if (!bytes || !t.accept("]")) return std::nullopt;
     }
     if (t.accept("=")) {
@@ -208,34 +273,47 @@ Bytes declared(Tokens& t, bool external) {
       int depth = 0;
       for (; !t.end() && t.token() != ";" && (depth > 0 || t.token() != ","); t.advance()) {
         if (t.token() == "{") ++depth;
-        if (t.token() == "}") --depth;
+        if (t.token() == "}" && --depth < 0) break;
+        if (t.is_space()) return std::nullopt;
         ++values;
       }
       if (open) bytes = multiply(bytes, values);
     }
     bytes = add(bytes, align - 1);
     if (!bytes) return std::nullopt;
-    if (!external) total = add(total, *bytes / align * align);
+    if (!before.external || of->here) total = add(total, *bytes / align * align);
     if (!t.accept(",")) break;
   }
-  return total;
+  return sure && (!named || t.token() != ";") ? std::nullopt : total;
+}
+
+bool is_other_space(std::string_view token) {
+  return token == ".local" || token == ".shared" || token == ".param" || token == ".reg" ||
+         token == ".sreg" || token == ".tex";
 }
 
 }  // namespace
 
 std::optional<uint64_t> variable_bytes(std::string_view ptx) {
   Bytes total = 0;
-  bool external = false;  // the word before was .extern
+  Before before;
   Tokens t(ptx);
   while (!t.end() && total) {
-    if (t.token() == ".global" || t.token() == ".const") {
+    const std::string_view token = t.token();
+    if (t.is_space()) {
+      before.instruction = !t.declares();
       t.advance();
-      total = add(total, declared(t, external));
-      external = false;
-    } else {
-      external = t.token() == ".extern";
-      t.advance();
+      total = add(total, declared(t, before));
+      before = {};
+      continue;
     }
+    before.external = token == ".extern";
+    before.pointer = token == ".ptr";
+    if (token.size() == 1 && std::string_view(";{}(),").find(token[0]) != std::string_view::npos)
+      before.other_space = false;
+    else if (token[0] == '.' && is_other_space(token))
+      before.other_space = true;
+    t.advance();
   }
   return t.broken() ? std::nullopt : total;
 }
@@ -243,7 +321,7 @@ std::optional<uint64_t> variable_bytes(std::string_view ptx) {
 bool declares_variables(std::string_view ptx) {
   for (const std::string_view space : {".global", ".const"})
     for (size_t at = ptx.find(space); at != ptx.npos; at = ptx.find(space, at + 1))
-      if (at == 0 || !is_ptx_word(ptx[at - 1])) return true;  // else of an instruction: ld.global
+      if (begins_directive(ptx, at)) return true;
   return false;
 }
 

@@ -29,6 +29,7 @@ TEST(ModuleSize, CountsVariablesOfBothSpaces) {
   EXPECT_GE(size_of(".global .u32 n[] = {1, 2, 3, 4};"), 16u);
   EXPECT_GE(size_of(".global .attribute(.managed) .align 4 .b8 m[65536];"), 65536u);
   EXPECT_EQ(size_of(".extern .global .align 4 .b8 elsewhere[1073741824];"), 0u);
+  EXPECT_EQ(size_of(".entry k(.param .u64 .ptr .global .align 8 p, .param .u32 q) { ret; }"), 0u);
 }
 
 TEST(ModuleSize, WhateverTheTextLooksLike) {
@@ -37,11 +38,30 @@ TEST(ModuleSize, WhateverTheTextLooksLike) {
   EXPECT_EQ(size_of(".global\n.b8\tbig\n[\n0x4000\n]\n[\n65536U\n]\n;"), kGiB);
   EXPECT_EQ(size_of(".global .b8 big[1024*1024*(512+512)];"), kGiB);
   EXPECT_EQ(size_of(".global .b8 big[0b100000000000000000000][02000];"), kGiB);
-  EXPECT_EQ(size_of(".pragma \"nounroll \\\"; .global .b8 big[1073741824];"), kGiB)
-      << "PTX strings have no escapes";
   EXPECT_GE(size_of(".entry k() { .global .b8 inside[1048576]; ret; }"), 1048576u);
   EXPECT_GE(size_of(".global .newtype64 t[1048576];"), 1048576u * 8);
   EXPECT_GE(size_of("# 1 \"file.cu\"\n.global .b8 big[1048576];"), 1048576u);
+}
+
+// Each of them was free of charge: what is in brackets ended early, what takes a word back was not
+// seen, an array of none has as many elements as its initial value.
+TEST(ModuleSize, NoWayToWriteAVariableIsFree) {
+  for (const char* text : {
+           ".global .attribute(.unified(19, 95)) .b8 big[1073741824];",
+           ".global .attribute(.managed, .unified(19, 95)) .b8 big[1073741824];",
+           ".global .attribute(()\n.managed) .b8 big[1073741824];",
+           ".extern .visible .global .b8 big[1073741824];",
+           ".extern .global .visible .b8 big[1073741824];",
+           ".extern .global .b8 .weak big[1073741824];",
+           ".global .b32 big[0][268435456] = {{}, {}};",
+           ".const[1] .b8 big[1073741824];",
+           ".b8 .global big[1073741824];",
+           ".target sm_70.local.v4.global .b8 big[268435456];",
+           ".local .v4 .global .b8 big[268435456];",
+           ".entry k() { .global .b8 small[9] = 1 } .global .b8 big[1073741824];",
+       }) {
+    EXPECT_GE(size_of(text), kGiB) << text;
+  }
 }
 
 TEST(ModuleSize, RefusesWhatItCannotTell) {
@@ -60,6 +80,17 @@ TEST(ModuleSize, RefusesWhatItCannotTell) {
            "# 1 \"continued\\\n.global .b8 big[1073741824];",
            "/* .global .b8 big[4];",
            ".pragma \"open; .global .b8 big[4];",
+           // Strings that others end elsewhere, or take for none; lines that others skip, or do
+           // not.
+           ".pragma \"nounroll \\\"; .global .b8 big[1073741824];",
+           ".pragma \"\\\"\"; .global .b8 big[1073741824]; .pragma \"\\\"\";",
+           ".section \" {} .global .b8 big[1073741824]; .section \" {}",
+           ".pragma \"two\nlines\";",
+           "@@DWARF /*\n.global .b8 big[1073741824];\n@@DWARF */",
+           ".pragma # 1 ; .global .b8 big[1073741824];\n;",
+           ".global .b32 many<1000000>;",
+           ".global .b8 small[1] = {1}.global .b8 big[1073741824];",
+           ".global .b8 [1073741824];",
        }) {
     EXPECT_FALSE(variable_bytes(text)) << text;
     EXPECT_FALSE(module_device_bytes(text)) << text;
@@ -99,6 +130,16 @@ TEST(ModuleSize, HostMemoryCountsVariablesAndLabels) {
                         "ld.global.u32 r, [p]; }"),
             0u);
   EXPECT_EQ(beyond_text(".global .u8 open"), kVariableHostBytes);
+  EXPECT_EQ(beyond_text(".visible.global .u8 a;"), kVariableHostBytes);
+}
+
+// Modules with variables are not kept twice (load.cc).
+TEST(ModuleSize, SeesThatThereAreVariables) {
+  for (const char* text : {".global .u8 a;", ".visible.global .u8 a;", "}.const .u8 a;"})
+    EXPECT_TRUE(declares_variables(text)) << text;
+  EXPECT_TRUE(declares_variables(std::string(1000, 'a') + ".global .u8 a;")) << "in doubt";
+  EXPECT_FALSE(
+      declares_variables("ld.global.u32 %r1, [p]; cp.async.ca.shared.global [q], [p], 4;"));
 }
 
 }  // namespace
