@@ -90,6 +90,10 @@ Result<GroupFile::Read> GroupFile::load() const {
   if (dir_.empty()) return Read{};
   auto text = read_state_file(dir_ + "/groups", kMaxGroupsBytes);
   if (!text && text.error().code == ENOENT) return Read{};
+  if (!text && text.error().code == EACCES)  // as root's `cp` leaves what it brings back
+    return Error{EACCES, text.error().message +
+                             "; it has to be of the user that sluiced runs as: chown it, give it "
+                             "its name again, and restart sluiced"};
   if (!text) return text.error();
   return parse(*text);
 }

@@ -3,6 +3,9 @@
 // damaged of them.
 #include "mediator/daemon/setup/group_file.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <fstream>
 
 #include "tests/support/test_daemon.h"
@@ -101,6 +104,20 @@ TEST_F(GroupFileTest, AFileThatIsNoneIsKept) {
 }
 
 // Minima that come to more than there is: the second is left out, the first stays.
+TEST_F(GroupFileTest, AFileOfAnotherUserIsNamed) {
+  write("sluice-groups 1\ngood - 100 0 0 0\n");
+  ASSERT_EQ(::chmod(file().c_str(), 0), 0);
+  const uid_t me = ::geteuid();
+  if (me == 0) {  // root may read it
+    ASSERT_EQ(::seteuid(65534), 0);
+  }
+  boost::asio::io_context io;
+  const auto loaded = GroupFile(io, config_.state_dir).load();
+  ASSERT_EQ(::seteuid(me), 0);
+  ASSERT_FALSE(loaded);
+  EXPECT_NE(loaded.error().message.find("chown"), std::string::npos) << loaded.error().message;
+}
+
 TEST_F(GroupFileTest, WhatCannotBeHadIsLeftOut) {
   write("sluice-groups 1\na - 100 0 600 0\nb - 100 0 600 0\nc b 100 0 0 0\n");
   start();
