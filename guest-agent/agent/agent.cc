@@ -29,6 +29,7 @@ constexpr uint64_t kBeatNs = 1'000'000'000;
 constexpr uint64_t kJoinNs = 10'000'000'000;
 // Between two beats of the host; sluiced's are a second apart.
 constexpr uint64_t kSilentNs = 10'000'000'000;
+constexpr const char* kDetached = "the vGPU was detached from this virtual machine";
 constexpr const char* kHostSilent = "the host's mediator does not answer (is sluiced stopped?)";
 // Connections at once: more than a vGPU has slots, so that the answer is a reason and not a hang.
 constexpr size_t kMostPrograms = 4 * SLUICE_MAX_SLOTS;
@@ -136,8 +137,7 @@ Result<void> Agent::check_host() {
   // What is mapped of a device that has gone reads as zeros, or as ones. By VFIO it is asked for
   // before that.
   if (load_shared(header.magic) != SLUICE_CHANNEL_MAGIC)
-    return Error{static_cast<int>(DeviceProblem::kNoDevice),
-                 "the vGPU was detached from this virtual machine"};
+    return Error{static_cast<int>(DeviceProblem::kNoDevice), kDetached};
   const uint32_t state = load_shared(header.state, std::memory_order_acquire);
   if (state == SLUICE_CHANNEL_CLOSED || state == SLUICE_CHANNEL_REFUSED)
     return Error{
@@ -171,9 +171,11 @@ Result<void> Agent::step(int timeout_ms, int extra_fd) {
   const int ready = ::poll(polled.fds.data(), polled.fds.size(), wait_ms);
   from_host_.disarm();
   if (polled.fds[0].revents != 0) drain(device_.vectors[0].get());
-  if (polled.fds[3].revents != 0)
+  if (polled.fds[3].revents != 0) {
+    for (const Program& program : state_.programs) tell(program, ENODEV, kDetached);
     return Error{static_cast<int>(DeviceProblem::kRefused),
                  "the device is being detached: it is given back, and programs' sessions end"};
+  }
   const uint64_t now = monotonic_ns();
   read_control();
   if (ready > 0) {
@@ -311,12 +313,18 @@ void Agent::ask(Program& program) {
 }
 
 void Agent::refuse(Program& program, int error, const std::string& reason) {
+  tell(program, error, reason);
+  program.state = ProgramState::kOver;
+}
+
+// The answer to joining, or to one that has joined, why its session ends.
+void Agent::tell(const Program& program, int error, const std::string& reason) {
+  if (!program.socket) return;
   sluice_joined joined{};
   joined.magic = SLUICE_JOIN_MAGIC;
   joined.status = static_cast<uint32_t>(error);
   copy_text(joined.reason, sizeof joined.reason, reason);
   (void)send_with_fds(program.socket.get(), &joined, sizeof joined, {});
-  program.state = ProgramState::kOver;
 }
 
 void Agent::program_ended(Program& program) {

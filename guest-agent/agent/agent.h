@@ -67,6 +67,7 @@ class Agent {
   void remove_finished_programs();
   void ask(Program& program);
   void refuse(Program& program, int error, const std::string& reason);
+  void tell(const Program& program, int error, const std::string& reason);
   void read_control();
   void on_opened(const sluice_control_message& message);
   void on_closed(const sluice_control_message& message);

@@ -158,6 +158,13 @@ bool Channel::ended() const {
 SessionEnd Channel::end_reason() const {
   SessionEnd end;
   end.error = CUDA_ERROR_DEVICE_UNAVAILABLE;
+  // It stays to be read: several threads may ask.
+  sluice_joined last{};
+  if (::recv(socket_.get(), &last, sizeof last, MSG_DONTWAIT | MSG_PEEK) == sizeof last &&
+      last.magic == SLUICE_JOIN_MAGIC && last.status != 0) {
+    end.reason = text_of(last.reason, sizeof last.reason);
+    return end;
+  }
   if (load_shared(header_->epoch) != epoch_) {
     // What is mapped of a device that has gone reads as zeros, or as ones.
     const auto& channel = *reinterpret_cast<const sluice_channel_header*>(region_);
@@ -177,7 +184,7 @@ SessionEnd Channel::end_reason() const {
 }
 
 void Channel::wait(uint64_t timeout_ns) {
-  // Nothing comes from the socket after joining: anything readable there is its end.
+  // What comes from the socket after joining is its end, or why it comes.
   pollfd fds[2] = {{socket_.get(), POLLIN | POLLRDHUP, 0}, {wake_.get(), POLLIN, 0}};
   if (!can_wait_) {
     ::usleep(kNapUs);

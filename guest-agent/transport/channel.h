@@ -67,7 +67,8 @@ class Channel {
 
   // Cheap enough for every call: two loads from one cache line. True: no worker serves it any more.
   bool ended() const;
-  // What ended it, once ended() or wait() said so.
+  // What ended it, once ended() or wait() said so: what the peer has said on the socket (another
+  // sluice_joined with a status and a reason), else what the slot shows.
   SessionEnd end_reason() const;
 
   // Sleeps until the worker rings, the peer hangs up (hung_up() from then on), or `timeout_ns` have

@@ -140,6 +140,9 @@ TEST_F(AgentTest, ADeviceThatIsWantedBackIsGivenBack) {
   const auto close = receive(SLUICE_CONTROL_CLOSE);
   EXPECT_EQ(close.slot, 2u);
   EXPECT_EQ(close.epoch, 7u);
+  EXPECT_EQ(program->channel->end_reason().reason,
+            "the vGPU was detached from this virtual machine");
+  EXPECT_TRUE(program->channel->poll_hang_up());
 }
 
 // Without VFIO nobody is asked. QEMU answers reads by zeros then, buses by ones.
