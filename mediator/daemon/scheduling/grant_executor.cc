@@ -228,6 +228,7 @@ void GrantExecutor::execute(const core::Action& action) {
     case Kind::kSetGrant:
       entry.grant = action.word;
       store_grant(entry);
+      if (slices_) slices_->note_work(monotonic_ns(), entry.worker, work_of(entry));
       entry.ring_watch.set_awaited(scheduler_->awaits(action.session));
       break;
     case Kind::kSetEvict:
@@ -304,6 +305,14 @@ void GrantExecutor::on_starved(core::SessionId session, uint64_t ns) {
   run();
 }
 
+TimeSlices::Work GrantExecutor::work_of(const SessionEntry& entry) {
+  const core::ReportSnapshot report = core::read_report(entry.pages.report());
+  const bool open = (entry.grant & SLUICE_GRANT_OPEN) != 0;
+  if (report.guest_in_flight > 0 || (open && report.guest_demand > 0))
+    return TimeSlices::Work::kRuns;
+  return report.guest_demand > 0 ? TimeSlices::Work::kWaits : TimeSlices::Work::kNone;
+}
+
 void GrantExecutor::measure(bool now) {
   if (!slices_) return;
   const uint64_t now_ns = monotonic_ns();
@@ -313,12 +322,7 @@ void GrantExecutor::measure(bool now) {
   };
   const auto works = [&](pid_t worker) {
     const SessionEntry* entry = of(worker);
-    if (!entry) return TimeSlices::Work::kNone;
-    const core::ReportSnapshot report = core::read_report(entry->pages.report());
-    const bool open = (entry->grant & SLUICE_GRANT_OPEN) != 0;
-    if (report.guest_in_flight > 0 || (open && report.guest_demand > 0))
-      return TimeSlices::Work::kRuns;
-    return report.guest_demand > 0 ? TimeSlices::Work::kWaits : TimeSlices::Work::kNone;
+    return entry ? work_of(*entry) : TimeSlices::Work::kNone;
   };
   slices_->look(now_ns, now, works, [&](pid_t worker, uint64_t used_ns, bool free) {
     const SessionEntry* entry = of(worker);

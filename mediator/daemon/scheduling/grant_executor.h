@@ -149,6 +149,7 @@ class GrantExecutor {
   void store_grant(SessionEntry& entry);
   // What was used until now, where the scheduler's own clock cannot tell; before events that
   // decide.
+  static TimeSlices::Work work_of(const SessionEntry& entry);
   void measure(bool now);
   Figures figures(core::VgpuId vgpu) const;
   static uint64_t relaunches_of(const SessionEntry& entry);

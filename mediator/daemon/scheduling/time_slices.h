@@ -46,6 +46,9 @@ class TimeSlices {
   // Tells for each worker what its contexts have used since the last look, or a little later.
   // Seldom, unless `now`.
   virtual void look(uint64_t now_ns, bool now, const Works& works, const Used& used) = 0;
+  // What `worker` has from now on, at once: its gate has opened or closed. Until the next look it
+  // would count as before.
+  virtual void note_work(uint64_t /*now_ns*/, pid_t /*worker*/, Work) {}
   // Workers that are proved to have kept the GPU far beyond their slices, since the last call.
   virtual std::vector<pid_t> take_overruns() { return {}; }
   // Until now a fault, a new context or a module has stopped the GPU for so long.

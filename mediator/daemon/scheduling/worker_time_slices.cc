@@ -2,6 +2,7 @@
 #include "mediator/daemon/scheduling/worker_time_slices.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "mediator/base/clock.h"
 #include "mediator/base/log.h"
@@ -49,12 +50,17 @@ void WorkerTimeSlices::look(uint64_t now_ns, bool now, const Works& works, const
     log_excess(now_ns);
   }
   // Always: a program that was away for 10 us would count as idle until its next report.
-  for (auto& [pid, w] : workers_) {
-    const Work work = works(pid);
-    if (work != w.work)
-      use_.on_claim(now_ns, static_cast<uint32_t>(pid), work == Work::kRuns, work != Work::kNone);
-    w.work = work;
-  }
+  for (auto& [pid, w] : workers_) note(now_ns, pid, w, works(pid));
+}
+
+void WorkerTimeSlices::note_work(uint64_t now_ns, pid_t worker, Work work) {
+  if (const auto w = workers_.find(worker); w != workers_.end())
+    note(now_ns, worker, w->second, work);
+}
+
+void WorkerTimeSlices::note(uint64_t now_ns, pid_t pid, Worker& worker, Work work) {
+  if (std::exchange(worker.work, work) == work) return;
+  use_.on_claim(now_ns, static_cast<uint32_t>(pid), work == Work::kRuns, work != Work::kNone);
 }
 
 void WorkerTimeSlices::on_witness(GpuWitness::Say say) {

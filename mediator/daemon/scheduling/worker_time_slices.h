@@ -50,6 +50,7 @@ class WorkerTimeSlices final : public TimeSlices {
   uint64_t set(pid_t worker, uint64_t slice_ns) override;
   void forget(pid_t worker) override;
   void look(uint64_t now_ns, bool now, const Works& works, const Used& used) override;
+  void note_work(uint64_t now_ns, pid_t worker, Work work) override;
   std::vector<pid_t> take_overruns() override;
   void on_stall(uint64_t now_ns, uint64_t stall_ns) override { use_.on_stall(now_ns, stall_ns); }
   Witness witness() const override;
@@ -62,9 +63,10 @@ class WorkerTimeSlices final : public TimeSlices {
   static constexpr uint64_t kLeastNs = 100'000, kMostNs = 10'000'000'000;
   struct Worker {
     uint64_t slice_ns = 0;
-    Work work = Work::kNone;  // at the last look
+    Work work = Work::kNone;  // as noted last
   };
   void settle(uint64_t now_ns);
+  void note(uint64_t now_ns, pid_t pid, Worker& worker, Work work);
   void log_excess(uint64_t now_ns);
 
   accounting::EngineUse use_;

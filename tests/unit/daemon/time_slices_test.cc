@@ -158,6 +158,20 @@ class WorkerTimeSlicesTest : public ::testing::Test {
   std::set<pid_t> working_;
 };
 
+// A gate that opens or closes counts from then on, not from the next look: on an H200 a holder's
+// first 5 ms of 10 were nobody's.
+TEST_F(WorkerTimeSlicesTest, WhatIsNotedCountsAtOnce) {
+  slices_.add(70, 1), slices_.add(71, 2);
+  slices_.set(70, 7 * kMs), slices_.set(71, 7 * kMs);
+  working_ = {71};
+  EXPECT_TRUE(look(100 * kMs).empty());
+  slices_.note_work(102 * kMs, 71, TimeSlices::Work::kWaits);
+  slices_.note_work(104 * kMs, 70, TimeSlices::Work::kRuns);
+  slices_.note_work(104 * kMs, 72, TimeSlices::Work::kRuns);  // which is not there
+  working_ = {70};
+  EXPECT_EQ(look(110 * kMs), (std::map<pid_t, uint64_t>{{70, 6 * kMs}, {71, 2 * kMs}}));
+}
+
 TEST_F(WorkerTimeSlicesTest, AWorkerIsToldWhatIsNewAndTheHardwareTakes) {
   EXPECT_EQ(slices_.set(70, 4 * kMs), 4 * kMs);
   EXPECT_EQ(slices_.set(70, 4 * kMs), 0u);
