@@ -101,6 +101,8 @@ TEST_F(WorkerArrays, DescriptionsAreCheckedAndCharged) {
   d.Width = kBeyond, refused(kInvalid);
   d.Height = kBeyond, refused(kInvalid);
   d.Depth = kBeyond, refused(kInvalid);
+  d.NumChannels = 4, d.Width = (1ull << 60) + 1, refused(kInvalid);  // 16 bytes, if it wraps
+  d.Height = d.Depth = (1ull << 32) + 1, refused(kInvalid);
   d.NumChannels = 3, refused(kInvalid);
   d.NumChannels = 0x40000001, refused(kInvalid);
   d.Format = static_cast<CUarray_format>(0x77), refused(kInvalid);

@@ -396,6 +396,31 @@ TEST_F(WorkerHolds, ThousandsOfFreesMayWait) {
   EXPECT_EQ(free_memory(), before);
 }
 
+// What costs the driver more than it is charged for, or takes none of the vGPU's memory.
+TEST_F(WorkerHolds, NumbersOfObjectsAreBounded) {
+  start_with(256 * kMiB);
+  make_context();
+  // How many there are when one is refused.
+  const auto most = [](auto make) {
+    constexpr int kMany = 1 << 17;
+    Answer a;
+    int made = 0;
+    while (made < kMany && (a = make()).status == CUDA_SUCCESS) ++made;
+    EXPECT_EQ(a.status, CUDA_ERROR_OUT_OF_MEMORY);
+    return made;
+  };
+  const auto reserve = [&](uint64_t size) {
+    return generic(
+        kOpcode_cuMemAddressReserve,
+        {raw<uint8_t>(1), raw(size), raw<uint64_t>(0), raw<uint64_t>(0), raw<uint64_t>(0)},
+        context);
+  };
+  EXPECT_EQ(reserve(uint64_t{65} << 40).status, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(most([&] { return reserve(2 * kMiB); }), 4096);
+  EXPECT_EQ(most([&] { return create_context(); }), 7) << "beside the one that is there";
+  EXPECT_EQ(most([&] { return create_stream(); }), 4000);
+}
+
 // Memory that is freed in a stream's order (FreedMemory).
 class WorkerFreed : public WorkerHolds {
  protected:

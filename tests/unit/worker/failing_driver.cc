@@ -2,7 +2,7 @@
 // A driver library for forwarder_test.cc: the software GPU, but the second cuStreamCreate fails, as
 // where memory has run out, and whoever makes a context current that has been destroyed is ended.
 // So is who would have the driver do what concerns the whole GPU: dump it at a fault, set a part of
-// its cache aside, or reset what is.
+// its cache aside, or reset what is; and who makes a call that crashes NVIDIA's driver.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -76,6 +76,20 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
     return real(value, attribute, device);
   *value = 1 << 20;
   return CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
+  static auto* const real = next<decltype(cuFuncSetAttribute)>("cuFuncSetAttribute");
+  refuse(attribute < 0 || attribute >= CU_FUNC_ATTRIBUTE_MAX, "an attribute beyond its table");
+  return real(function, attribute, value);
+}
+
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction function, int blocks,
+                                                 int threads) {
+  static auto* const real = next<decltype(cuOccupancyAvailableDynamicSMemPerBlock)>(
+      "cuOccupancyAvailableDynamicSMemPerBlock");
+  refuse(bytes == nullptr, "a result at a null pointer");
+  return real(bytes, function, blocks, threads);
 }
 
 CUresult cuCtxDestroy_v2(CUcontext context) {

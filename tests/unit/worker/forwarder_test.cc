@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A context whose opening fails behind EvictForwarder::open is not sent evictions: it has been
 // destroyed by then. The driver library of this test (failing_driver.cc) fails there, and ends
-// whoever uses that context later.
+// whoever uses that context later, and who makes calls that it should never get.
 #include "tests/support/worker_process.h"
 
 namespace wp = sluice::worker_protocol;
@@ -67,6 +67,23 @@ TEST_F(WorkerProcess, NoGuestHasTheDriverDoWhatConcernsTheWholeGpu) {
       context);
   EXPECT_EQ(most.status, CUDA_SUCCESS);
   EXPECT_EQ(most.as<int>(), 0);
+}
+
+TEST_F(WorkerProcess, NoGuestMakesACallThatCrashesNvidiasDriver) {
+  if (kNvidia) GTEST_SKIP() << "the failing driver stands before the software GPU";
+  start(WorkerBench::Options());
+  make_context();
+  make_module();
+  for (const int attribute : {-1, int{CU_FUNC_ATTRIBUTE_MAX}, 1 << 20})
+    EXPECT_EQ(generic(kOpcode_cuFuncSetAttribute, {raw(add), raw(attribute), raw<int>(1)}, context)
+                  .status,
+              CUDA_ERROR_INVALID_VALUE);
+  const auto available = [&](uint8_t wanted) {
+    return generic(kOpcode_cuOccupancyAvailableDynamicSMemPerBlock,
+                   {raw(wanted), raw(add), raw<int>(1), raw<int>(64)}, context);
+  };
+  EXPECT_EQ(available(0).status, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(available(1).status, CUDA_SUCCESS);
 }
 
 }  // namespace

@@ -67,6 +67,42 @@ TEST_F(WorkerProcess, ModuleTextOutsideTheSession) {
   b->post(SLUICE_CALL_MODULE_LOAD, m, context);
   expect_violation("bulk range");
 }
+TEST_F(WorkerProcess, ALogLongerThanAny) {
+  start();
+  make_context();
+  sluice_module_load m{};
+  m.log_bytes = 4097;
+  b->post(SLUICE_CALL_MODULE_LOAD, m, context);
+  expect_violation("module_load: log");
+}
+// sluiced answers none of them here.
+TEST_F(WorkerProcess, HandlesOfOthersWithoutEnd) {
+  start();
+  make_context();
+  sluice_ipc_handle handle{};
+  handle.magic = SLUICE_IPC_MAGIC;
+  for (int i = 0; i < 5000 && !b->ended(); ++i)
+    b->post(
+        kOpcode_cuIpcOpenMemHandle_v2,
+        bytes({raw<uint8_t>(1), raw(handle), raw<unsigned>(CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)}),
+        context);
+  // Its last message to sluiced may be behind the questions that it had no room for.
+  EXPECT_EQ(b->wait_exit(), 0);
+  EXPECT_NE(std::string(b->slot->reason).find("too many calls wait for memory"), std::string::npos)
+      << b->slot->reason;
+}
+TEST_F(WorkerProcess, APitchThatWrapsAround) {
+  start();
+  make_context();
+  for (const auto& [width, height] : std::initializer_list<std::pair<uint64_t, uint64_t>>{
+           {~0ull, 1}, {~0ull - 511, 2}, {1ull << 40, 1ull << 24}, {(1ull << 63) + 512, 2}})
+    EXPECT_EQ(generic(kOpcode_cuMemAllocPitch_v2,
+                      {raw<uint8_t>(1), raw<uint8_t>(1), raw(width), raw(height), raw<unsigned>(4)},
+                      context)
+                  .status,
+              CUDA_ERROR_OUT_OF_MEMORY)
+        << width;
+}
 TEST_F(WorkerProcess, IndexThatJumps) {
   start();
   auto ring = submit_ring(b->region(), 0);
