@@ -194,6 +194,9 @@ struct sluice_join {
 /* Beside it: not at the first launch, but once the worker has asked for them (sluice_slot_header.
  * wanted_clones), which it does for kernels that take long. */
 #define SLUICE_JOINED_CLONES_ON_REQUEST 0x4u
+/* Beside LAZY_CLONES: a launch whose blocks the GPU holds at once needs no clones
+ * (SLUICE_LAUNCHED_AT_ONCE). */
+#define SLUICE_JOINED_ORIGINALS_AT_ONCE 0x8u
 /* Modules are loaded as the program gives them, and nothing is evicted: kernels have no clones. */
 #define SLUICE_JOINED_ORIGINALS 0x2u
 enum sluice_doorbell_kind {

@@ -186,7 +186,8 @@ struct sluice_report_header {
   uint64_t memory[SLUICE_MEMORY_KINDS]; /* device memory charged, bytes, in the order of ChargeKind
                                            (mediator/core/quota_lease.h) */
   uint64_t whole_launches; /* those of opaque_launches whose kernel could be evicted: the grid was
-                              on the GPU at once, or known to be short */
+                              on the GPU at once, or known to be short; or has no clones
+                              because all its grids were (SLUICE_LAUNCHED_AT_ONCE) */
   uint64_t in_flight_ns;   /* CLOCK_MONOTONIC when in_flight was 0 last; stored before it changes */
   uint64_t burst_ns;       /* for how long demand was above 0 each time, ... */
   uint64_t gap_ns;         /* ... and 0 in between: means of the last ones; 0: not known */

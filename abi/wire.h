@@ -190,6 +190,9 @@ struct sluice_function_reply { /* then param_count pairs {u32 offset, u32 bytes}
 
 /* sluice_launch.flags. A launch with any of them runs in its original form, not evictable. */
 #define SLUICE_LAUNCHED_COOPERATIVE 0x1ull
+/* The GPU holds its blocks at once, so no clones were asked for. A claim of the program's, which
+ * only counts it (SLUICE_JOINED_ORIGINALS_AT_ONCE). */
+#define SLUICE_LAUNCHED_AT_ONCE 0x2ull
 #define SLUICE_LAUNCHED_CLUSTER(x, y, z) /* of blocks; 1 to 65535 each; all 0: none */ \
   (((uint64_t)(uint16_t)(x) << 16) | ((uint64_t)(uint16_t)(y) << 32) |                 \
    ((uint64_t)(uint16_t)(z) << 48))

@@ -121,6 +121,7 @@ Result<ProgramKernels> run_for_kernels(const std::vector<std::string>& command) 
   }
   if (child == 0) {
     ::setenv("SLUICE_LOG", path, 1);
+    ::setenv("SLUICE_REWRITE", "all", 1);  // also kernels that need no clones as they are launched
     ::execvp(arguments[0], arguments.data());
     ::_exit(errno == ENOENT ? 127 : 126);
   }

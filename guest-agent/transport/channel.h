@@ -63,6 +63,8 @@ class Channel {
     return !clones_on_request_ ||
            load_shared(header_->wanted_clones[function % SLUICE_WANTED_CLONES]) == function;
   }
+  // ... but none for a launch whose blocks the GPU holds at once.
+  bool originals_at_once() const { return originals_at_once_; }
   bool originals() const { return originals_; }
 
   // Cheap enough for every call: two loads from one cache line. True: no worker serves it any more.
@@ -117,7 +119,8 @@ class Channel {
   uint64_t epoch_ = 0;
   const sluice_slot_header* header_ = nullptr;
   bool can_wait_ = false;
-  bool lazy_clones_ = false, clones_on_request_ = false, originals_ = false;
+  bool lazy_clones_ = false, clones_on_request_ = false, originals_at_once_ = false,
+       originals_ = false;
   std::atomic<bool> hung_up_{false};
 };
 

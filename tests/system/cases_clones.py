@@ -33,6 +33,7 @@ class LazyClones(EagerClones):
     def test_programs_of_the_runtime_api_are_right(self):
         env = self.sluiced.client_env("a")
         env["SLUICE_TRACE"] = "calls"
+        env["SLUICE_REWRITE"] = "all"
         env["GTEST_FILTER"] = "-Runtime.AFaultStaysUntilTheReset"  # cases_cudart.py says why
         env["LD_LIBRARY_PATH"] = os.pathsep.join(
             [str(support.BUILD / "guest-agent/cudart"), env["LD_LIBRARY_PATH"]])
@@ -45,11 +46,22 @@ class LazyClones(EagerClones):
 
     def test_a_launch_that_waits_for_the_program_does_not_hold_it_up(self):
         # Its memory calls launch for the first time behind values that they write afterwards.
-        p = subprocess.run([support.BUILD / "tests/system/memory-calls"],
-                           env=self.sluiced.client_env("a"), stdout=subprocess.PIPE,
-                           stderr=subprocess.STDOUT, text=True, timeout=support.TIMEOUT_S)
+        self.assertIn("function_clones", self.memory_calls("all"))
+
+    def test_a_grid_that_the_gpu_holds_at_once_needs_none(self):
+        self.assertNotIn("function_clones", self.memory_calls(""))
+        shown = self.vgpu("a")
+        self.assertGreater(shown["whole_launches"], 0)
+        self.assertEqual(shown["whole_launches"], shown["opaque_launches"])
+
+    def memory_calls(self, rewrite):
+        env = {**self.sluiced.client_env("a"), "SLUICE_TRACE": "calls", "SLUICE_REWRITE": rewrite}
+        p = subprocess.run([support.BUILD / "tests/system/memory-calls"], env=env,
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                           timeout=support.TIMEOUT_S)
         self.assertEqual(p.returncode, 0, f"{p.stdout[-3000:]}\n{self.sluiced.log()[-3000:]}")
         self.assert_all_free("a")
+        return p.stdout
 
 
 class ClonesOnRequest(WithVictim):

@@ -139,19 +139,30 @@ CUresult check_cluster(CUfunction function, FunctionInfo& info, const uint32_t g
                      : ask_driver(function, info, grid, launch, asks_for_cluster(flags));
 }
 
-// Every block of a cooperative launch has to be on the GPU at once.
-CUresult check_cooperative(WorkerLink& link, CUfunction function, const uint32_t grid[3],
-                           const uint32_t block[3], uint32_t shared_bytes, CUstream stream) {
+// Blocks of such a launch that the GPU, or the stream's part of it, holds at once.
+CUresult blocks_held(WorkerLink& link, CUfunction function, const uint32_t block[3],
+                     uint32_t shared_bytes, CUstream stream, uint64_t* held) {
   int sms = 0, blocks = 0;
   CUresult r = sms_of(link, green_of(stream), &sms);
   if (r == CUDA_SUCCESS)
     r = cuOccupancyMaxActiveBlocksPerMultiprocessor(
         &blocks, function, static_cast<int>(block[0] * block[1] * block[2]), shared_bytes);
-  if (r != CUDA_SUCCESS) return r;
-  const uint64_t room = static_cast<uint64_t>(blocks) * static_cast<uint64_t>(sms);
+  *held = static_cast<uint64_t>(blocks) * static_cast<uint64_t>(sms);
+  return r;
+}
+
+bool has_more_blocks(const uint32_t grid[3], uint64_t than) {
   const uint64_t rows = uint64_t{grid[0]} * grid[1];
-  return rows > room || rows * grid[2] > room ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
-                                              : CUDA_SUCCESS;
+  return rows > than || rows * grid[2] > than;
+}
+
+// Every block of a cooperative launch has to be on the GPU at once.
+CUresult check_cooperative(WorkerLink& link, CUfunction function, const uint32_t grid[3],
+                           const uint32_t block[3], uint32_t shared_bytes, CUstream stream) {
+  uint64_t held = 0;
+  const CUresult r = blocks_held(link, function, block, shared_bytes, stream, &held);
+  if (r != CUDA_SUCCESS) return r;
+  return has_more_blocks(grid, held) ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
 }
 
 // The parameter block that cuLaunchKernel's `extra` describes.
@@ -221,6 +232,27 @@ CUresult check_launch(const InFunction& f, CUfunction function, const uint32_t g
   return check_cooperative(*f.link, function, grid, block, shared_bytes, stream);
 }
 
+// Whether a launch that may do without clones does. In a green context's stream the worker decides.
+bool is_at_once(const InFunction& f, const uint32_t grid[3], const uint32_t block[3],
+                uint32_t shared_bytes, CUstream stream) {
+  FunctionInfo& info = *f.info;
+  if (green_of(stream) != 0) return false;
+  const uint32_t threads = block[0] * block[1] * block[2];
+  {
+    std::lock_guard lock(info.mutex);
+    for (const HeldShape& shape : info.held)
+      if (shape.threads == threads && shape.shared_bytes == shared_bytes)
+        return !has_more_blocks(grid, shape.blocks);
+    if (info.held.size() == kMostHeldShapes) return false;
+  }
+  uint64_t held = 0;
+  if (blocks_held(*f.link, as_function(f.info), block, shared_bytes, stream, &held) != CUDA_SUCCESS)
+    return false;
+  std::lock_guard lock(info.mutex);
+  info.held.push_back({threads, shared_bytes, held});
+  return !has_more_blocks(grid, held);
+}
+
 template <class Write>
 CUresult post_launch(const InFunction& f, const uint32_t grid[3], const uint32_t block[3],
                      uint32_t shared_bytes, CUstream stream, uint64_t flags, Write&& write) {
@@ -228,7 +260,12 @@ CUresult post_launch(const InFunction& f, const uint32_t grid[3], const uint32_t
   constexpr uint64_t kOne = SLUICE_LAUNCHED_CLUSTER(1, 1, 1);
   if ((flags & ~uint64_t{SLUICE_LAUNCHED_COOPERATIVE}) == kOne && !must_name_cluster(*f.info))
     flags &= SLUICE_LAUNCHED_COOPERATIVE;
-  if (flags == 0) settle_clones(f, *f.info);  // others run the original
+  if (flags == 0) {  // others run the original
+    if (may_do_without_clones(*f.info) && is_at_once(f, grid, block, shared_bytes, stream))
+      flags = SLUICE_LAUNCHED_AT_ONCE;
+    else
+      settle_clones(f, *f.info);
+  }
   sluice_launch body{};
   body.function = f.info->handle;
   body.stream = wire(stream);

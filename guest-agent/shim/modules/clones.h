@@ -14,6 +14,9 @@
 //   kLate        is the original, which cannot be evicted  kSettled
 //   kSettled     takes the form that the worker chooses
 //
+// With SLUICE_JOINED_ORIGINALS_AT_ONCE a launch whose blocks the GPU holds at once does not ask: it
+// would be the original all the same, unless its author says where its blocks can leave.
+//
 // A thread of ours makes them, one kernel after the other; it starts with the first. That a launch
 // waits no longer is because NVIDIA's driver loads a module only when its context has nothing
 // queued (seen on an H200), and what is queued may wait for the program. A kernel whose clones
@@ -28,6 +31,9 @@ void wait_for_clones(const Entered& entered, FunctionInfo& function);
 // The program queues what it ends itself later (cuStreamWaitValue32).
 void streams_wait_for_the_program();
 
+inline bool may_do_without_clones(const FunctionInfo& function) {
+  return function.at_once && function.clones.load(std::memory_order_acquire) < ClonesState::kLate;
+}
 inline void settle_clones(const Entered& entered, FunctionInfo& function) {
   if (function.clones.load(std::memory_order_acquire) < ClonesState::kLate &&
       entered.link->channel().wants_clones(function.handle))

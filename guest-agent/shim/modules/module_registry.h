@@ -27,6 +27,7 @@ struct Module {
   uint64_t context = 0;
   std::unordered_map<std::string, KernelFlags> kernels;   // empty if the original was loaded
   std::shared_ptr<const ptx::SeparableModule> separable;  // of Text
+  bool at_once = false;                                   // of Text
   std::unordered_map<std::string, uint64_t> functions;
   std::vector<std::string> entries;  // names of all its kernels
   RequiredBlocks required_blocks;

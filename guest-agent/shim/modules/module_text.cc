@@ -17,6 +17,7 @@
 #include "guest-agent/shim/modules/texture_references.h"
 #include "guest-agent/shim/session/log.h"
 #include "kernels/cubin/cubin.h"
+#include "kernels/passes/analysis/author_points.h"
 #include "kernels/passes/rewrite.h"
 #include "kernels/ptx/module.h"
 #include "mediator/base/fd.h"
@@ -27,12 +28,13 @@ namespace {
 // Module texts beyond this are refused rather than mapped: a file of a gigabyte is no PTX.
 constexpr size_t kMostTextBytes = 256 << 20;
 
-bool rewriting() {
-  static const bool on = [] {
+// SLUICE_REWRITE, as it was at the first load.
+bool rewrite_is(const char* word) {
+  static const std::string given = [] {
     const char* env = ::getenv("SLUICE_REWRITE");
-    return env == nullptr || std::strcmp(env, "off") != 0;
+    return std::string(env != nullptr ? env : "");
   }();
-  return on;
+  return given == word;
 }
 
 std::vector<std::string> entries_of(const std::string& ptx) {
@@ -254,7 +256,7 @@ std::shared_ptr<const Text> make_text(ModuleCode code) {
   text->required_blocks = required_blocks_of(text->original);
   // Machine code has these in the driver's own way, which does not reach the guest.
   if (sets_conditionals || !text->references.empty() || !text->managed.empty()) code.machine = {};
-  if (!rewriting() || code.originals) {
+  if (rewrite_is("off") || code.originals) {
     // Parsing PTX takes as long as everything else that a load does, so the names come from the
     // machine code beside it, where there is some: the same, in its order.
     text->entries =
@@ -267,6 +269,8 @@ std::shared_ptr<const Text> make_text(ModuleCode code) {
     if (separable) {
       text->entries = separable->entries();
       text->machine = std::move(code.machine.code);
+      text->at_once = code.originals_at_once && !rewrite_is("all") &&
+                      !passes::may_have_author_points(text->original);
       text->separable = std::make_shared<ptx::SeparableModule>(*std::move(separable));
       return text;
     }

@@ -42,6 +42,7 @@ struct Text {
   // Its kernels' clones are made when they are launched (clones.h), from this. Null: they are in
   // `rewritten`.
   std::shared_ptr<const ptx::SeparableModule> separable;
+  bool at_once = false;  // but not for launches whose blocks the GPU holds at once
   std::unordered_map<std::string, KernelFlags> kernels;
   std::vector<std::string> entries;  // names of all kernels, in the order of the text
   RequiredBlocks required_blocks;
@@ -72,11 +73,12 @@ CUresult read_image_file(const char* path, std::string* image);
 
 // A module's code as its image has it.
 struct ModuleCode {
-  std::string text;        // PTX, or machine code where there is no PTX; empty: `packed`
-  MachineCode machine;     // beside the PTX
-  ptx::PackedPtx packed;   // the PTX, where the machine code will do
-  bool lazy = false;       // the host wants clones at a kernel's first launch
-  bool originals = false;  // the host wants none at all
+  std::string text;                // PTX, or machine code where there is no PTX; empty: `packed`
+  MachineCode machine;             // beside the PTX
+  ptx::PackedPtx packed;           // the PTX, where the machine code will do
+  bool lazy = false;               // the host wants clones at a kernel's first launch
+  bool originals_at_once = false;  // ... but not for one whose blocks the GPU holds at once
+  bool originals = false;          // the host wants none at all
 };
 
 // Takes the machine code of a fat binary, and its PTX packed, where that is enough for a host that
@@ -85,7 +87,8 @@ struct ModuleCode {
 bool machine_code_will_do(const void* image, size_t bytes, uint32_t newest, ModuleCode* code);
 
 // Rewrites PTX, or leaves that to the first launches, where the module allows it.
-// SLUICE_REWRITE=off leaves modules as they are: their kernels can then not be evicted.
+// SLUICE_REWRITE=off leaves modules as they are: their kernels can then not be evicted. With "all"
+// launches that need no clones have them, too.
 std::shared_ptr<const Text> make_text(ModuleCode code);
 
 // Where cuModuleLoadDataEx's caller wants the compiler's words. Empties both buffers at first.

@@ -80,6 +80,7 @@ CUresult find_code(const Entered& e, const void* image, size_t bytes, const JitL
   std::string_view found;
   const auto newest = static_cast<uint32_t>(major * 10 + minor);
   code->lazy = e.link->channel().lazy_clones();
+  code->originals_at_once = e.link->channel().originals_at_once();
   code->originals = e.link->channel().originals();
   if (code->originals && machine_code_will_do(image, bytes, newest, code)) return CUDA_SUCCESS;
   r = code_of_image(image, bytes, newest, &code->text, &found, &log);
@@ -110,6 +111,7 @@ CUresult load_module(const Entered& e, const Text& text, uint64_t library,
   module.entries = text.entries;
   module.required_blocks = text.required_blocks;
   module.separable = text.separable;
+  module.at_once = text.at_once;
   module.references = text.references;
   CUresult r = CUDA_ERROR_INVALID_PTX;
   if (!text.machine.empty()) {
@@ -206,6 +208,7 @@ CUresult find_function(const Entered& e, uint64_t module_handle, const std::stri
     info.context = module.context;
     info.name = name;
     info.clones = module.separable != nullptr ? ClonesState::kAbsent : ClonesState::kSettled;
+    info.at_once = module.at_once;
     if (const auto block = module.required_blocks.find(name); block != module.required_blocks.end())
       info.required_block = block->second;
     info.param_bytes = reply.param_bytes;

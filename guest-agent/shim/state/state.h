@@ -129,17 +129,30 @@ struct ClusterLaunch {
   bool operator==(const ClusterLaunch&) const = default;
 };
 
+// How many blocks of a shape the GPU holds at once.
+struct HeldShape {
+  uint32_t threads, shared_bytes;
+  uint64_t blocks;
+};
+// A kernel that is launched in more shapes gets its clones: each costs a question to the driver.
+inline constexpr size_t kMostHeldShapes = 8;
+
 struct FunctionInfo {
   uint64_t handle = 0;
   uint64_t module = 0;
   uint64_t context = 0;
   std::string name;
   std::atomic<ClonesState> clones{ClonesState::kSettled};
+  // Launches whose blocks the GPU holds at once need no clones: they are the original, which ends
+  // no later than the tasks that a clone would finish before it leaves.
+  bool at_once = false;
   std::array<uint32_t, 3> required_block{};  // .reqntid; zeros: none
   uint32_t param_bytes = 0;
   std::vector<std::pair<uint32_t, uint32_t>> params;  // offset, bytes
   std::array<std::atomic<int>, 16> attributes{};      // CUfunction_attribute; INT32_MIN: not known
   std::mutex mutex;
+  std::vector<HeldShape> held;         // of launches without clones, as many as kMostHeldShapes;
+                                       // under `mutex`
   std::optional<ClusterLaunch> taken;  // the last that the driver said it takes; under `mutex`
 };
 

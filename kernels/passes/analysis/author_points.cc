@@ -18,6 +18,8 @@ using ptx::StatementKind;
 
 namespace {
 
+constexpr std::string_view kLeaveName = "sluice_leave";
+
 // Special registers that tell threads of a block apart.
 bool is_thread_number(std::string_view name) {
   static const std::unordered_set<std::string_view> kNames = {
@@ -71,6 +73,8 @@ bool reachable_without(const ptx::Cfg& cfg, const std::vector<std::uint32_t>& gu
 
 }  // namespace
 
+bool may_have_author_points(std::string_view text) { return text.find(kLeaveName) != text.npos; }
+
 std::optional<Marker> author_marker(const Statement& s) {
   struct Name {
     std::string_view name, opcode;
@@ -80,7 +84,7 @@ std::optional<Marker> author_marker(const Statement& s) {
       {{"sluice_should_leave", "mov.b32", AuthorPoint::kAsk},
        {"sluice_resume_at", "and.b64", AuthorPoint::kResume},
        {"sluice_save_at", "and.b64", AuthorPoint::kSave},
-       {"sluice_leave", "and.b32", AuthorPoint::kLeave}}};
+       {kLeaveName, "and.b32", AuthorPoint::kLeave}}};
   if (s.kind != StatementKind::kInstruction || s.operands.empty()) return {};
   for (const Name& n : kNames) {
     if (s.operands[0] != n.name) continue;

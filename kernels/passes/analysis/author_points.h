@@ -31,6 +31,8 @@ struct Marker {
   std::uint64_t bytes = 0;  // of state for each thread
   bool understood = false;  // written as the header writes it
 };
+// Whether the text has the name of any instruction by which a block leaves.
+bool may_have_author_points(std::string_view text);
 // Nothing: an instruction like any other.
 std::optional<Marker> author_marker(const ptx::Statement& s);
 

@@ -13,9 +13,9 @@ constexpr uint32_t kMaxDynamicShared = 1u << 20;
 
 // A cluster has all three of its sides; the driver knows which sizes there are.
 bool known_flags(uint64_t guest_flags) {
+  constexpr uint64_t kPlain = SLUICE_LAUNCHED_COOPERATIVE | SLUICE_LAUNCHED_AT_ONCE;
   const auto side = [&](int i) { return SLUICE_LAUNCHED_CLUSTER_DIM(guest_flags, i) != 0; };
-  return (guest_flags & 0xffff & ~SLUICE_LAUNCHED_COOPERATIVE) == 0 && side(0) == side(1) &&
-         side(1) == side(2);
+  return (guest_flags & 0xffff & ~kPlain) == 0 && side(0) == side(1) && side(1) == side(2);
 }
 
 // What the driver would say of a launch; nothing is queued.
@@ -65,7 +65,7 @@ void handle_clusters(WorkerSession& s, const Call& call, const sluice_clusters& 
     threads *= c.block[i];
   }
   if (threads > static_cast<uint64_t>(context.shape.max_threads_per_block) ||
-      !known_flags(c.flags) || (c.flags & SLUICE_LAUNCHED_COOPERATIVE) != 0 ||
+      !known_flags(c.flags) || (c.flags & 0xffff) != 0 ||
       c.dynamic_shared_bytes > kMaxDynamicShared || c.what > SLUICE_CLUSTERS_SIZE)
     return s.answer(call, CUDA_ERROR_INVALID_VALUE);
   CUresult r = make_current(s.api, context.cu);

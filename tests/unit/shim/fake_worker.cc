@@ -132,6 +132,7 @@ void FakeWorker::run() {
   joined.epoch = kEpoch;
   joined.region_bytes = kRegionBytes;
   joined.can_wait = 1;
+  joined.flags = options_.joined_flags;
   if (!options_.refuse.empty()) {
     joined.status = EBUSY;
     std::strncpy(joined.reason, options_.refuse.c_str(), sizeof joined.reason - 1);
@@ -347,6 +348,7 @@ void FakeWorker::serve(const RecordBuffer& buffer) {
       }
       return;
     }
+    case SLUICE_CALL_FUNCTION_CLONES:
     case SLUICE_CALL_EVENT_RECORD:
     case SLUICE_CALL_STREAM_WAIT:
     case SLUICE_CALL_STREAM_VALUE:

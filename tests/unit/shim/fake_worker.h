@@ -31,6 +31,7 @@ class FakeWorker {
     const char* printed = nullptr;  // by kernels: comes before each synchronisation's answer
     sluice_printed_to printed_to = SLUICE_PRINTED_OUTPUT;
     size_t hold_syncs = 0;            // answer synchronisations only when so many wait, last first
+    uint32_t joined_flags = 0;        // SLUICE_JOINED_*
     bool answer_extent_frees = true;  // false: work is queued that does not end
   };
   FakeWorker() : FakeWorker(Options{}) {}

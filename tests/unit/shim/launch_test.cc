@@ -17,6 +17,78 @@
 namespace sluice::testing {
 namespace {
 
+constexpr uint32_t kLazy = SLUICE_JOINED_LAZY_CLONES,
+                   kAtOnce = kLazy | SLUICE_JOINED_ORIGINALS_AT_ONCE;
+
+// A launch of so many blocks, and what the worker has got then.
+void launch_blocks(FakeWorker& worker, CUfunction fill, unsigned blocks, unsigned threads,
+                   uint64_t flags, uint64_t clones) {
+  CUdeviceptr to;
+  OK(cuMemAlloc(&to, 4096));
+  uint32_t n = 1024, value = 1;
+  void* params[] = {&to, &n, &value};
+  OK(cuLaunchKernel(fill, blocks, 1, 1, threads, 1, 1, 0, nullptr, params, nullptr));
+  OK(cuCtxSynchronize());
+  OK(cuMemFree(to));
+  EXPECT_EQ(worker.last_launch_flags(), flags) << blocks << " of " << threads;
+  EXPECT_EQ(worker.modules_with_clones(), clones) << blocks << " of " << threads;
+}
+
+TEST(Shim, ALaunchThatTheGpuHoldsAtOnceNeedsNoClones) {
+  in_process({.joined_flags = kAtOnce}, [](FakeWorker& worker) {
+    set_up();
+    CUfunction fill;
+    load_fill(&fill);
+    launch_blocks(worker, fill, 4, 64, SLUICE_LAUNCHED_AT_ONCE, 0);
+    const uint64_t before = worker.records();
+    launch_blocks(worker, fill, 3, 64, SLUICE_LAUNCHED_AT_ONCE, 0);
+    EXPECT_EQ(worker.records() - before, 4u) << "what the GPU holds is not asked again";
+    launch_blocks(worker, fill, 5, 64, 0, 1);  // a GPU of one SM with room for four
+    launch_blocks(worker, fill, 4, 64, 0, 1);
+  });
+}
+
+TEST(Shim, AKernelOfManyShapesGetsItsClones) {
+  in_process({.joined_flags = kAtOnce}, [](FakeWorker& worker) {
+    set_up();
+    CUfunction fill;
+    load_fill(&fill);
+    for (unsigned threads = 1; threads <= 8; ++threads)
+      launch_blocks(worker, fill, 1, threads, SLUICE_LAUNCHED_AT_ONCE, 0);
+    launch_blocks(worker, fill, 1, 9, 0, 1);
+  });
+}
+
+TEST(Shim, ClonesForEveryLaunch) {
+  in_process({.joined_flags = kLazy}, [](FakeWorker& worker) {
+    set_up();
+    CUfunction fill;
+    load_fill(&fill);
+    launch_blocks(worker, fill, 1, 64, 0, 1);
+  });
+  // sluice-agent kernels wants to know of all that are launched.
+  in_process({.joined_flags = kAtOnce}, [](FakeWorker& worker) {
+    ::setenv("SLUICE_REWRITE", "all", 1);
+    set_up();
+    CUfunction fill;
+    load_fill(&fill);
+    launch_blocks(worker, fill, 1, 64, 0, 1);
+  });
+}
+
+TEST(Shim, ABlockThatCanLeaveInItsMiddleIsWorthClones) {
+  in_process({.joined_flags = kAtOnce}, [](FakeWorker& worker) {
+    set_up();
+    std::string text = kModule;
+    text.insert(text.find("  ret;"), "  { .reg .b32 sluice_leave; and.b32 sluice_leave, 4, 0; }\n");
+    CUmodule module;
+    OK(cuModuleLoadData(&module, text.c_str()));
+    CUfunction fill;
+    OK(cuModuleGetFunction(&fill, module, "fill"));
+    launch_blocks(worker, fill, 1, 64, 0, 1);
+  });
+}
+
 TEST(Shim, LaunchesPackTheirParameters) {
   in_process({}, [](FakeWorker& worker) {
     set_up();

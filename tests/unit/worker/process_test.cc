@@ -470,7 +470,12 @@ TEST_F(WorkerProcess, LaunchesWithAttributesRunTheOriginal) {
   EXPECT_EQ(b->async_errors.size(), 2u);
   EXPECT_EQ(b->async_errors.back(), CUDA_ERROR_INVALID_CLUSTER_SIZE);
   EXPECT_EQ(b->report->header.opaque_launches, 4u);
-  for (uint64_t flags : {uint64_t{2}, uint64_t{0x8000}, SLUICE_LAUNCHED_CLUSTER(2, 0, 1),
+  EXPECT_EQ(b->report->header.whole_launches, 0u);
+  EXPECT_EQ(status(kGrid, SLUICE_LAUNCHED_AT_ONCE), CUDA_SUCCESS);
+  EXPECT_EQ(sync().status, CUDA_SUCCESS);
+  EXPECT_EQ(b->report->header.opaque_launches, 5u);
+  EXPECT_EQ(b->report->header.whole_launches, 1u) << "its kernel could be evicted";
+  for (uint64_t flags : {uint64_t{4}, uint64_t{0x8000}, SLUICE_LAUNCHED_CLUSTER(2, 0, 1),
                          SLUICE_LAUNCHED_CLUSTER(0, 1, 1), SLUICE_LAUNCHED_CLUSTER(1, 1, 0)}) {
     EXPECT_EQ(status(4, flags), CUDA_ERROR_INVALID_VALUE) << flags;
   }

@@ -66,6 +66,7 @@ void LaunchPlanner::plan(LaunchWork& w, bool contended) {
   w.plan.geometry = Geometry{};
   if (!f.clone || w.plan.tasks == 0 || w.request.flags != 0 ||
       (f.one_row && (w.request.grid[1] != 1 || w.request.grid[2] != 1))) {
+    if (w.request.flags & SLUICE_LAUNCHED_AT_ONCE) ++whole_;
     if (learns_originals() && w.plan.tasks != 0) expect_whole(w);
     return;
   }

@@ -49,7 +49,8 @@ class LaunchPlanner {
 
   // Whether original_ended() learns anything.
   bool learns_originals() const { return turns_ || slices_; }
-  // Launches of kernels that have clones for which the original was planned, whole.
+  // Launches of kernels that have clones for which the original was planned, whole, and those
+  // without clones because of SLUICE_LAUNCHED_AT_ONCE.
   uint64_t whole() const { return whole_; }
 
   // The launch is planned as the original, because its kernel has no clones, and those before took
