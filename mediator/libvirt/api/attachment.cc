@@ -417,10 +417,12 @@ Result<Change> reserve_room(Text xml, uint64_t window_bytes, Iommu iommu) {
   return change;
 }
 
-Result<LiveAttachment> attach_live(Text xml, const Attachment& attachment) {
+Result<LiveAttachment> attach_live(Text xml, const Attachment& wanted) {
   pugi::xml_document doc;
   if (auto loaded = load(xml, doc); !loaded) return loaded.error();
   pugi::xml_node domain = doc.document_element();
+  Attachment attachment = wanted;
+  attachment.settings = with_those_of(domain, wanted.settings);
   const std::string name = domain.child("name").text().get();
   if (auto can = can_have_vgpu(domain); !can) return can.error();
   const pugi::xml_node port = reserved_port(domain);

@@ -60,7 +60,8 @@ Result<Change> detach_vgpu(std::string_view xml);
 // when the domain started. This adds one, with an alias by which the others know it.
 Result<Change> reserve_room(std::string_view xml, uint64_t window_bytes,
                             Iommu iommu = Iommu::kWherePossible);
-// These two are of the XML that the domain runs with.
+// These two are of the XML that the domain runs with. Settings that are left in its metadata, as
+// after 'virsh detach-device', stay where `attachment` has no others.
 Result<LiveAttachment> attach_live(std::string_view xml, const Attachment& attachment);
 // The <shmem> to detach.
 Result<std::string> detach_live(std::string_view xml);

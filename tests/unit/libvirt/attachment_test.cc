@@ -251,6 +251,19 @@ TEST(Attachment, ALiveDeviceGoesOnTheReservedPort) {
   EXPECT_EQ(live->vgpu.weight, 300u);
   EXPECT_EQ(live->vgpu.socket, "/run/sluice/vgpu/vm1.sock");
   EXPECT_EQ(live->settings, "<vgpu weight=\"300\" memory=\"8G\" />\n");
+  // 'virsh detach-device' leaves the metadata.
+  const std::string left = "<sluice:vgpu xmlns:sluice='" + std::string(kVgpuXmlNamespace) +
+                           "' weight='50' memory='2G' max='40'/>";
+  std::string detached_by_virsh = running;
+  detached_by_virsh.insert(detached_by_virsh.find("<devices>"),
+                           "<metadata>" + left + "</metadata>");
+  Attachment only_weight = settings();
+  only_weight.settings = {{"weight", "70"}};
+  auto again = attach_live(detached_by_virsh, only_weight);
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(again->vgpu.weight, 70u);
+  EXPECT_EQ(again->vgpu.memory_bytes, 2ull << 30);
+  EXPECT_EQ(again->settings, "<vgpu weight=\"70\" memory=\"2G\" max=\"40\" />\n");
   std::string taken = running;
   taken.replace(taken.find("<disk type=\"file\" />"), 20,
                 "<disk><address type='pci' bus='0x0b'/></disk>");
