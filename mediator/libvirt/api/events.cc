@@ -16,7 +16,8 @@ using Call = void (*)();
 // libvirt's own event loop: one per process, for good. What callbacks write is here too, as one may
 // be called when its connection has been closed.
 struct EventLoop {
-  int timer = -1;  // ends a wait
+  int timer = -1;     // ends a wait
+  bool over = false;  // it has
   std::set<std::string> changed;
 };
 EventLoop loop;
@@ -34,7 +35,7 @@ Result<void> start_loop(const Library& lib) {
     return lib.error("start libvirt's event loop");
   registered = true;
   loop.timer = lib.virEventAddTimeout(
-      -1, [](int, void*) {}, nullptr, nullptr);
+      -1, [](int, void*) { loop.over = true; }, nullptr, nullptr);
   if (loop.timer < 0) return lib.error("make a timer in libvirt's event loop");
   return {};
 }
@@ -86,10 +87,14 @@ DomainEvents::~DomainEvents() {
 
 bool DomainEvents::wait(int ms) {
   if (!loop.changed.empty()) ms = 0;
+  loop.over = false;
   lib_->virEventUpdateTimeout(loop.timer, ms);
-  const bool ran = lib_->virEventRunDefaultImpl() == 0;
+  bool goes_on = false;
+  do {  // each question of ours wakes libvirt's loop once more: a round of it means nothing
+    goes_on = lib_->virEventRunDefaultImpl() == 0 && lib_->virConnectIsAlive(connection_) == 1;
+  } while (goes_on && !loop.over && loop.changed.empty());
   lib_->virEventUpdateTimeout(loop.timer, -1);
-  return ran && lib_->virConnectIsAlive(connection_) == 1;
+  return goes_on;
 }
 
 std::set<std::string> DomainEvents::take_changed() { return std::exchange(loop.changed, {}); }

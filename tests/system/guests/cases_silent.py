@@ -2,6 +2,7 @@
 """A libvirtd that goes silent at any moment: sluicectl ends with the reason, in bounded time, and
 what it has left is in nobody's way."""
 import concurrent.futures
+import contextlib
 import os
 import socket
 import subprocess
@@ -77,10 +78,37 @@ class SilentFromTheStart(unittest.TestCase):
 
 @unittest.skipUnless(os.geteuid() == 0, "libvirt runs hooks for qemu:///system")
 class Silent(support.WithSluiced):
-    def test_libvirt_goes_silent_after_any_answer(self):
+    def setUp(self):
+        super().setUp()
         self.libvirt = virt.Libvirt(self.work / "libvirt", self.sluiced)
         self.addCleanup(self.libvirt.stop)
         self.libvirt.start()
+
+    def test_the_service_asks_less_and_less_for_a_sluiced_that_is_gone(self):
+        """Each of its questions to libvirt wakes libvirt's loop, which was taken for an event."""
+        asked = threading.Semaphore(0)
+        with socket.socket(socket.AF_UNIX) as sluiced:
+            sluiced.bind(str(self.work / "gone"))
+            sluiced.listen()
+
+            def refuse():
+                with contextlib.suppress(OSError):
+                    while True:
+                        sluiced.accept()[0].close()
+                        asked.release()
+            threading.Thread(target=refuse, daemon=True).start()
+            events = subprocess.Popen(
+                [support.BUILD / "mediator/libvirt/sluice-libvirt-events"],
+                stderr=subprocess.DEVNULL, env={
+                    **self.libvirt.env, "SLUICE_ADMIN_SOCKET": str(self.work / "gone"),
+                    "SLUICE_LIBVIRT_URI": self.libvirt.uri})
+            self.addCleanup(events.wait)
+            self.addCleanup(events.kill)
+            self.assertTrue(asked.acquire(timeout=support.TIMEOUT_S))
+            # Its pauses double, from 0.5 s.
+            self.assertIn(False, (asked.acquire(timeout=3) for _ in range(20)))
+
+    def test_libvirt_goes_silent_after_any_answer(self):
         cases = [self.attach, self.detach, self.attach_live, self.restore]
         for case in cases:
             self.define(case.__name__)
