@@ -234,6 +234,40 @@ TEST(Progress, LooksNoFurtherThanForWhatIsQueued) {
   }
 }
 
+// A guest's kernels write records: each names another kernel.
+TEST(Progress, KernelsWithoutEndAreNotKept) {
+  Report report;
+  Progress p;
+  uint64_t id = 0;
+  const auto launch = [&](uint32_t evictions) {
+    ++id;
+    sluice_launch_record r = done(id, static_cast<uint32_t>(id), 100, 50'000);
+    r.evictions = evictions;
+    if (evictions == 0) return r;
+    r.state = SLUICE_LAUNCH_READY;
+    r.tasks_done = r.tasks_fetched = 50;
+    return r;
+  };
+  const auto learn = [&](uint32_t evictions) {
+    for (int i = 0; i < SLUICE_REPORT_RECORDS; ++i) report[i] = launch(evictions);
+    p.learn(1, *report.area);
+  };
+  const auto predicted = [&] {
+    ProgressSums sums;
+    p.add(*report.area, &sums);
+    return sums.predicted;
+  };
+  constexpr int kLooks = 3 * kMaxKernelsLearnt / SLUICE_REPORT_RECORDS;
+  learn(1);
+  EXPECT_EQ(predicted(), SLUICE_REPORT_RECORDS) << "from what they did before they were evicted";
+  p.learn_evictions(SLUICE_REPORT_RECORDS, 1'000'000);
+  EXPECT_EQ(p.evicted(), kMaxKernelsEvicted) << "of one look";
+  for (int i = 1; i < kLooks; ++i) learn(1);
+  EXPECT_EQ(predicted(), 0u) << "what came last";
+  for (int i = 0; i < kLooks; ++i) learn(0);
+  EXPECT_EQ(p.learnt(), kMaxKernelsLearnt);
+}
+
 TEST(Progress, ForgedRecordsAreBounded) {
   Report report;
   Progress p;
