@@ -20,8 +20,8 @@
 //                  of one that was alone from what its worker says (on_rhythm())
 //   one_by_one.h   while a vGPU that waits after its launches is owed half of what it uses, the
 //                  others have turns one by one, and it has one between any two of theirs
-//   stay_turns.h   beside visitors, those that stay have turns one by one, by their gates: a visit
-//                  waits for a slice of one of them
+//   stay_turns.h   beside visitors, and where some wait after long launches, those that stay have
+//                  turns one by one, by their gates: a visit waits for a slice of one of them
 //   longest_for_riders()  a rider has the shortest slice; it may lead by max_lead_turns of its
 //                  turns, after which the others' turns are longer until it falls back
 //   expected_visits.h  one that has the GPU alone, or beside such as visit it only, has slices as

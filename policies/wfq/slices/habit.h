@@ -130,11 +130,14 @@ struct Habit {
     return waited_lately(now_ns) && gap_ns < lengths.soon_ns() && burst_ns > 0 &&
            burst_ns < static_cast<double>(lengths.mean_slice_ns()) / 2;
   }
+  bool returns(const SliceLengths& lengths) const {
+    return gap_ns > 0 && gap_ns < lengths.soon_ns() &&
+           burst_ns >= static_cast<double>(lengths.mean_slice_ns()) / 2;
+  }
   // A new slice for those that go on would cost them more than the wait: each stops whoever runs
   // (an H200).
   bool returns_soon(const SliceLengths& lengths) const {
-    return lengths.free_alone() && idled_open && gap_ns > 0 && gap_ns < lengths.soon_ns() &&
-           burst_ns >= static_cast<double>(lengths.mean_slice_ns()) / 2;
+    return lengths.free_alone() && idled_open && returns(lengths);
   }
   // To keep the GPU for it while it waits costs next to nothing, less than half a switch.
   bool wait_is_short(const SliceLengths& lengths) const {
