@@ -102,7 +102,8 @@ class ModuleDecoder {
   };
   std::vector<PendingInitializer> initializers_;
   uint64_t function_shared_ = 0;     // static shared memory of .func bodies, before the entries'
-  uint32_t function_registers_ = 0;  // bytes
+  uint32_t function_registers_ = 0;  // bytes: of all functions, one behind the other
+  uint32_t widest_function_ = 0;     // bytes: the most that one of them has
   uint32_t dynamic_align_ = 16;      // of dynamic shared memory that functions name
 };
 
@@ -383,6 +384,7 @@ Result<void> ModuleDecoder::function(const ptx::Function& f, uint32_t callee) {
   FunctionFrame frame;
   if (!decoder.run(function_registers_, callee_frames_[callee], callee, frame))
     return decoder.error();
+  widest_function_ = std::max(widest_function_, frame.register_bytes - function_registers_);
   function_registers_ = frame.register_bytes;
   callable.end_predicate = program_->code.predicates;
   callable.slots = std::move(frame.slots);
@@ -431,11 +433,10 @@ Result<uint32_t> ModuleDecoder::entry_shared(const ptx::Function& f, bool calls,
   return static_cast<uint32_t>(shared);
 }
 
-// What the kernel is reported to use: a compiler keeps to what lets the promised block, or several
-// of them, be resident.
-uint32_t reported_registers(const ptx::Function& f, const FunctionFrame& frame,
-                            uint32_t max_threads) {
-  uint32_t registers = std::clamp<uint32_t>(frame.register_bytes / kSlotBytes + 8, 16, 255);
+// What the kernel is reported to use, of so many bytes: a compiler keeps to what lets the promised
+// block, or several of them, be resident.
+uint32_t reported_registers(const ptx::Function& f, uint32_t register_bytes, uint32_t max_threads) {
+  uint32_t registers = std::clamp<uint32_t>(register_bytes / kSlotBytes + 8, 16, 255);
   if (f.maxnreg != 0) registers = std::min(registers, f.maxnreg);
   if (max_threads == 0) return registers;
   constexpr uint64_t kRegistersPerSm = 65536;
@@ -532,7 +533,10 @@ Result<void> ModuleDecoder::entry(const ptx::Function& f) {
   context_.nodes.emplace_back();
   if (!decoder.run(base, *local, node, frame)) return decoder.error();
   const auto own = static_cast<uint32_t>(align_up(frame.local_end, program_->code.frame_align));
-  info.registers = reported_registers(f, frame, info.max_threads);
+  // On a GPU functions use the same registers: what is live across a call is saved.
+  const uint32_t used = frame.register_bytes - base;
+  info.registers =
+      reported_registers(f, calls ? std::max(used, widest_function_) : used, info.max_threads);
   const uint32_t index = static_cast<uint32_t>(program_->entries.size());
   if (!program_->entry_index.emplace(info.name, index).second)
     return at_line(f.line, "kernel " + info.name + " is defined twice");

@@ -363,6 +363,34 @@ TEST_F(ExecMemory, MapRefusesOverlapsAndFindsRanges) {
   EXPECT_EQ(map.find(1000, 1).bytes, 0u);
 }
 
+// As on a GPU, where a call saves what is live: not the sum of all functions.
+TEST_F(ExecMemory, AKernelThatCallsNeedsTheRegistersOfItsWidestFunction) {
+  std::string text = ".version 8.0\n.target sm_90\n.address_size 64\n";
+  std::string calls;
+  constexpr int kFunctions = 12, kValues = 40;
+  for (int f = 0; f < kFunctions; ++f) {
+    const std::string name = "f" + std::to_string(f);
+    text += ".func " + name + "(.param .u64 at) { .reg .b64 %a; .reg .b32 %v<" +
+            std::to_string(kValues) + ">; ld.param.u64 %a, [at];\n";
+    for (const char* way : {"ld.global.u32 %vK, [%a+O];\n", "st.global.u32 [%a+O], %vK;\n"})
+      for (int v = 0; v < kValues; ++v) {
+        std::string line = way;
+        line.replace(line.find('K'), 1, std::to_string(v));
+        line.replace(line.find('O'), 1, std::to_string(4 * v));
+        text += line;
+      }
+    text += "ret; }\n";
+    calls += "{ .param .b64 p; st.param.b64 [p], %a; call " + name + ", (p); }\n";
+  }
+  text += ".visible .entry calls(.param .u64 at) { .reg .b64 %a; ld.param.u64 %a, [at];\n" + calls +
+          "ret; }\n.visible .entry alone() { ret; }\n";
+  ASSERT_TRUE(load(text)) << error_;
+  const uint32_t registers = program_->find_entry("calls")->registers;
+  EXPECT_GE(registers, static_cast<uint32_t>(kValues));
+  EXPECT_LE(registers, 64u) << "a block of 1024 threads could not be launched";
+  EXPECT_EQ(program_->find_entry("alone")->registers, 16u);
+}
+
 TEST_F(ExecMemory, EntriesTellWhatALauncherNeeds) {
   ASSERT_TRUE(load(R"(.version 8.0
 .target sm_90
