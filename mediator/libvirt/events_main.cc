@@ -74,14 +74,8 @@ void serve(DomainEvents& libvirt, Follower& follower, Outage& sluiced) {
       wait_ms = sluiced.began_or_goes_on(done.error());
       all = true;
     }
-    // Each event ends a wait, and so does each answer of libvirt: in an outage of sluiced they
-    // would begin the next attempt.
-    const uint64_t again = monotonic_ns() + static_cast<uint64_t>(wait_ms) * 1'000'000;
-    do {
-      if (!libvirt.wait(wait_ms)) return;
-      changed.merge(libvirt.take_changed());
-      wait_ms = static_cast<int>((again - std::min(again, monotonic_ns())) / 1'000'000);
-    } while (!done && wait_ms > 0);
+    if (!libvirt.wait(wait_ms)) return;
+    changed.merge(libvirt.take_changed());
   }
 }
 
