@@ -409,8 +409,7 @@ bool ShareNodes::check_reserve(uint64_t now_ns, NodeRef ref) {
   if (checks_.contains(dense)) checks_.remove(dense);
   const bool active = is_active(ref) && n.min > 0, was_below = std::exchange(n.below, false);
   n.below = active && own_level(n) < top_;
-  if (was_below || n.goes_before)
-    n.reserve.fill(now_ns, n.min, std::max<double>(kReserveNs, n.min * kBurstNs));
+  if (was_below || n.goes_before) n.reserve.fill(now_ns, n.min, kReserveNs + n.min * kLackNs);
   // Beside equals it has its floor: that earns nothing, and what it uses is no debt. What it earned
   // below others it has first then, so that those find little of it when they are back.
   n.reserve.at_ns = now_ns;
