@@ -90,6 +90,10 @@ ReportSnapshot read_report(const sluice_report_header& header) {
 
 struct Scheduler::Impl : Sharing {
   using Sharing::Sharing;
+  bool knows_groups() const {
+    const policy::Registration* row = policy::find_policy(policy->name());
+    return row && row->tree;
+  }
 };
 
 Scheduler::Scheduler(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -116,7 +120,7 @@ std::optional<VgpuId> Scheduler::add_vgpu(uint64_t now_ns, const policy::VgpuSha
   if (!v && m.forget_departed(now_ns, true, out)) v = m.new_vgpu();
   if (!v) return std::nullopt;
   m.vgpus[*v].share = share;
-  m.charging.meter.add(now_ns, *v, std::max(share.weight, 1u));
+  m.charging.meter.add(now_ns, *v, std::max(share.weight, 1u), share.group);
   m.ask(now_ns, out, [&](policy::Actions& a) {
     if (back)
       m.policy->on_vgpu_changed(now_ns, *v, share, a);
@@ -133,7 +137,7 @@ void Scheduler::set_share(uint64_t now_ns, VgpuId v, const policy::VgpuShare& sh
   VgpuState* g = m.vgpu(v);
   if (!g) return;
   g->share = share;
-  m.charging.meter.set_weight(now_ns, v, std::max(share.weight, 1u));
+  m.charging.meter.set_share(now_ns, v, std::max(share.weight, 1u), share.group);
   m.log(out, LogEvent::kShareChanged, v, share.weight);
   m.ask(now_ns, out, [&](policy::Actions& a) { m.policy->on_vgpu_changed(now_ns, v, share, a); });
   m.finish(now_ns, out);
@@ -152,24 +156,24 @@ void Scheduler::set_paused(uint64_t now_ns, VgpuId v, bool paused, ActionQueue& 
 void Scheduler::set_group(uint64_t now_ns, policy::GroupId group, const policy::GroupShare& share,
                           ActionQueue& out) {
   Impl& m = *impl_;
+  if (m.knows_groups() && group != policy::kRootGroup && group < policy::kMaxGroups)
+    m.charging.meter.set_group(now_ns, group, std::max(share.weight, 1u), share.parent);
   m.ask(now_ns, out, [&](policy::Actions& a) { m.policy->on_group(now_ns, group, share, a); });
   m.finish(now_ns, out);
 }
 
 std::string Scheduler::refuses(VgpuId vgpu, const policy::VgpuShare& share) const {
-  const policy::Registration* row = policy::find_policy(impl_->policy->name());
   const bool plain = share.group == policy::kRootGroup && !share.min_permille &&
                      !share.max_permille && !share.target_p99_us &&
                      share.latency == policy::LatencyClass::kNormal;
-  if (!plain && !(row && row->tree))
+  if (!plain && !impl_->knows_groups())
     return "policy " + std::string(impl_->policy->name()) +
            " knows no groups, limits and latency classes";
   return impl_->policy->refuses(vgpu, share);
 }
 
 std::string Scheduler::refuses_group(policy::GroupId group, const policy::GroupShare& share) const {
-  const policy::Registration* row = policy::find_policy(impl_->policy->name());
-  if (!(row && row->tree))
+  if (!impl_->knows_groups())
     return "policy " + std::string(impl_->policy->name()) + " knows no groups";
   return impl_->policy->refuses_group(group, share);
 }

@@ -16,20 +16,58 @@ void ShareMeter::settle(uint64_t now_ns) {
   for (const Member holder : holders_) {
     State& h = members_[holder];
     const uint64_t part = dt * h.held;
-    contended_gpu_ns_ += part;
-    entitled_per_weight_ += static_cast<double>(part) / static_cast<double>(busy_weight_);
+    entitle(part);
     if (all) h.done.all_gpu_ns += part;
     // A holder that is idle (and about to leave) still holds: none of its contended time.
     if (h.busy) h.done.own_gpu_ns += part;
   }
 }
 
+void ShareMeter::entitle(uint64_t part) {
+  Node& root = groups_[kRoot];
+  contended_gpu_ns_ += part;
+  root.entitled += static_cast<double>(part) / static_cast<double>(root.busy_weight);
+}
+
+bool ShareMeter::is_within(Group g, Group above) const {
+  while (g != kRoot && g != above) g = groups_[g].parent;
+  return g == above;
+}
+
+// Those above first. Of an idle group nothing is owed to anybody.
+void ShareMeter::sync(Group g) {
+  if (g == kRoot) return;
+  Node& n = groups_[g];
+  sync(n.parent);
+  const double grown = groups_[n.parent].entitled - n.parent_mark;
+  if (n.busy_weight > 0) n.entitled += grown * n.weight / static_cast<double>(n.busy_weight);
+  n.parent_mark = groups_[n.parent].entitled;
+}
+
+// A busy one directly in `g` weighs `to` instead of `from`; 0: it is idle. So up to the first group
+// that is busy before and after.
+void ShareMeter::reweigh(Group g, uint32_t from, uint32_t to) {
+  sync(g);
+  for (;;) {
+    Node& n = groups_[g];
+    const bool before = n.busy_weight > 0;
+    n.busy_weight += to;
+    n.busy_weight -= from;
+    const bool after = n.busy_weight > 0;
+    if (g == kRoot || before == after) return;
+    from = before ? n.weight : 0;
+    to = after ? n.weight : 0;
+    g = n.parent;
+  }
+}
+
 // `own` intervals of a member are the contended ones while it is busy. Everybody's rivals' time is
-// the common sum less its own, so that a change of the holder touches one member only.
+// the common sum less its own, so that a change of the holder touches one member only. All three
+// need its group up to date.
 void ShareMeter::open(State& s) {
   s.contended_mark = contended_ns_;
   s.gpu_mark = contended_gpu_ns_;
-  s.entitled_mark = entitled_per_weight_;
+  s.entitled_mark = groups_[s.group].entitled;
   s.own_gpu_mark = s.done.own_gpu_ns;
 }
 
@@ -40,16 +78,17 @@ void ShareMeter::accumulate(const State& s, Totals& t) const {
   const uint64_t own = s.done.own_gpu_ns - s.own_gpu_mark;
   t.own_rivals_gpu_ns += contended_gpu_ns_ - s.gpu_mark - own;
   t.own_entitled_ns += static_cast<uint64_t>(
-      (entitled_per_weight_ - s.entitled_mark) * static_cast<double>(s.weight) + 0.5);
+      (groups_[s.group].entitled - s.entitled_mark) * static_cast<double>(s.weight) + 0.5);
 }
 
-void ShareMeter::add(uint64_t now_ns, Member m, uint32_t weight) {
+void ShareMeter::add(uint64_t now_ns, Member m, uint32_t weight, Group group) {
   settle(now_ns);
   if (m >= members_.size()) members_.resize(m + 1);
   SLUICE_CHECK(!members_[m].present && weight > 0);
   members_[m] = State{};
   members_[m].present = true;
   members_[m].weight = weight;
+  members_[m].group = has(group) ? group : kRoot;
   ++present_count_;
 }
 
@@ -61,17 +100,30 @@ void ShareMeter::remove(uint64_t now_ns, Member m) {
   --present_count_;
 }
 
-void ShareMeter::set_weight(uint64_t now_ns, Member m, uint32_t weight) {
-  settle(now_ns);
+void ShareMeter::set_share(uint64_t now_ns, Member m, uint32_t weight, Group group) {
   State& s = members_[m];
   SLUICE_CHECK(s.present && weight > 0);
-  if (s.busy) {
-    close(s);
-    busy_weight_ += weight;
-    busy_weight_ -= s.weight;
-  }
+  const bool busy = s.busy;
+  set_busy(now_ns, m, false);
   s.weight = weight;
-  if (s.busy) open(s);
+  s.group = has(group) ? group : kRoot;
+  set_busy(now_ns, m, busy);
+}
+
+void ShareMeter::set_group(uint64_t now_ns, Group group, uint32_t weight, Group parent) {
+  settle(now_ns);
+  SLUICE_CHECK(group != kRoot && weight > 0);
+  if (group >= groups_.size()) groups_.resize(group + 1);
+  sync(group);
+  Node& n = groups_[group];
+  const bool busy = n.busy_weight > 0;
+  if (busy) reweigh(n.parent, n.weight, 0);
+  n.present = true;
+  n.weight = weight;
+  n.parent = has(parent) && !is_within(parent, group) ? parent : kRoot;
+  sync(n.parent);
+  n.parent_mark = groups_[n.parent].entitled;
+  if (busy) reweigh(n.parent, 0, weight);
 }
 
 void ShareMeter::set_busy(uint64_t now_ns, Member m, bool busy) {
@@ -79,14 +131,13 @@ void ShareMeter::set_busy(uint64_t now_ns, Member m, bool busy) {
   State& s = members_[m];
   SLUICE_CHECK(s.present);
   if (s.busy == busy) return;
+  reweigh(s.group, busy ? 0 : s.weight, busy ? s.weight : 0);
   if (busy) {
     open(s);
     ++busy_count_;
-    busy_weight_ += s.weight;
   } else {
     close(s);
     --busy_count_;
-    busy_weight_ -= s.weight;
   }
   s.busy = busy;
 }
@@ -114,8 +165,7 @@ void ShareMeter::add_used(uint64_t now_ns, Member m, uint64_t gpu_ns) {
   SLUICE_CHECK(s.present);
   if (busy_count_ < 2) return;
   const uint64_t part = gpu_ns * units_;
-  contended_gpu_ns_ += part;
-  entitled_per_weight_ += static_cast<double>(part) / static_cast<double>(busy_weight_);
+  entitle(part);
   if (busy_count_ == present_count_) s.done.all_gpu_ns += part;
   if (s.busy) s.done.own_gpu_ns += part;
 }
@@ -124,6 +174,7 @@ ShareMeter::Totals ShareMeter::totals(uint64_t now_ns, Member m) const {
   ShareMeter at = *this;  // only totals() of people's tools come here; a copy keeps it simple
   at.settle(now_ns);
   const State& s = at.members_[m];
+  at.sync(s.group);
   Totals t = s.done;
   if (s.busy) at.accumulate(s, t);
   for (uint64_t* ns : {&t.all_gpu_ns, &t.own_gpu_ns, &t.own_rivals_gpu_ns, &t.own_entitled_ns})

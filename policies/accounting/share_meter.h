@@ -2,10 +2,16 @@
 // ShareMeter: who got how much of the GPU while it was contended. A share is defined only over
 // intervals in which the vGPUs compared are all backlogged (terms: policies/policy.h).
 //
-// Pure and owned by one thread: notified of each change of "has work", of weight and of the GPU's
-// holders with its time, it adds up the intervals between. Every change costs O(holders) (running
-// sums and marks); totals() copies the meter, O(members). Where the GPU is shared in space, "GPU
-// time" is the time for which all of it was held: of `units` (SMs), each for its part.
+// Pure and owned by one thread: notified of each change of "has work", of weight, of the groups and
+// of the GPU's holders with its time, it adds up the intervals between. Every change costs
+// O(holders), and O(groups above) for a member's work and weights (running sums and marks);
+// totals() copies the meter, O(members and groups). Where the GPU is shared in space, "GPU time" is
+// the time for which all of it was held: of `units` (SMs), each for its part.
+//
+// The entitlement is by weight down the tree of groups: a busy member's, or a busy group's, part of
+// its parent's, among its busy siblings; a group is busy while a member in it is. Priorities,
+// minima and maxima are not in it: one that its maximum stops (throttled: parts/share_tree.h) is
+// busy here.
 //
 // Two readings of one run:
 //   - all: the intervals in which *every* member (two or more) has work. The strict one, for a
@@ -24,6 +30,8 @@ class ShareMeter {
  public:
   using Member = uint32_t;  // a small dense id
   static constexpr Member kNobody = 0xffffffffu;
+  using Group = uint32_t;  // the same
+  static constexpr Group kRoot = 0;
 
   struct Totals {
     uint64_t all_gpu_ns = 0;         // GPU time held while all members had work
@@ -46,9 +54,13 @@ class ShareMeter {
   // `units`: what set_held() counts in; 1 where the GPU is given whole.
   explicit ShareMeter(uint32_t units = 1) : units_(units) {}
 
-  void add(uint64_t now_ns, Member m, uint32_t weight);
+  // In a group that is not there: in the root.
+  void add(uint64_t now_ns, Member m, uint32_t weight, Group group = kRoot);
   void remove(uint64_t now_ns, Member m);
-  void set_weight(uint64_t now_ns, Member m, uint32_t weight);
+  void set_share(uint64_t now_ns, Member m, uint32_t weight, Group group = kRoot);
+  // A group, not the root, is new or has changed; with what is in it. Below the root where its
+  // parent is not there, or within it.
+  void set_group(uint64_t now_ns, Group group, uint32_t weight, Group parent = kRoot);
   void set_busy(uint64_t now_ns, Member m, bool busy);
   // Who holds the GPU, all of it, from now on (kNobody: nobody, e.g. between two holders).
   void set_holder(uint64_t now_ns, Member m);
@@ -72,28 +84,43 @@ class ShareMeter {
     bool present = false;
     bool busy = false;
     uint32_t weight = 1;
+    Group group = kRoot;
     // Values of the running sums below when it became busy, so that closing costs O(1).
     double entitled_mark = 0;
     uint64_t contended_mark = 0, gpu_mark = 0, own_gpu_mark = 0;
     uint32_t held = 0;
     Totals done;  // its GPU times in units
   };
+  // `entitled` is up to date after sync() only. It grows by what `entitled` of the parent has grown
+  // since, times weight / busy_weight: neither changes without a sync().
+  struct Node {
+    bool present = false;
+    uint32_t weight = 1;
+    Group parent = kRoot;
+    uint64_t busy_weight = 0;  // of the busy ones directly in it
+    double entitled = 0;       // of each unit of that weight: a running sum, as those below
+    double parent_mark = 0;    // `entitled` of the parent at the last sync()
+  };
   void settle(uint64_t now_ns);
+  void entitle(uint64_t part);
+  bool has(Group g) const { return g < groups_.size() && groups_[g].present; }
+  bool is_within(Group g, Group above) const;
+  void sync(Group g);
+  void reweigh(Group g, uint32_t from, uint32_t to);
   void open(State& s);
   void close(State& s);
   void accumulate(const State& s, Totals& t) const;
 
   std::vector<State> members_;
+  std::vector<Node> groups_ = {{.present = true}};  // the root's `entitled` is always up to date
   uint32_t present_count_ = 0, busy_count_ = 0;
-  uint64_t busy_weight_ = 0;
   uint32_t units_;
   std::vector<Member> holders_;
   uint64_t last_ns_ = 0;
   bool started_ = false;
   // Running sums over contended time (two or more busy); GPU time in units.
-  uint64_t contended_ns_ = 0;       // of any two
-  uint64_t contended_gpu_ns_ = 0;   // GPU time held by anybody in it
-  double entitled_per_weight_ = 0;  // integral of 1 / busy_weight over that GPU time
+  uint64_t contended_ns_ = 0;      // of any two
+  uint64_t contended_gpu_ns_ = 0;  // GPU time held by anybody in it
   uint64_t all_contended_ns_ = 0;
 };
 

@@ -75,6 +75,24 @@ TEST(SchedulerSim, SharesFollowWeightsAndTheirChange) {
   EXPECT_EQ(h.policy_violations(), 0u);
 }
 
+// What `top` says that they are owed is what they get, with groups in groups too.
+TEST(SchedulerSim, GroupsGetWhatIsShownAsAsked) {
+  SimHost h(config(), {}, 1);
+  h.set_group(1, {.weight = 210});
+  h.set_group(2, {.parent = 1, .weight = 300});
+  const std::vector<core::VgpuId> v = {h.add_vgpu({.group = 2}),
+                                       h.add_vgpu({.weight = 200, .group = 2}),
+                                       h.add_vgpu({.group = 1}), h.add_vgpu(100)};
+  for (const core::VgpuId i : v) h.add_session(i, {});
+  h.run_until(20 * kSecond);
+  const auto got = shares(h, std::vector<VgpuTruth>(4), v);
+  const double group = 210.0 / 310, asked[] = {group / 4, group / 2, group / 4, 1 - group};
+  for (uint32_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(got[i], asked[i], 0.01) << i;
+    EXPECT_NEAR(h.stats(v[i]).shares.share_asked(), asked[i], 0.002) << i;
+  }
+}
+
 TEST(SchedulerSim, ManyTenants) {
   for (uint32_t n : {2u, 3u, 5u, 8u, 16u}) {
     SimHost h(config(), {}, n);

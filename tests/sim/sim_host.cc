@@ -184,8 +184,8 @@ core::ReportSnapshot SimHost::report_of(VgpuId, SessionId s) {
   return r;
 }
 
-VgpuId SimHost::add_vgpu(uint32_t weight, uint32_t priority) {
-  const auto v = scheduler_->add_vgpu(now_ns_, {.weight = weight, .priority = priority}, actions_);
+VgpuId SimHost::add_vgpu(const policy::VgpuShare& share) {
+  const auto v = scheduler_->add_vgpu(now_ns_, share, actions_);
   drain();
   truth_.resize(std::max<size_t>(truth_.size(), *v + 1));
   waiting_since_.resize(truth_.size());
@@ -198,6 +198,11 @@ VgpuId SimHost::add_vgpu(uint32_t weight, uint32_t priority) {
 
 void SimHost::set_share(VgpuId v, uint32_t weight, uint32_t priority) {
   scheduler_->set_share(now_ns_, v, {.weight = weight, .priority = priority}, actions_);
+  drain();
+}
+
+void SimHost::set_group(policy::GroupId group, const policy::GroupShare& share) {
+  scheduler_->set_group(now_ns_, group, share, actions_);
   drain();
 }
 

@@ -80,7 +80,11 @@ class SimHost final : public VirtualHost {
  public:
   SimHost(const core::SchedulerConfig& config, const Costs& costs, uint64_t seed);
 
-  core::VgpuId add_vgpu(uint32_t weight, uint32_t priority = 0);
+  core::VgpuId add_vgpu(const policy::VgpuShare& share);
+  core::VgpuId add_vgpu(uint32_t weight, uint32_t priority = 0) {
+    return add_vgpu({.weight = weight, .priority = priority});
+  }
+  void set_group(policy::GroupId group, const policy::GroupShare& share);
   void set_share(core::VgpuId v, uint32_t weight, uint32_t priority = 0);
   core::SessionId add_session(core::VgpuId v, const Program& program);
   void kill_session(core::SessionId s);  // the guest's process or its worker dies

@@ -401,6 +401,25 @@ TEST(Scheduler, TellsWhatIsQueuedAsAWhole) {
       << "it does not go by launches";
 }
 
+// What is shown as asked for goes by the groups that the policy goes by.
+TEST(Scheduler, AskedIsByGroup) {
+  const auto asked = [](const char* policy) {
+    Host h(SchedulerConfig{.policy = policy});
+    h.scheduler->set_group(h.now, 1, {.weight = 10}, h.queue);
+    const auto v = h.scheduler->add_vgpu(h.now, {.group = 1}, h.queue);
+    h.report(h.session(*v), 1, 0), h.report(h.session(h.vgpu()), 1, 0);
+    h.now += kMs;
+    h.scheduler->set_group(h.now, 1, {.weight = 300}, h.queue);
+    const uint64_t before = h.scheduler->stats(h.now, *v).shares.own_entitled_ns;
+    const uint64_t by_weight = h.scheduler->stats(h.now + kMs, *v).shares.own_entitled_ns - before;
+    h.scheduler->set_share(h.now, *v, {.weight = 400}, h.queue);
+    return std::vector{before, by_weight,
+                       h.scheduler->stats(h.now + kMs, *v).shares.own_entitled_ns - before};
+  };
+  EXPECT_EQ(asked("wfq"), (std::vector{kMs / 11, kMs * 3 / 4, kMs * 4 / 5}));
+  EXPECT_EQ(asked("rr"), (std::vector{kMs / 2, kMs / 2, kMs * 4 / 5})) << "it knows no groups";
+}
+
 TEST(Scheduler, IdsAreReusedAndEverythingStartsAfresh) {
   Host h;
   const auto v = h.vgpu();

@@ -2,8 +2,11 @@
 // The accounting objects of policies/accounting/.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <random>
+#include <vector>
 
 #include "policies/accounting/clock_estimator.h"
 #include "policies/accounting/latency_histogram.h"
@@ -75,9 +78,9 @@ TEST(ShareMeter, OwedFollowsWhoIsThereAndTheWeights) {
   for (uint32_t i = 0; i < 3; ++i) m.add(0, i, 100);
   m.set_busy(0, 0, true), m.set_busy(0, 1, true);
   m.set_holder(0, 0);
-  m.set_busy(600, 2, true);   // 0 and 1 were owed 300 each
-  m.set_weight(900, 0, 200);  // all 100 each more
-  m.set_holder(1300, 2);      // 0: 200, 1 and 2: 100 each
+  m.set_busy(600, 2, true);  // 0 and 1 were owed 300 each
+  m.set_share(900, 0, 200);  // all 100 each more
+  m.set_holder(1300, 2);     // 0: 200, 1 and 2: 100 each
   m.set_holder(1300, 2);
   EXPECT_EQ(m.totals(1300, 0).own_entitled_ns, 300u + 100 + 200);
   EXPECT_EQ(m.totals(1300, 2).own_entitled_ns, 200u);
@@ -89,39 +92,94 @@ TEST(ShareMeter, OwedFollowsWhoIsThereAndTheWeights) {
   EXPECT_EQ(m.totals(1500, 2).own_contended_ns, 0u);
 }
 
+// Group 1 has the weight 300 beside member 0's 100, group 2 in it 200 beside member 1's 100.
+TEST(ShareMeter, OwedFollowsTheGroups) {
+  ShareMeter m;
+  m.set_group(0, 1, 300);
+  m.set_group(0, 2, 200, 1);
+  m.add(0, 0, 100), m.add(0, 1, 100, 1), m.add(0, 2, 10, 2), m.add(0, 3, 30, 2);
+  const auto owed = [&](uint64_t now) {
+    std::vector<uint64_t> all;
+    for (uint32_t i = 0; i < 4; ++i) all.push_back(m.totals(now, i).own_entitled_ns);
+    return all;
+  };
+  using Owed = std::vector<uint64_t>;
+  for (uint32_t i = 0; i < 4; ++i) m.set_busy(0, i, true);
+  m.set_holder(0, 0);
+  EXPECT_EQ(owed(800), (Owed{200, 200, 100, 300}));
+  m.set_busy(800, 3, false);  // its sibling has its part
+  EXPECT_EQ(owed(1600), (Owed{400, 400, 500, 300}));
+  m.set_busy(1600, 2, false);  // and then the group's
+  EXPECT_EQ(owed(2000), (Owed{500, 700, 500, 300}));
+  m.set_busy(2000, 1, false), m.set_busy(3000, 3, true);  // nobody in group 1 for a while
+  EXPECT_EQ(owed(3400), (Owed{600, 700, 500, 600}));
+  m.set_group(3400, 2, 100);     // out of group 1, with its busy member
+  m.set_busy(3400, 1, true);     // 100, 300 and 100 at the root
+  m.set_group(3900, 1, 200, 2);  // into it: 100 and 100; in group 2 200 beside 30
+  EXPECT_EQ(owed(3900), (Owed{700, 1000, 500, 700}));
+  EXPECT_EQ(owed(4360), (Owed{930, 1200, 500, 730}));
+  m.set_group(4360, 2, 100, 1);  // its parent would be within it: the root
+  m.set_share(4360, 1, 100);     // 0: 100, 1: 100, and group 2: 100
+  m.set_share(4360, 0, 100, 7);  // there is none: the root
+  EXPECT_EQ(owed(4660), (Owed{1030, 1300, 500, 830}));
+}
+
 // The running sums against a plain sum over all intervals.
 TEST(ShareMeter, AgreesWithPlainSums) {
   std::mt19937_64 r(5);
   ShareMeter m;
-  constexpr uint32_t n = 6;
+  constexpr uint32_t n = 8, groups = 5;
   double owed[n] = {}, gpu[n] = {}, rivals[n] = {}, contended[n] = {};
   bool busy[n] = {};
-  uint32_t weight[n], holder = ShareMeter::kNobody;
+  uint32_t weight[n], in[n] = {}, holder = ShareMeter::kNobody;
+  uint32_t group_weight[groups], parent[groups] = {};
+  const auto within = [&](uint32_t g, uint32_t above) {
+    while (g != 0 && g != above) g = parent[g];
+    return g == above;
+  };
+  const auto any_in = [&](uint32_t g) {
+    for (uint32_t i = 0; i < n; ++i)
+      if (busy[i] && within(in[i], g)) return true;
+    return false;
+  };
+  // The part of the GPU of something of this weight in `g`.
+  const std::function<double(uint32_t, uint32_t)> part = [&](uint32_t own, uint32_t g) {
+    uint32_t weights = 0;
+    for (uint32_t i = 0; i < n; ++i)
+      if (busy[i] && in[i] == g) weights += weight[i];
+    for (uint32_t k = 1; k < groups; ++k)
+      if (parent[k] == g && any_in(k)) weights += group_weight[k];
+    return (g == 0 ? 1.0 : part(group_weight[g], parent[g])) * own / weights;
+  };
+  for (uint32_t k = 1; k < groups; ++k) m.set_group(0, k, group_weight[k] = 100);
   for (uint32_t i = 0; i < n; ++i) m.add(0, i, weight[i] = 100 + 50 * i);
   uint64_t now = 0;
   for (int step = 0; step < 5000; ++step) {
     const uint64_t dt = r() % 1000;
-    uint32_t count = 0, weights = 0;
-    for (uint32_t i = 0; i < n; ++i)
-      if (busy[i]) ++count, weights += weight[i];
+    const auto count = std::count(busy, busy + n, true);
     for (uint32_t i = 0; i < n; ++i) {
       if (!busy[i] || count < 2) continue;
       contended[i] += static_cast<double>(dt);
       if (holder == ShareMeter::kNobody) continue;
       (holder == i ? gpu[i] : rivals[i]) += static_cast<double>(dt);
-      owed[i] += static_cast<double>(dt) * weight[i] / weights;
+      owed[i] += static_cast<double>(dt) * part(weight[i], in[i]);
     }
     now += dt;
-    const uint32_t i = r() % n;
-    switch (r() % 3) {
+    const uint32_t i = r() % n, k = 1 + r() % (groups - 1);
+    switch (r() % 4) {
       case 0:
         m.set_busy(now, i, busy[i] = !busy[i]);
         break;
       case 1:
         m.set_holder(now, holder = r() % 5 ? i : ShareMeter::kNobody);
         break;
+      case 2:
+        m.set_share(now, i, weight[i] = 1 + r() % 1000, in[i] = r() % groups);
+        break;
       default:
-        m.set_weight(now, i, weight[i] = 1 + r() % 1000);
+        const uint32_t above = r() % groups;
+        m.set_group(now, k, group_weight[k] = 1 + r() % 1000, above);
+        parent[k] = within(above, k) ? 0 : above;
         break;
     }
   }
