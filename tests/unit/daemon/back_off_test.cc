@@ -10,6 +10,8 @@
 #include <stdexcept>
 
 #include "mediator/base/clock.h"
+#include "mediator/base/limits.h"
+#include "mediator/core/worker_protocol.h"
 #include "mediator/softgpu/shared/shared_gpu.h"
 #include "tests/support/test_daemon.h"
 
@@ -169,6 +171,32 @@ TEST_F(BackOffTest, OtherSessionsRunOn) {
   EXPECT_TRUE(run_until([&] { return a().sessions().size() == 1; }));
   good->command(fake::kLease, 5);
   EXPECT_TRUE(run_until([&] { return good->reply().has_value(); }));
+}
+
+class PacedLoads : public BackOffTest {
+ protected:
+  PacedLoads() { config_.module_stall_ms = 60'000; }
+};
+
+// A worker that was taken over asks for leave to load without end: sluiced keeps so many of its
+// requests and no more.
+TEST_F(PacedLoads, FewRequestsWait) {
+  auto neighbour = joined("b");
+  neighbour->command(fake::kReport, 1, 1);
+  auto p = joined();
+  const auto ask = [&] { p->command(fake::kLease, 1, worker_protocol::kModuleLoads); };
+  const auto answer = [&] {
+    std::optional<fake::Reply> reply;
+    EXPECT_TRUE(run_until([&] { return (reply = p->reply()).has_value(); }));
+    return reply ? reply->a : 999;
+  };
+  ask();
+  EXPECT_EQ(answer(), 0u) << "the first is free";
+  constexpr size_t kBeyond = 10;
+  for (size_t i = 0; i < limits::kMaxWaitingExtentRequests + kBeyond; ++i) ask();
+  for (size_t i = 0; i < kBeyond; ++i) ASSERT_EQ(answer(), uint64_t{ENOMEM}) << i;
+  run_for_a_moment();
+  EXPECT_FALSE(p->reply().has_value()) << "the others wait";
 }
 
 // Each of them could do the same, and that before the first second is over.
