@@ -228,9 +228,10 @@ class WfqSlices final : public Policy {
     habit.busy_ns = now_ns - habit.came_ns;
     habit.note_busy(now_ns);
     habit.note_burst(gpu_.lengths);
-    if (!gpu_.visits(now_ns, v) || gpu_.asks_much(now_ns, v)) return;
-    expected_.note(now_ns, v);
-    gpu_[v].stays = false;
+    const bool visits = gpu_.visits(now_ns, v) && !gpu_.asks_much(now_ns, v);
+    if (visits) gpu_[v].stays = false;
+    // A burst does not wait for long slices either.
+    if (visits || gpu_[v].in_burst) expected_.note(now_ns, v);
   }
   // A vGPU that has the GPU alone is not asked when it becomes idle: what it has used until now was
   // no burst.

@@ -134,6 +134,22 @@ TEST(SlicesShares, ThoseThatWaitAfterLongLaunchesHaveTheirWeights) {
   }
 }
 
+// Bursts of class low within its share: others have short slices before the next one comes, so that
+// none is in its way. Beside three they took 36 to 51 ms at P50.
+TEST(SlicesShares, ABurstOfClassLowWaitsForNoLongSlice) {
+  for (const size_t beside : {1u, 3u}) {
+    for (const uint64_t burst_ns : {3'700'000u, 5'400'000u}) {
+      Tenants t;
+      t.add({.launch_ns = burst_ns, .pause_ns = 16 * kMs, .random = true, .state_ns = 30'000},
+            static_cast<uint32_t>(100 * beside), policy::LatencyClass::kLow);
+      t.saturate(beside, 5 * kMs, 2);
+      const Figures f = measure(t);
+      EXPECT_LT(f.p50_ns, 8 * burst_ns / 5) << beside << " " << burst_ns;
+      EXPECT_GT(f.useful, 0.9) << beside << " " << burst_ns;
+    }
+  }
+}
+
 // 20 % of the time for one below a higher priority. It had 16 to 18 %: what it lacked while that
 // one left, and until the log told what it had used, was forgotten.
 TEST(SlicesShares, AMinimumHoldsBelowAHigherPriority) {

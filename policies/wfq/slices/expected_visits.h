@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ExpectedVisits: which vGPUs have visited the GPU lately, by latency class, and how long the
-// slices of others may therefore be. Pure; part of WfqSlices.
+// ExpectedVisits: which vGPUs have visited the GPU lately, or had a burst (burst.h), by latency
+// class, and how long the slices of others may therefore be. Pure; part of WfqSlices.
 #pragma once
 
 #include <array>
