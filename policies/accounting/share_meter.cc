@@ -34,7 +34,7 @@ bool ShareMeter::is_within(Group g, Group above) const {
   return g == above;
 }
 
-// Those above first. Of an idle group nothing is owed to anybody.
+// Those above first. In an idle group nobody is entitled to anything.
 void ShareMeter::sync(Group g) {
   if (g == kRoot) return;
   Node& n = groups_[g];

@@ -18,7 +18,7 @@
 //                  nothing, so that somebody is never gated
 //   habit.h        which vGPUs visit, pause, chat, return soon: learnt from when each has work, and
 //                  of one that was alone from what its worker says (on_rhythm())
-//   one_by_one.h   while a vGPU that waits after its launches is owed half of what it uses, the
+//   one_by_one.h   while a vGPU that waits after its launches lags by half of a burst, the
 //                  others have turns one by one, and it has one between any two of theirs
 //   stay_turns.h   beside visitors, and where some wait after long launches, those that stay have
 //                  turns one by one, by their gates: a visit waits for a slice of one of them
@@ -363,7 +363,7 @@ class WfqSlices final : public Policy {
                                     [&](VgpuId v) { return !gpu_.visits(now_ns, v); });
     const bool visitors_ask_little =
         stay == 1 && gpu_.busy.size() > 1 && all_visitors_ask_little(now_ns);
-    VgpuId last = kNoVgpu;  // the one that is owed most, for its weight
+    VgpuId last = kNoVgpu;  // the furthest behind, for its weight
     double least = 0;
     for (const VgpuId v : gpu_.top) {
       const double lead_ns = gpu_.pauses(now_ns, v) || gpu_.rest.size() < 2

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SlicedGpu: a GPU in time slices, as all rules of wfq on slices see it: who is backlogged, whose
-// gate is open, what each is owed and how it comes and goes. It decides nothing. Pure; owned by
+// gate is open, how far each is ahead and how it comes and goes. It decides nothing. Pure; owned by
 // WfqSlices; the rules refer to it, so it does not move.
 //
 // Terms   lead    GPU time that a vGPU has had beyond its entitlement: the negated lag
@@ -101,7 +101,8 @@ struct SlicedGpu {
     closed ? ++gated : --gated;
   }
 
-  // ---- what v is owed ---------------------------------------------------------------------------
+  // ---- what v is entitled to, and how far it is ahead
+  // --------------------------------------------
   double sms() const { return std::max(config.machine.sm_count, 1u); }
   double lead_of(VgpuId v) const { return static_cast<double>(clock.lead_sm_ns(v)) / sms(); }
   double quantum_ns(VgpuId v) const { return lengths.quantum_ns(share(v).weight); }
@@ -118,8 +119,8 @@ struct SlicedGpu {
     if (stay_turns && !o.stays) return 0;  // one of those that stay has it
     return o.gated || !has_slice(v) ? 0 : static_cast<double>(o.slice_ns);
   }
-  // Of one of the rest, against the others of them: or all would be ahead where one that pauses is
-  // owed something.
+  // Of one of the rest, against the others of them: or all would be ahead where one that pauses
+  // lags.
   double lead_among_rest(VgpuId v) const {
     return vgpus[v].lead_ns - share(v).weight / weight_of_rest * lead_of_rest;
   }
@@ -157,7 +158,7 @@ struct SlicedGpu {
   bool pauses(uint64_t now_ns, VgpuId v) const {
     return habit(v).pauses(now_ns, quantum_ns(v), lengths);
   }
-  // It pauses, and is owed half of what it uses: its turn comes between those of the rest.
+  // It pauses, and lags by half of a burst: its turn comes between those of the rest.
   bool comes_between(uint64_t now_ns, VgpuId v) const {
     return pauses(now_ns, v) && lead_of(v) < -habit(v).burst_ns / 2;
   }
@@ -173,7 +174,7 @@ struct SlicedGpu {
  private:
   static constexpr double kMostBusy = 0.9;     // of the time
   static constexpr double kMostComings = 700;  // a second
-  // What a vGPU is owed over a gap is two mean slices at most: more would gate all others for as
+  // A credit that is kept over a gap is two mean slices at most: more would gate all others for as
   // long, of whom the light ones then have nothing for some of their rounds.
   static Config with_credit(Config c) {
     const double slice_ns =

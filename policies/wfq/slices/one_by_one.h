@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// OneByOne: while a vGPU that pauses is owed half of what it uses, the rest have turns one by one,
-// the furthest behind first (as in WF2Q and EEVDF), and it has one between any two of theirs.
+// OneByOne: while a vGPU that pauses lags by half of a burst, the rest have turns one by one, the
+// furthest behind first (as in WF2Q and EEVDF), and it has one between any two of theirs.
 // Pure; part of WfqSlices.
 #pragma once
 
