@@ -101,8 +101,7 @@ struct SlicedGpu {
     closed ? ++gated : --gated;
   }
 
-  // ---- what v is entitled to, and how far it is ahead
-  // --------------------------------------------
+  // ---- entitlement and lead ---------------------------------------------------------------------
   double sms() const { return std::max(config.machine.sm_count, 1u); }
   double lead_of(VgpuId v) const { return static_cast<double>(clock.lead_sm_ns(v)) / sms(); }
   double quantum_ns(VgpuId v) const { return lengths.quantum_ns(share(v).weight); }
