@@ -7,6 +7,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -91,6 +92,28 @@ TEST_F(Reports, OneBeatReadsThoseThatOthersWaitForAndSoManyOfTheRest) {
     EXPECT_EQ(launches(many), read);
     EXPECT_EQ(launches(a), holder.report().launches);
   }
+}
+
+// Until the next look a holder would count as one that waits, and be charged nothing.
+TEST_F(Reports, AGateThatOpensIsNotedAtOnce) {
+  struct Slices final : TimeSlices {
+    explicit Slices(std::map<pid_t, Work>& n) : noted(n) {}
+    uint64_t set(pid_t, uint64_t) override { return 0; }
+    void forget(pid_t) override {}
+    void look(uint64_t, bool, const Works&, const Used&) override {}
+    void note_work(uint64_t, pid_t worker, Work work) override { noted[worker] = work; }
+    std::map<pid_t, Work>& noted;
+  };
+  std::map<pid_t, TimeSlices::Work> noted;
+  executor_->set_time_slices(std::make_unique<Slices>(noted));
+  Reporter reporter;
+  reporter.report().demand = 1;
+  session(vgpu("a"), reporter, reporter.wake.ours.get());
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto runs = [&] { return noted[workers_] == TimeSlices::Work::kRuns; };
+  while (!runs() && std::chrono::steady_clock::now() < end)
+    io_.run_one_for(std::chrono::seconds(1)), io_.restart();
+  EXPECT_TRUE(runs());
 }
 
 TEST(Words, AreTakenOfSoManySessionsAtOnceAndOfIdleOnesNot) {
