@@ -2,6 +2,7 @@
 #include "mediator/worker/streams/engine.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "mediator/base/check.h"
 
@@ -150,10 +151,8 @@ bool StreamEngine::collect(Stream& s, uint64_t now_ns) {
     Flight& flight = op.flight;
     flight.pred.reset();
     if (op.kind == OpKind::kOpaque) {
-      if (limits_.slices)
-        slice_queue_.remove(now_ns);
-      else
-        opaque_.remove(driver_.expected_ns(*op.work));
+      slice_queue_.remove(now_ns);
+      if (!limits_.slices) opaque_.remove(driver_.expected_ns(*op.work));
       originals_.push_back(op.work.get());
     }
     if (op.kind == OpKind::kBulk) bulk_.remove(0);
@@ -327,7 +326,14 @@ bool StreamEngine::may_submit(const Stream& s, const Op& op, uint64_t now_ns) {
   if (op.kind != OpKind::kLaunch && s.launches_issued != 0) return false;
   if (op.kind == OpKind::kBulk) return bulk_.allows(0, gate_.contended());
   if (op.kind != OpKind::kOpaque) return true;
-  if (Grant grant; limits_.slices) return slice_queue_.allows(gate_.peek(&grant), now_ns);
+  Grant grant;
+  const bool open = gate_.peek(&grant);
+  if (limits_.slices) return slice_queue_.allows(open, now_ns);
+  if (limits_.opaque_contended_ns == 0) {
+    // A new grant says that it was closed, also where nobody has looked meanwhile.
+    const bool stayed = open && std::exchange(seen_grant_, grant.generation) == grant.generation;
+    if (!slice_queue_.allows(stayed, now_ns)) return false;
+  }
   if (opaque_.allows(driver_.expected_ns(*op.work), gate_.contended())) return true;
   // The next one is there when the only one ends, so that the GPU does not pause between them.
   if (limits_.opaque_lead_ns == 0 || opaque_.in_flight() > 1) return false;
@@ -392,7 +398,7 @@ CUresult StreamEngine::to_driver(Stream& s, Op& op, bool* pieces, uint64_t now_n
     mark_if_due(s, now_ns, true);
   const CUresult status = driver_.issue(s.id, op.kind, *op.work, now_ns);
   if (status != CUDA_SUCCESS) return status;
-  if (op.kind == OpKind::kOpaque && limits_.slices) slice_queue_.add(now_ns);
+  if (op.kind == OpKind::kOpaque) slice_queue_.add(now_ns);
   if (op.kind == OpKind::kOpaque && !limits_.slices) opaque_.add(driver_.expected_ns(*op.work));
   if (op.kind == OpKind::kBulk) bulk_.add(0);
   if (op.kind == OpKind::kValueWait) s.flow = Flow::kBlocked;

@@ -42,7 +42,9 @@ struct EngineLimits {
   // A marker covers at most this many operations, so that the queue is refilled before it runs dry.
   uint32_t marker_interval = 16;
   // Opaque launches in flight while nobody waits. While somebody does: one, or as many as are
-  // expected to take this long together.
+  // expected to take `opaque_contended_ns` together. With that at 0, 50 ms from a new grant, too:
+  // two, or as many as end within 2 ms (slice_queue.h). Else a vGPU that pauses for less than 1 ms
+  // would wait for all that are queued meanwhile.
   uint32_t opaque_depth = 32;
   bool slices = false;  // contexts share by time slices: slice_queue.h
   uint64_t opaque_contended_ns = 0;
@@ -177,8 +179,9 @@ class StreamEngine {
   EngineStreams streams_;
   Demand demand_;
   OpaqueLimit opaque_;
-  SliceQueue slice_queue_;  // instead of opaque_ on time slices
-  OpaqueLimit bulk_;        // the same of kBulk: a kernel may wait for a copy
+  SliceQueue slice_queue_;   // instead of opaque_ on time slices; beside it where the GPU is whole
+  uint32_t seen_grant_ = 0;  // the generation that it last heard of there
+  OpaqueLimit bulk_;         // the same of kBulk: a kernel may wait for a copy
   StreamId next_stream_ = 1;
   uint64_t next_seq_ = 1;
   size_t queued_ = 0;

@@ -5,7 +5,7 @@
 //   not contended    `depth`
 //   contended        one, or as many as are expected to take `contended_ns` together
 //
-// On time slices slice_queue.h decides instead.
+// On time slices slice_queue.h decides instead, and with a `contended_ns` of 0 it has to agree.
 //
 // Owned by StreamEngine; no lock of its own. Times are ns of the GPU.
 #pragma once

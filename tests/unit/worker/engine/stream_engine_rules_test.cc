@@ -111,6 +111,23 @@ TEST(StreamEngine, OneOpaqueLaunchAtATimeWhileContended) {
   r.check();
 }
 
+// While another pauses for a moment nobody waits, and all of them would be in its way.
+TEST(StreamEngineRules, FewOpaqueLaunchesFollowWhileOthersHaveJustHadTheGpu) {
+  Bench b;
+  const StreamId s = b.engine.add_stream(1, kNonBlocking);
+  b.take();
+  for (int i = 0; i < 20; ++i)
+    b.engine.submit(s, OpKind::kOpaque, std::make_shared<FakeWork>(i, 1), 0, b.now);
+  b.now += 2 * SliceQueue::kCalmNs;  // nobody has looked at the closed gate meanwhile
+  b.grant();
+  b.poll();
+  ASSERT_FALSE(b.gate.contended());
+  EXPECT_EQ(b.report.in_flight, 2u);
+  b.now += SliceQueue::kCalmNs;
+  b.poll();
+  EXPECT_EQ(b.report.in_flight, 20u) << "nobody has come for a while";
+}
+
 // Else who only copies and fills would have the GPU without ever asking for it.
 TEST(StreamEngine, BulkWaitsForAGrantAsLaunchesDo) {
   Runner r({{kLegacy, kNonBlocking}, {{P::kCopy, 0}, {P::kBulk, 0}, {P::kBulk, 1}}});
@@ -390,7 +407,9 @@ TEST(StreamEngine, ALaunchThatNeverGetsAnywhereFails) {
 }
 
 TEST(StreamEngineRules, OriginalsThatAreKnownToHaveEndedTogetherAreToldTogether) {
-  Runner r({{kNonBlocking}, {{P::kOpaque, 0, 1}, {P::kOpaque, 0, 1}, {P::kOpaque, 0, 1}}});
+  EngineLimits learnt;  // so that nothing but the depth holds a launch back
+  learnt.opaque_contended_ns = 1;
+  Runner r({{kNonBlocking}, {{P::kOpaque, 0, 1}, {P::kOpaque, 0, 1}, {P::kOpaque, 0, 1}}}, learnt);
   r.submit_all();
   r.b.poll();
   std::vector<std::vector<int>> told;
@@ -410,7 +429,9 @@ TEST(StreamEngineRules, OriginalsThatAreKnownToHaveEndedTogetherAreToldTogether)
 // Or the end of what an older grant let in would be known only with that of what a newer one did,
 // which may wait behind others' launches.
 TEST(StreamEngineRules, AMarkerIsBetweenWhatTwoGrantsLetIn) {
-  Bench b;
+  EngineLimits learnt;  // as above
+  learnt.opaque_contended_ns = 1;
+  Bench b(learnt);
   const StreamId s = b.engine.add_stream(1, kNonBlocking);
   const auto submit = [&] {
     b.engine.submit(s, OpKind::kOpaque, std::make_shared<FakeWork>(0, 1), 0, b.now);
