@@ -60,7 +60,7 @@ CUresult give_clones(const Entered& e, sluice_function_clones body,
       SLUICE_CALL_FUNCTION_CLONES, e.context, sizeof body + body.address_bytes,
       [&](std::byte* to) {
         std::memcpy(to, &body, sizeof body);
-        std::memcpy(to + sizeof body, addresses.data(), body.address_bytes);
+        if (!addresses.empty()) std::memcpy(to + sizeof body, addresses.data(), body.address_bytes);
       },
       pending));
 }
