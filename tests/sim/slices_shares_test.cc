@@ -8,6 +8,7 @@
 #include <array>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/sim/slices_host.h"
@@ -132,6 +133,21 @@ TEST(SlicesShares, ThoseThatWaitAfterLongLaunchesHaveTheirWeights) {
         EXPECT_NEAR(f.ran[i] / f.useful, equal ? 0.25 : 0.1 * (i + 1), 0.015) << launch_ns;
     }
   }
+}
+
+// Launches of 100 ms have their weights by slices: with turns others had nothing for 152 ms.
+TEST(SlicesShares, WaitsAfterVeryLongLaunchesKeepNobodyAway) {
+  Tenants t;
+  t.saturate(1);
+  for (uint64_t i = 0; i < 3; ++i) t.add({.launch_ns = 100 * kMs, .start_ns = (11 + i) * kMs});
+  t.host.run_until(kSecond / 2);
+  uint64_t ran_ns = t.host.ran_ns(t.all[0]), since_ns = kSecond / 2, longest_ns = 0;
+  for (uint64_t now_ns = since_ns; now_ns < 5 * kSecond; now_ns += 2 * kMs) {
+    t.host.run_until(now_ns);
+    if (std::exchange(ran_ns, t.host.ran_ns(t.all[0])) != ran_ns) since_ns = now_ns;
+    longest_ns = std::max(longest_ns, now_ns - since_ns);
+  }
+  EXPECT_LT(longest_ns, 80 * kMs);
 }
 
 // Bursts of class low within its share: others have short slices before the next one comes, so that

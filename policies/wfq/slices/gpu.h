@@ -162,8 +162,8 @@ struct SlicedGpu {
     return pauses(now_ns, v) && lead_of(v) < -habit(v).burst_ns / 2;
   }
   bool chats(uint64_t now_ns, VgpuId v) const { return habit(v).chats(now_ns, lengths); }
-  bool returns(uint64_t now_ns, VgpuId v) const {
-    return habit(v).waited_lately(now_ns) && habit(v).returns(lengths);
+  bool needs_turns(uint64_t now_ns, VgpuId v) const {
+    return habit(v).needs_turns(now_ns, lengths);
   }
   bool returns_soon(VgpuId v) const { return habit(v).returns_soon(lengths) && has_slice(v); }
   bool rides(uint64_t now_ns, VgpuId v) const {

@@ -50,12 +50,12 @@ bool StayTurns::begin_with(uint64_t now_ns, VgpuId v) {
 bool StayTurns::find(uint64_t now_ns, const std::vector<VgpuId>& top) {
   staying_.clear();
   bool visited = false;
-  size_t returning = 0;
+  size_t needing = 0;
   for (const VgpuId v : top) {
     gpu_[v].stays = stays(now_ns, v);
     if (gpu_[v].stays) {
       staying_.push_back(v);
-      returning += gpu_.returns(now_ns, v);
+      needing += gpu_.needs_turns(now_ns, v);
     } else {
       visited |= gpu_.share(v).latency != LatencyClass::kBatch;
     }
@@ -63,8 +63,8 @@ bool StayTurns::find(uint64_t now_ns, const std::vector<VgpuId>& top) {
   if (top.size() > staying_.size() + kMostVisitors) crowded_until_ns_ = now_ns + kCrowdedNs;
   if (staying_.size() < 2 || now_ns < crowded_until_ns_) return false;
   // The holder, which waits, may be the third.
-  const bool some_return = returning >= 2 && (staying_.size() > 2 || active());
-  return visited || some_return || expects_visits(now_ns);
+  const bool some_need = needing >= 2 && (staying_.size() > 2 || active());
+  return visited || some_need || expects_visits(now_ns);
 }
 
 // None of those that stay is expected itself, and all have one priority: what one of them may have

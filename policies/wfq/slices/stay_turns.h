@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// StayTurns: the vGPUs that stay on the GPU have turns one by one, by their gates, while
-//   - somebody visits it, or is expected to: the hardware goes round among all whose gates are
-//   open,
-//     so a visitor waits for a slice of one that stays, however many of them there are
-//   - two of three or more return (habit.h): the hardware goes on at each of their pauses, so no
-//     slice gives them more of a round than one launch
-// Without such, slices do the same with less in flight to wait for: 8 tenants of random weights
-// that queue launches of 20 us to 20 ms were off by 5 % with turns, by 1 % with slices (an H200).
+// StayTurns: the vGPUs that stay on the GPU have turns one by one, by their gates, in two cases.
+// Somebody visits it, or is expected to: the hardware goes round among all whose gates are open, so
+// a visitor waits for a slice of one that stays, however many of them there are. Or two of three or
+// more wait after launches of half a slice to some slices (Habit::needs_turns()): the hardware goes
+// on at each of their pauses, so no slice gives them more of a round than one launch.
+//
+// Otherwise slices do the same, and nobody waits for what another has in flight: 8 tenants of
+// random weights that queue launches of 20 us to 20 ms were off by 5 % in the mean with turns, by
+// 1 % with slices (an H200).
 //
 //   state    gates of those that stay    until
-//   kNone    as other rules have it      one of the above, and two or more stay
+//   kNone    as other rules have it      one of these, and two or more stay
 //   kRuns    the holder's is open        the turn is over and another is further behind, or the
 //                                        holder has no work
 //   kLeaves  all are closed              what the holder had begun has left (on_left()), for
