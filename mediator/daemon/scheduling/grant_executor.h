@@ -147,9 +147,9 @@ class GrantExecutor {
   void read_report(core::SessionId session);
   void on_ring(core::SessionId session);
   void store_grant(SessionEntry& entry);
+  static TimeSlices::Work work_of(const SessionEntry& entry);
   // What was used until now, where the scheduler's own clock cannot tell; before events that
   // decide.
-  static TimeSlices::Work work_of(const SessionEntry& entry);
   void measure(bool now);
   Figures figures(core::VgpuId vgpu) const;
   static uint64_t relaunches_of(const SessionEntry& entry);

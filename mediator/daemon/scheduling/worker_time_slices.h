@@ -29,8 +29,7 @@
 
 namespace sluice {
 
-// What an H200's hardware loses at each switch between two contexts that both have work (an H100's:
-// 0.2 ms), and the
+// What an H100's hardware loses at each switch between two contexts that both have work, and the
 // shortest slice that still leaves most of the time for work (decision 0013). The hardware takes
 // shorter ones.
 inline constexpr uint64_t kSliceSwitchNs = 200'000, kLeastSliceNs = 200'000,
