@@ -10,7 +10,6 @@
 
 #include <boost/json/serialize.hpp>
 #include <cstdio>
-#include <cstring>
 #include <ctime>
 #include <map>
 #include <memory>
@@ -412,7 +411,7 @@ Result<void> stats(AdminClient& client, bool) {
 
 Result<void> all_written() {
   const bool lost = std::ferror(stdout) != 0;  // its reason went with the next calls
-  if (std::fflush(stdout) != 0) return Error{errno, std::string("stdout: ") + std::strerror(errno)};
+  if (std::fflush(stdout) != 0) return Error::from_errno("stdout");
   if (lost) return Error{EIO, "stdout: not all could be written; is the disk full?"};
   return {};
 }
