@@ -14,6 +14,13 @@ SchedulerConfig slices(const char* policy = "wfq") {
   c.policy_config.machine.preemptor = policy::PreemptorKind::kProportional;
   return c;
 }
+// An NVIDIA GPU's.
+SchedulerConfig nvidia_slices() {
+  SchedulerConfig c = slices();
+  c.policy_config.machine.slices_are_free_alone = true;
+  c.policy_config.machine.handover_ns = 200'000;
+  return c;
+}
 bool opened(const Host& h, SessionId s) { return h.pages[s].grant & SLUICE_GRANT_OPEN; }
 // The slice that a session was set last, us; 0: none.
 uint64_t slice_us(const std::string& did, SessionId s) {
@@ -52,9 +59,7 @@ TEST(SchedulerOnSlices, AllWhoHaveWorkHoldTheGpuWithSlicesByWeight) {
 // Where use alone is free a maximum goes by the clock: the worker rings when its work begins and
 // ends, and what goes on behind the closed gate counts.
 TEST(SchedulerOnSlices, AMaximumHoldsForWhoIsAlone) {
-  SchedulerConfig c = slices();
-  c.policy_config.machine.slices_are_free_alone = true;
-  Host h(c);
+  Host h(nvidia_slices());
   const VgpuId a = h.vgpu();
   const SessionId s = h.session(a);
   h.report(s, 1, 0);
@@ -84,9 +89,7 @@ TEST(SchedulerOnSlices, AMaximumHoldsForWhoIsAlone) {
 
 // A burst shorter than the time after which use is free is none for that.
 TEST(SchedulerOnSlices, ShortBurstsAloneCountAgainstAMaximum) {
-  SchedulerConfig c = slices();
-  c.policy_config.machine.slices_are_free_alone = true;
-  Host h(c);
+  Host h(nvidia_slices());
   const VgpuId a = h.vgpu();
   const SessionId s = h.session(a);
   h.scheduler->set_share(h.now, a, {.weight = 100, .max_permille = 250}, h.queue);
@@ -103,20 +106,26 @@ TEST(SchedulerOnSlices, ShortBurstsAloneCountAgainstAMaximum) {
   EXPECT_LT(static_cast<double>(ran), 0.3 * static_cast<double>(h.now));
 }
 
+// a's session has had the GPU alone for 99 ms; b's has nothing yet.
+struct OneAlone {
+  Host h{nvidia_slices()};
+  const VgpuId a = h.vgpu(), b = h.vgpu();
+  const SessionId s = h.session(a), t = h.session(b);
+  OneAlone() {
+    h.now = kMs;
+    h.report(s, 1, 1);
+    h.now = 100 * kMs;
+  }
+};
+
 // Nothing is heard of it while it is alone. When another comes, its worker says that it visits: the
 // newcomer has short slices at once.
 TEST(SchedulerOnSlices, WhoWasAloneIsKnownWhenAnotherComes) {
-  SchedulerConfig c = slices();
-  c.policy_config.machine.slices_are_free_alone = true;
-  c.policy_config.machine.handover_ns = 200'000;
   for (const bool visits : {false, true})
     for (const bool works : {false, true}) {
-      Host h(c);
-      const VgpuId a = h.vgpu(), b = h.vgpu();
-      const SessionId s = h.session(a), t = h.session(b);
-      h.now = kMs;
-      h.report(s, 1, 1);
-      h.now = 100 * kMs;
+      OneAlone o;
+      Host& h = o.h;
+      const SessionId s = o.s, t = o.t;
       h.quietly(s, works, works);
       ReportSnapshot& said = h.page(s).report;
       said.guest_burst_ns = visits ? 60'000 : 90 * kMs;
@@ -134,19 +143,13 @@ TEST(SchedulerOnSlices, WhoWasAloneIsKnownWhenAnotherComes) {
 
 // Whatever a worker that was taken over says of that, and of its waits: the newcomer has its half.
 TEST(SchedulerOnSlices, AnyWordsOfComingAndGoingAreBorne) {
-  SchedulerConfig c = slices();
-  c.policy_config.machine.slices_are_free_alone = true;
-  c.policy_config.machine.handover_ns = 200'000;
   for (const uint64_t burst : {uint64_t{1}, ~uint64_t{0}})
     for (const uint64_t gap : {uint64_t{0}, ~uint64_t{0}})
       for (const uint64_t changed : {50 * kMs, 100 * kMs, ~uint64_t{0}})
         for (const uint32_t demand : {0u, 1u, ~0u}) {
-          Host h(c);
-          const VgpuId a = h.vgpu(), b = h.vgpu();
-          const SessionId s = h.session(a), t = h.session(b);
-          h.now = kMs;
-          h.report(s, 1, 1);
-          h.now = 100 * kMs;
+          OneAlone o;
+          Host& h = o.h;
+          const SessionId s = o.s, t = o.t;
           h.quietly(s, demand, 0);
           ReportSnapshot& said = h.page(s).report;
           said.guest_burst_ns = burst, said.guest_gap_ns = gap;
@@ -159,7 +162,7 @@ TEST(SchedulerOnSlices, AnyWordsOfComingAndGoingAreBorne) {
             h.report(s, demand, 0);
             h.time(h.now + kMs);
             if (opened(h, t))
-              ++open_ms, h.scheduler->on_used(h.now, b, kMs);
+              ++open_ms, h.scheduler->on_used(h.now, o.b, kMs);
             else
               h.report(t, 1, 0, SLUICE_GRANT_GENERATION(h.pages[t].grant));
           }
