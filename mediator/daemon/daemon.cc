@@ -437,17 +437,17 @@ void Daemon::call_if_idle() {
   boost::asio::post(io_, std::exchange(idle_, nullptr));
 }
 
-Result<void> Daemon::set_group(const std::string& name, const Group& group) {
+Result<void> Daemon::set_group(const std::string& name, const Group& group, GroupFile::Then kept) {
   if (auto added = add_group(name, group); !added) return added;
-  save_groups();
+  save_groups(std::move(kept));
   return {};
 }
 
-void Daemon::save_groups() {
+void Daemon::save_groups(GroupFile::Then kept) {
   std::vector<GroupRow> rows;
   for (const auto& [each, g] : groups_)
     rows.push_back({.name = each, .parent = g.parent, .share = g.share});
-  group_file_->save(rows);
+  group_file_->save(rows, std::move(kept));
 }
 
 // Groups of an earlier life. What cannot be had again is said, and costs nothing else.

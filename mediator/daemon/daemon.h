@@ -56,7 +56,9 @@ class Daemon {
     std::string parent;
     policy::GroupShare share;
   };
-  Result<void> set_group(const std::string& name, const Group& group);
+  // In force when it returns; `kept`, if any, is called as GroupFile::save() says.
+  Result<void> set_group(const std::string& name, const Group& group,
+                         GroupFile::Then kept = nullptr);
   const std::map<std::string, Group>& groups() const { return groups_; }
   // "" is the root.
   Result<policy::GroupId> group_id(const std::string& name) const;
@@ -97,7 +99,7 @@ class Daemon {
   void record_events();
   void choose_slices(bool nvidia, const std::vector<std::string>& environment);
   void load_groups();
-  void save_groups();
+  void save_groups(GroupFile::Then kept = nullptr);
   Result<void> add_group(const std::string& name, const Group& group);
   Result<void> start_spawner(bool nvidia, const std::vector<std::string>& environment,
                              const std::string& library);

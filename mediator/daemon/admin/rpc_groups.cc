@@ -40,8 +40,15 @@ void group_set(Daemon& d, RpcParams& p, const RpcReply& reply) {
   number("min_permille", 0, policy::kWholePermille, g.share.min_permille);
   number("max_permille", 0, policy::kWholePermille, g.share.max_permille);
   if (auto bad = p.finish()) return reply.error(*bad);
-  if (auto set = d.set_group(name, g); !set) return reply.error(set.error());
-  reply.value(describe_group(name, d.groups().at(name)));
+  auto set = d.set_group(name, g, [&d, name, reply](const Result<void>& kept) {
+    if (kept) return reply.value(describe_group(name, d.groups().at(name)));
+    reply.error(Error{kept.error().code,
+                      "group '" + name + "' is as you asked, but only until sluiced is stopped: " +
+                          d.config().state_dir +
+                          "/groups cannot be written: " + kept.error().message +
+                          "; mend that, then 'sluicectl group " + name + "' keeps all groups"});
+  });
+  if (!set) reply.error(set.error());
 }
 
 }  // namespace sluice::rpc

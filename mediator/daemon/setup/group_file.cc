@@ -54,20 +54,28 @@ struct GroupFile::Writes {
   std::mutex mutex;
   std::condition_variable done;
   std::string text;
-  bool newer = false;    // than what was last taken to be written
-  bool writing = false;  // by some thread
-  std::vector<std::string> errors;
+  uint64_t asked = 0, taken = 0, tried = 0;  // numbers of texts: `text`'s, and how far these are
+  Result<void> outcome;                      // of `tried`
+  bool writing = false;                      // by some thread
+  std::vector<std::string> errors;           // not logged yet
+
+  void finish(uint64_t number, Result<void> written) {
+    tried = number;
+    if (!written) errors.push_back(written.error().message);
+    outcome = std::move(written);
+  }
 
   // On the thread. Whoever writes the file writes later texts of it, too.
   void write(const std::string& dir) {
     std::unique_lock lock(mutex);
     if (std::exchange(writing, true)) return;
-    while (std::exchange(newer, false)) {
+    while (taken < asked) {
+      const uint64_t number = taken = asked;
       const std::string now = text;
       lock.unlock();
       auto written = replace_state_file(dir, dir + "/groups", now);
       lock.lock();
-      if (!written) errors.push_back(written.error().message);
+      finish(number, std::move(written));
     }
     writing = false;
     done.notify_all();
@@ -80,7 +88,7 @@ GroupFile::GroupFile(boost::asio::io_context& io, std::string dir)
 GroupFile::~GroupFile() {
   std::unique_lock lock(writes_->mutex);
   const bool all = writes_->done.wait_for(lock, std::chrono::milliseconds(kFinishMs),
-                                          [this] { return !writes_->newer && !writes_->writing; });
+                                          [this] { return writes_->tried == writes_->asked; });
   lock.unlock();
   log_errors();
   if (!all) log::warning("state_dir {}: the disk is slow; the newest groups may be lost", dir_);
@@ -109,20 +117,42 @@ Result<std::string> GroupFile::set_aside() const {
   return Error{EEXIST, "there are " + std::to_string(kMostAside) + " others already"};
 }
 
-void GroupFile::save(const std::vector<GroupRow>& groups) {
-  if (dir_.empty()) return;
+void GroupFile::save(const std::vector<GroupRow>& groups, Then then) {
+  if (dir_.empty()) {
+    if (then) then({});
+    return;
+  }
   {
     std::lock_guard lock(writes_->mutex);
     writes_->text = text_of(groups);
-    writes_->newer = true;
+    const uint64_t number = ++writes_->asked;
+    if (then) waiters_.push_back({number, std::move(then)});
   }
-  const bool taken =
-      disk_.post([writes = writes_, dir = dir_] { writes->write(dir); }, [this] { log_errors(); });
-  if (taken) return;
-  std::lock_guard lock(writes_->mutex);
-  if (writes_->writing) return;  // somebody writes it already
-  writes_->newer = false;
-  writes_->errors.push_back("too much waits for the disk");
+  const bool posted =
+      disk_.post([writes = writes_, dir = dir_] { writes->write(dir); }, [this] { settle(); });
+  if (posted) return;
+  {
+    std::lock_guard lock(writes_->mutex);
+    if (writes_->writing) return;  // somebody writes it already, and settles
+    writes_->taken = writes_->asked;
+    writes_->finish(writes_->asked, Error{EAGAIN, "too much waits for the disk"});
+  }
+  settle();
+}
+
+void GroupFile::settle() {
+  log_errors();
+  Result<void> outcome;
+  std::vector<Waiter> tried;
+  {
+    std::lock_guard lock(writes_->mutex);
+    outcome = writes_->outcome;
+    const auto rest = std::find_if(waiters_.begin(), waiters_.end(),
+                                   [this](const Waiter& w) { return w.text > writes_->tried; });
+    tried.assign(std::make_move_iterator(waiters_.begin()), std::make_move_iterator(rest));
+    waiters_.erase(waiters_.begin(), rest);
+  }
+  for (const Waiter& w : tried) w.then(outcome);
 }
 
 void GroupFile::log_errors() {

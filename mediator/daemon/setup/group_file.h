@@ -6,10 +6,13 @@
 //   NAME PARENT WEIGHT PRIORITY MIN_PERMILLE MAX_PERMILLE     PARENT: "-" for the root
 //
 // Owned by the Daemon, used from its thread. load() and set_aside() wait for the disk, once, at
-// sluiced's start. save() never waits: a thread writes the newest text. Of a file that is damaged
-// the lines that can be read are taken; the file itself is kept under another name.
+// sluiced's start. save() never waits: a thread writes the newest text, and `then` says what came
+// of it. Of a file that is damaged the lines that can be read are taken; the file itself is kept
+// under another name.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -42,7 +45,10 @@ class GroupFile {
   // Renames the file, whatever it is, to `groups.damaged` or `groups.damaged.N`, so that no save()
   // replaces it. Its new name.
   Result<std::string> set_aside() const;
-  void save(const std::vector<GroupRow>& groups);
+  // `then`, if any, is called once, before save() returns or later: what these groups, or younger
+  // ones, came to on the disk. A disk that hangs delays it; not called when the object has gone.
+  using Then = std::function<void(const Result<void>&)>;
+  void save(const std::vector<GroupRow>& groups, Then then = nullptr);
 
   static std::string text_of(const std::vector<GroupRow>& groups);
   // Checks each number's range and each name. What has a parent that is not there or is in it, and
@@ -53,9 +59,16 @@ class GroupFile {
 
  private:
   struct Writes;
+  struct Waiter {
+    uint64_t text;  // its number
+    Then then;
+  };
   void log_errors();
+  // Logs what failed and calls those whose text has been tried.
+  void settle();
 
   std::string dir_;
+  std::vector<Waiter> waiters_;     // oldest first
   std::shared_ptr<Writes> writes_;  // shared with the thread
   io::PeerThread disk_;
 };

@@ -135,6 +135,31 @@ TEST_F(GroupFileTest, NothingIsKeptWithoutAFolder) {
   EXPECT_TRUE(daemon_->groups().empty());
 }
 
+// Whoever sets a group learns that it will not outlive sluiced, and that it is in force.
+TEST_F(GroupFileTest, WhatCannotBeWrittenIsSaid) {
+  start();
+  const auto ask = [this](const char* name) {
+    return rpc(std::string(R"({"jsonrpc":"2.0","id":1,"method":"group.set","params":{"name":")") +
+               name + R"(","weight":300}})");
+  };
+  std::filesystem::remove_all(config_.state_dir);
+  std::ofstream(config_.state_dir) << "no folder";
+  for (const char* name : {"a", "b"}) {
+    const auto answer = ask(name);
+    ASSERT_TRUE(answer.as_object().contains("error")) << answer;
+    const std::string text(answer.at("error").at("message").as_string());
+    for (const std::string& part :
+         {file(), std::string("Not a directory"), std::string("only until"),
+          std::string("sluicectl group ") + name})
+      EXPECT_NE(text.find(part), std::string::npos) << text;
+    EXPECT_EQ(answer.at("error").at("data").at("errno").as_int64(), ENOTDIR) << answer;
+    EXPECT_EQ(daemon_->groups().at(name).share.weight, 300u);
+  }
+  std::filesystem::remove(config_.state_dir);
+  EXPECT_TRUE(ask("a").as_object().contains("result"));
+  EXPECT_EQ(read(file()), "sluice-groups 1\na - 300 0 0 0\nb - 300 0 0 0\n");  // when it answers
+}
+
 TEST(GroupFileText, ComesBack) {
   const std::vector<GroupRow> rows = {
       {.name = "a", .parent = "", .share = {.weight = 1, .priority = 2, .min_permille = 3}},
