@@ -120,7 +120,7 @@ std::optional<VgpuId> Scheduler::add_vgpu(uint64_t now_ns, const policy::VgpuSha
   if (!v && m.forget_departed(now_ns, true, out)) v = m.new_vgpu();
   if (!v) return std::nullopt;
   m.vgpus[*v].share = share;
-  m.charging.meter.add(now_ns, *v, std::max(share.weight, 1u), share.group);
+  m.charging.entitlements.add(now_ns, *v, share);
   m.ask(now_ns, out, [&](policy::Actions& a) {
     if (back)
       m.policy->on_vgpu_changed(now_ns, *v, share, a);
@@ -137,7 +137,7 @@ void Scheduler::set_share(uint64_t now_ns, VgpuId v, const policy::VgpuShare& sh
   VgpuState* g = m.vgpu(v);
   if (!g) return;
   g->share = share;
-  m.charging.meter.set_share(now_ns, v, std::max(share.weight, 1u), share.group);
+  m.charging.entitlements.set(now_ns, v, share);
   m.log(out, LogEvent::kShareChanged, v, share.weight);
   m.ask(now_ns, out, [&](policy::Actions& a) { m.policy->on_vgpu_changed(now_ns, v, share, a); });
   m.finish(now_ns, out);
@@ -157,7 +157,7 @@ void Scheduler::set_group(uint64_t now_ns, policy::GroupId group, const policy::
                           ActionQueue& out) {
   Impl& m = *impl_;
   if (m.knows_groups() && group != policy::kRootGroup && group < policy::kMaxGroups)
-    m.charging.meter.set_group(now_ns, group, std::max(share.weight, 1u), share.parent);
+    m.charging.entitlements.set_group(now_ns, group, share);
   m.ask(now_ns, out, [&](policy::Actions& a) { m.policy->on_group(now_ns, group, share, a); });
   m.finish(now_ns, out);
 }
@@ -190,7 +190,7 @@ void Scheduler::remove_vgpu(uint64_t now_ns, VgpuId v, ActionQueue& out, std::st
   if (g->busy) m.reports.turn_idle(now_ns, v, out);
   if (name.empty()) {
     m.ask(now_ns, out, [&](policy::Actions& a) { m.policy->on_vgpu_removed(now_ns, v, a); });
-    m.charging.meter.remove(now_ns, v);
+    m.charging.entitlements.remove(now_ns, v);
     m.free_vgpu(v);
     return m.finish(now_ns, out);
   }
@@ -199,7 +199,7 @@ void Scheduler::remove_vgpu(uint64_t now_ns, VgpuId v, ActionQueue& out, std::st
   share.min_permille = share.target_p99_us = 0;
   share.latency = policy::LatencyClass::kNormal;
   m.ask(now_ns, out, [&](policy::Actions& a) { m.policy->on_vgpu_changed(now_ns, v, share, a); });
-  m.charging.meter.remove(now_ns, v);
+  m.charging.entitlements.remove(now_ns, v);
   m.forget_vgpu(v);
   m.departed.add(now_ns, name, v);
   m.finish(now_ns, out);

@@ -93,6 +93,23 @@ TEST(SchedulerSim, GroupsGetWhatIsShownAsAsked) {
   }
 }
 
+// So with minima and maxima: 60 % of the GPU are the group's, 20 % are all that one may have.
+TEST(SchedulerSim, LimitsGiveWhatIsShownAsAsked) {
+  SimHost h(config(), {}, 1);
+  h.set_group(1, {.min_permille = 600});
+  const std::vector<core::VgpuId> v = {
+      h.add_vgpu({.group = 1}), h.add_vgpu({.max_permille = 200, .group = 1}),
+      h.add_vgpu({.weight = 300}), h.add_vgpu({.max_permille = 100})};
+  for (const core::VgpuId i : v) h.add_session(i, {});
+  h.run_until(20 * kSecond);
+  const auto got = shares(h, std::vector<VgpuTruth>(4), v);
+  const double asked[] = {0.4, 0.2, 0.3, 0.1};
+  for (uint32_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(got[i], asked[i], 0.015) << i;
+    EXPECT_NEAR(h.stats(v[i]).shares.share_asked(), asked[i], 0.002) << i;
+  }
+}
+
 TEST(SchedulerSim, ManyTenants) {
   for (uint32_t n : {2u, 3u, 5u, 8u, 16u}) {
     SimHost h(config(), {}, n);

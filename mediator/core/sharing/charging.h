@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "mediator/core/sharing/entitlements.h"
 #include "mediator/core/sharing/state.h"
 #include "policies/accounting/clock_estimator.h"
 #include "policies/accounting/share_meter.h"
@@ -38,6 +39,7 @@ class Charging {
   void fill(uint64_t now_ns, VgpuId v, VgpuStats& stats) const;
 
   accounting::ShareMeter meter;
+  Entitlements entitlements{meter};
 
  private:
   struct Account {

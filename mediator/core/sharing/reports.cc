@@ -173,7 +173,7 @@ void Reports::announce(uint64_t now_ns, VgpuId v, ActionQueue& out) {
 void Reports::turn_busy(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   VgpuState& g = sharing_.vgpus[v];
   g.busy = true;
-  sharing_.charging.meter.set_busy(now_ns, v, true);
+  sharing_.charging.entitlements.set_busy(now_ns, v, true);
   sharing_.log(out, LogEvent::kBusy, v, 0);
   sharing_.launches.on_busy(now_ns, v);
   sharing_.launches.report(now_ns, v, out);
@@ -184,7 +184,7 @@ void Reports::turn_idle(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   VgpuState& g = sharing_.vgpus[v];
   g.busy = false;
   if (g.news == News::kConfirmed) g.news = News::kChanged;
-  sharing_.charging.meter.set_busy(now_ns, v, false);
+  sharing_.charging.entitlements.set_busy(now_ns, v, false);
   sharing_.log(out, LogEvent::kIdle, v, 0);
   sharing_.launches.on_idle(now_ns, v);
   sharing_.ask(now_ns, out, [&](policy::Actions& a) { sharing_.policy->on_idle(now_ns, v, a); });

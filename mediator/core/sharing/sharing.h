@@ -7,6 +7,7 @@
 //   strategy    who may hold what, which SMs, and how a change goes on       strategy.h
 //   reports     who is backlogged, and when the policy hears of it           reports.h
 //   charging    how much GPU time each vGPU is charged                       charging.h
+//   entitled    what part of the GPU each vGPU would have, for people        entitlements.h
 //   crowd       which sessions of one vGPU may launch at once                crowd.h
 //   deadlines   who is ended for not leaving                                 deadlines.h
 //   launches    what the policy hears of launches                            launches.h

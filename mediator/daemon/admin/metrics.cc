@@ -106,7 +106,7 @@ constexpr Family kFamilies[] = {
     {"vgpu_contended_gpu_seconds_total", "counter", "GPU time that it had in that time.",
      [](const Row& r) { return seconds(r.figures.shares.own_gpu_ns); }},
     {"vgpu_contended_owed_seconds_total", "counter",
-     "GPU time that its weight and its groups' entitled it to in that time.",
+     "GPU time that weights, groups, minima and maxima entitled it to in that time.",
      [](const Row& r) { return seconds(r.figures.shares.own_entitled_ns); }},
     {"vgpu_grants_total", "counter", "Times that it was given the GPU.",
      [](const Row& r) { return number(r.figures.grants); }},
