@@ -146,7 +146,10 @@ class Kubelet:
                 {"name": "other", "devices": [{"resource_name": "other.example/thing",
                                                "device_ids": ["kube-0", "x"]}]},
                 # As the real one, a device a row where the devices have a topology.
-                {"name": "compute", "cpu_ids": [3], "devices": [
+                {"name": "compute", "cpu_ids": [3], "dynamic_resources": [
+                    {"claim_name": "kube-0", "claim_namespace": namespace, "claim_resources": [
+                        {"cdi_devices": [{"name": "other.example/thing=x"}],
+                         "driver_name": "other.example", "device_name": "kube-0"}]}], "devices": [
                     {"resource_name": self.resource, "device_ids": [d],
                      "topology": {"nodes": [{"ID": 1}]}} for d in devices]}]}
                 for (namespace, pod), devices in self._pods.items()]

@@ -366,6 +366,14 @@ class Restarts(WithPlugin):
         self.assertEqual(self.shown("kube-0")["weight"], 7)
         self.run_program(answer)
 
+    def test_the_kubelet_ends_its_watch(self):
+        """As after an error: it does not begin another by itself, and offers no device."""
+        answer = self.pod("a", ["kube-0"], weight="7")
+        self.peer.close()
+        self.registered(2)
+        self.run_program(answer)
+        self.pod("b", ["kube-1"])
+
     def test_the_kubelet_is_away(self):
         self.pod("a", ["kube-0"])
         self.kubelet.stop()

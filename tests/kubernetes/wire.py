@@ -63,7 +63,12 @@ MESSAGES = {
     "PodResources": {1: ("name", STRING, False), 2: ("namespace", STRING, False),
                      3: ("containers", "ContainerResources", True)},
     "ContainerResources": {1: ("name", STRING, False), 2: ("devices", "ContainerDevices", True),
-                           3: ("cpu_ids", INT32, True)},
+                           3: ("cpu_ids", INT32, True),
+                           5: ("dynamic_resources", "DynamicResource", True)},
+    "DynamicResource": {2: ("claim_name", STRING, False), 3: ("claim_namespace", STRING, False),
+                        4: ("claim_resources", "ClaimResource", True)},
+    "ClaimResource": {1: ("cdi_devices", "CDIDevice", True), 2: ("driver_name", STRING, False),
+                      3: ("pool_name", STRING, False), 4: ("device_name", STRING, False)},
     "ContainerDevices": {1: ("resource_name", STRING, False), 2: ("device_ids", STRING, True),
                          3: ("topology", "TopologyInfo", False)},
 }

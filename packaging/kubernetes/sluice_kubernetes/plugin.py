@@ -3,6 +3,7 @@
 container that gets some, and removes it when the pod has ended.
 
     registered ── the kubelet's socket is another one, or ours is gone ──▶ served anew, registered
+    the kubelet answers, and has ended its ListAndWatch ──▶ the same: it begins none by itself
     another plugin of the resource serves ──▶ waits until it has ended, and does nothing before
     sluiced does not answer ──▶ all devices Unhealthy, until it does
 
@@ -75,18 +76,33 @@ class Devices:
 class Plugin(service.DevicePluginServicer):
     """The kubelet's calls. Several at once."""
 
-    def __init__(self, vgpus, devices, follower):
+    def __init__(self, vgpus, devices, follower, rest_s):
         self.vgpus, self.shares, self.devices = vgpus, vgpus.shares, devices
-        self.follower = follower
+        self.follower, self.rest_s = follower, rest_s
         self.stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._watches, self._left_at = 0, None
+
+    def left(self):
+        """Whether somebody has watched, and nobody has for rest_s."""
+        with self._lock:
+            return (not self._watches and self._left_at is not None
+                    and time.monotonic() - self._left_at >= self.rest_s)
 
     def GetDevicePluginOptions(self, request, context):
         return options()
 
     def ListAndWatch(self, request, context):
-        if context.add_callback(self.devices.wake):
-            yield from self.devices.watch(
-                lambda: context.is_active() and not self.stopped.is_set())
+        with self._lock:
+            self._watches += 1
+        try:
+            if context.add_callback(self.devices.wake):
+                yield from self.devices.watch(
+                    lambda: context.is_active() and not self.stopped.is_set())
+        finally:
+            with self._lock:
+                self._watches -= 1
+                self._left_at = time.monotonic()
 
     def GetPreferredAllocation(self, request, context):
         """Devices without a vGPU of an earlier container first: nothing has to be ended for
@@ -276,7 +292,10 @@ class Server:
         """To be called again and again."""
         kubelet = identity(self.folder / KUBELET_SOCKET)
         if self._server and identity(self.path) == self._ours and kubelet == self._kubelet:
-            return
+            # One that is away removes our socket when it is back.
+            if not self._plugin.left() or not answers(self.folder / KUBELET_SOCKET):
+                return
+            log.warning("the kubelet has ended its watch of %s", self.resource)
         self.stop()
         if kubelet is None:
             return

@@ -102,7 +102,7 @@ def main():
     follower = plugin.Follower(made, devices, tool, a.resource, a.pod_resources, api, allowed,
                                a.grace)
     server = plugin.Server(a.kubelet_folder, a.resource,
-                           lambda: plugin.Plugin(made, devices, follower))
+                           lambda: plugin.Plugin(made, devices, follower, 2 * a.interval))
     ended = threading.Event()
 
     def follow():
