@@ -8,7 +8,7 @@
 namespace sluice::worker {
 
 static CUresult unload(const gpu::DriverApi& api, const ModuleObject& m) {
-  CUresult r = m.spare != nullptr ? api.cuModuleUnload(m.spare) : CUDA_SUCCESS;
+  CUresult r = m.other != nullptr ? api.cuModuleUnload(m.other) : CUDA_SUCCESS;
   return r == CUDA_SUCCESS ? api.cuModuleUnload(m.cu) : r;
 }
 

@@ -114,7 +114,8 @@ struct ContextObject : HandleObject {
 struct ModuleObject : HandleObject {
   uint64_t handle = 0;
   CUmodule cu = nullptr;
-  CUmodule spare = nullptr;          // of FittedModule, while it is not unloaded
+  CUmodule other = nullptr;          // of FittedModule, while it is not unloaded
+  CUmodule clamped_in = nullptr;     // of FittedModule
   bool machine_code = false;         // fixed; its kernels are opaque, whatever the guest says
   std::vector<std::string> clamped;  // of FittedModule
   std::shared_ptr<ContextObject> context;

@@ -90,7 +90,7 @@ void find_forms(const gpu::DriverApi& api, const ModuleObject& module, uint32_t 
     const std::string name = f->name + form.suffix;
     CUfunction found = nullptr;
     if (form.clamped)
-      found = clamped_form(api, module.cu, module.clamped, name);
+      found = clamped_form(api, module.clamped_in, module.clamped, name);
     else if (api.cuModuleGetFunction(&found, module.cu, name.c_str()) != CUDA_SUCCESS)
       found = nullptr;
     if (found != nullptr && takes_block_too(api, found, f->params)) f->*form.to = found;
@@ -143,22 +143,26 @@ void load_charged(WorkerSession& s, const Call& call, const std::string& ptx, ui
   module->machine_code = cubin::is_cubin(std::string_view(ptx));
   std::vector<char> log(std::max<uint32_t>(log_bytes, 1) + 1, 0);
   FittedModule fitted;
+  const bool variables = declares_variables(ptx);
   CUresult r = charged == 0           ? CUDA_ERROR_OUT_OF_MEMORY
                : call.context->closed ? CUDA_ERROR_INVALID_CONTEXT
                                       : make_current(s.api, call.context->cu);
   if (r == CUDA_SUCCESS) {
     if (ptx.find("vprintf") != std::string::npos) s.answers.printed.start();
     r = load_fitted(s.api, call.context->device, ptx, std::span(log).first(log.size() - 1), &fitted,
-                    charged > once);
+                    charged <= once ? Second::kNone
+                    : variables     ? Second::kWhole
+                                    : Second::kAlone);
   }
   // Unloading waits for all that the context has queued, and that may wait for the program. So what
   // has no variables, as a kernel's clones of its own have none, stays with its module.
-  if (fitted.spare != nullptr && declares_variables(ptx)) {
-    (void)s.api.cuModuleUnload(fitted.spare);
-    fitted.spare = nullptr;
+  if (fitted.other != nullptr && variables) {
+    (void)s.api.cuModuleUnload(fitted.other);
+    fitted.other = nullptr;
   }
   module->cu = fitted.cu;
-  module->spare = fitted.spare;
+  module->other = fitted.other;
+  module->clamped_in = fitted.clamped_in;
   module->clamped = std::move(fitted.clamped);
   {
     std::lock_guard lock(s.mutex);
@@ -176,7 +180,7 @@ void load_charged(WorkerSession& s, const Call& call, const std::string& ptx, ui
   }
   if (module->handle == 0) {
     (void)s.api.cuModuleUnload(module->cu);
-    if (module->spare != nullptr) (void)s.api.cuModuleUnload(module->spare);
+    if (module->other != nullptr) (void)s.api.cuModuleUnload(module->other);
     {
       std::lock_guard lock(s.mutex);
       s.charges.release_module(*module);

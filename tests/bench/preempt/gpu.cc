@@ -83,7 +83,7 @@ Module Gpu::load(const std::string& ptx) {
   worker::FittedModule fitted;
   if (worker::load_fitted(api, device, rewritten->text, log, &fitted) != CUDA_SUCCESS)
     die(std::string("module: ") + log);
-  if (fitted.spare) CU(api.cuModuleUnload(fitted.spare));
+  if (fitted.other) CU(api.cuModuleUnload(fitted.other));
   m.cu = fitted.cu;
   for (const passes::KernelReport& r : rewritten->kernels) {
     Kernel k;

@@ -69,6 +69,21 @@ TEST(RegisterClampText, FindsClonesAndNothingElse) {
             "\n.visible .entry e__sluice_once_clamped()\n.maxnreg 24\n { ret; }\n");
 }
 
+TEST(RegisterClampText, AloneIsWhatKernelsShareAndTheClampedForms) {
+  const std::string head = ".version 7.0\n.extern .shared .b8 s[];\n", tail = "\n// end";
+  const std::string function = ".visible .func f() { .reg .b32 %r<2>; ret; }\n",
+                    declared = ".visible .func g();\n", kernel = "{ call f; ret; }";
+  const std::string text = head + ".visible .entry a() " + kernel + function + ".entry b() " +
+                           kernel + declared + ".weak .entry a__sluice() " + kernel + tail;
+  const auto found = find_clones(text);
+  ASSERT_EQ(found.size(), 1u);
+  const std::vector<Clamp> clamps = {{found[0], 40}};
+  EXPECT_EQ(clamped_alone(text, clamps),
+            head + function + declared + tail +
+                "\n.visible .entry a__sluice_clamped()\n.maxnreg 40\n " + kernel + "\n");
+  EXPECT_EQ(clamped_alone(text + ".section .debug_info { .b64 $begin_of_a }", clamps), "");
+}
+
 TEST(RegisterClampText, BrokenTextEndsTheList) {
   const std::string one = ".entry a__sluice() { ret; }\n";
   for (const char* broken : {".entry b__sluice() { ret;", ".entry b__sluice(", ".entry b__sluice",
@@ -118,7 +133,7 @@ class RegisterClamp : public testing::Test {
   }
   CloneForms forms(const FittedModule& m, const std::string& name) {
     return {get(m.cu, name), get(m.cu, name + SLUICE_CLONE_SUFFIX),
-            clamped_form(api, m.cu, m.clamped, name + SLUICE_CLONE_SUFFIX)};
+            clamped_form(api, m.clamped_in, m.clamped, name + SLUICE_CLONE_SUFFIX)};
   }
   gpu::DriverApi api;
   CUdevice device = 0;
@@ -164,7 +179,7 @@ TEST_F(RegisterClamp, ClonesWithOneTaskABlockGetOneToo) {
               CUDA_SUCCESS);
     const std::string name = "wide" SLUICE_ONE_TASK_SUFFIX;
     const CloneForms f{get(m.cu, "wide"), get(m.cu, name),
-                       clamped_form(api, m.cu, m.clamped, name)};
+                       clamped_form(api, m.clamped_in, m.clamped, name)};
     if (registers(f.clone) <= 64) continue;
     EXPECT_EQ(m.clamped, (std::vector<std::string>{"wide" SLUICE_CLONE_SUFFIX, name}));
     ASSERT_NE(f.clamped, nullptr);
@@ -176,6 +191,40 @@ TEST_F(RegisterClamp, ClonesWithOneTaskABlockGetOneToo) {
     return;
   }
   FAIL() << "no width at which only the clone needs more than 64 registers";
+}
+
+// Of what was compiled once already, only what there is no other way to have is compiled again.
+size_t g_texts = 0, g_bytes = 0;
+gpu::DriverApi g_driver;
+CUresult count_bytes(CUmodule* m, const void* text, unsigned n, CUjit_option* o, void** v) {
+  ++g_texts;
+  g_bytes += std::strlen(static_cast<const char*>(text));
+  return g_driver.cuModuleLoadDataEx(m, text, n, o, v);
+}
+TEST_F(RegisterClamp, WithoutVariablesTheClampedFormsAloneAreTheSecondModule) {
+  g_driver = api;
+  g_texts = g_bytes = 0;
+  api.cuModuleLoadDataEx = count_bytes;
+  // The variable is elsewhere.
+  std::string plain =
+      ".version 7.0\n.target sm_70\n.address_size 64\n" + wide_kernel("wide", kLive);
+  plain.replace(plain.find("counter"), 7, "4096");
+  const std::string text = rewritten(plain);
+  FittedModule m;
+  ASSERT_EQ(load_fitted(api, device, text, {}, &m, Second::kAlone), CUDA_SUCCESS);
+  EXPECT_EQ(m.clamped, (std::vector<std::string>{"wide__sluice", "wide__sluice_once"}));
+  EXPECT_EQ(g_texts, 2u);
+  EXPECT_LT(g_bytes, 2 * text.size());
+  EXPECT_EQ(m.clamped_in, m.other);
+  EXPECT_NE(m.cu, m.other);
+  const CloneForms wide = forms(m, "wide");
+  ASSERT_NE(wide.clamped, nullptr);
+  EXPECT_GT(registers(wide.clone), 64);
+  EXPECT_EQ(registers(wide.clamped), 64);
+  EXPECT_EQ(choose_form(api, wide, 1024, 0, 0).function, wide.clamped);
+  CUfunction twice = nullptr;
+  EXPECT_EQ(api.cuModuleGetFunction(&twice, m.other, "wide"), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(api.cuModuleGetFunction(&twice, m.other, "wide__sluice"), CUDA_ERROR_NOT_FOUND);
 }
 
 TEST_F(RegisterClamp, AllFormsHaveTheSameVariables) {
@@ -260,8 +309,8 @@ TEST_F(RegisterClamp, AFormThatSpillsMuchIsDropped) {
   ASSERT_EQ(load_fitted(api, device, rewritten(kHead + wide_kernel("wide", kLive)), {}, &m),
             CUDA_SUCCESS);
   EXPECT_TRUE(m.clamped.empty());
-  EXPECT_NE(m.spare, nullptr) << "the second module, for the caller to unload";
-  EXPECT_NE(m.spare, m.cu);
+  EXPECT_NE(m.other, nullptr) << "the second module, for the caller to unload";
+  EXPECT_NE(m.other, m.cu);
   EXPECT_EQ(g_unloads, 0);
   EXPECT_EQ(choose_form(api, forms(m, "wide"), 1024, 0, 0).blocks_per_sm, 0u);
 }

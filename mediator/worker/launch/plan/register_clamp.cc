@@ -116,12 +116,12 @@ uint32_t clamp_of(const gpu::DriverApi& api, CUmodule module, const CloneText& t
 // (docs/notes/2026-11-22-benchmarks.md).
 constexpr int kMostSpilledBytes = 256;
 
-// A clamped form that is worth having.
-bool is_sound(const gpu::DriverApi& api, CUmodule module, const Clamp& clamp) {
+// A clamped form that is worth having. `first`, `second`: the clone's module, its own.
+bool is_sound(const gpu::DriverApi& api, CUmodule first, CUmodule second, const Clamp& clamp) {
   const std::string name(clamp.clone.name);
   CUfunction clone = nullptr, clamped = nullptr;
-  if (api.cuModuleGetFunction(&clone, module, name.c_str()) != CUDA_SUCCESS ||
-      api.cuModuleGetFunction(&clamped, module, (name + kClampedSuffix).c_str()) != CUDA_SUCCESS) {
+  if (api.cuModuleGetFunction(&clone, first, name.c_str()) != CUDA_SUCCESS ||
+      api.cuModuleGetFunction(&clamped, second, (name + kClampedSuffix).c_str()) != CUDA_SUCCESS) {
     return false;
   }
   const int registers = attribute(api, clamped, CU_FUNC_ATTRIBUTE_NUM_REGS);
@@ -130,18 +130,23 @@ bool is_sound(const gpu::DriverApi& api, CUmodule module, const Clamp& clamp) {
              attribute(api, clone, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES) + kMostSpilledBytes;
 }
 
-}  // namespace
-
-std::vector<CloneText> find_clones(std::string_view ptx) {
+// Every kernel with a body, in the order of the text. `original` is empty where it is no clone, or
+// one that says something of registers itself.
+std::vector<CloneText> find_kernels(std::string_view ptx) {
   constexpr std::string_view kSuffixes[] = {SLUICE_CLONE_SUFFIX, SLUICE_ONE_TASK_SUFFIX};
   std::vector<CloneText> found;
+  size_t linkage = std::string_view::npos;
   Walker w(ptx);
   for (std::string_view token = w.next(); !token.empty(); token = w.next()) {
     // Bodies and initial values of variables.
     if (token == "{" && !w.skip_to_close("{", "}")) break;
+    if (token == ".visible" || token == ".weak") linkage = w.at() - token.size();
+    if (token == ";" || token == "{") linkage = std::string_view::npos;
     if (token != ".entry") continue;
     CloneText c;
     c.begin = w.at() - token.size();
+    c.linkage = std::min(linkage, c.begin);
+    linkage = std::string_view::npos;
     const std::string_view name = w.next();
     c.name_end = w.at();
     c.name_begin = c.name_end - name.size();
@@ -160,21 +165,47 @@ std::vector<CloneText> find_clones(std::string_view ptx) {
     if (t != "{") continue;  // a declaration
     if (!w.skip_to_close("{", "}")) break;
     c.end = w.at();
-    if (clampable) found.push_back(c);
+    if (!clampable) c.original = {};
+    found.push_back(c);
   }
+  return found;
+}
+
+void append_clamped(std::string_view ptx, std::span<const Clamp> clamps, std::string* text) {
+  for (const Clamp& c : clamps) {
+    const CloneText& t = c.clone;
+    text->append("\n.visible ").append(ptx.substr(t.begin, t.name_begin - t.begin));
+    text->append(t.name).append(kClampedSuffix);
+    text->append(ptx.substr(t.name_end, t.directives - t.name_end));
+    text->append("\n.maxnreg ").append(std::to_string(c.registers)).append("\n");
+    text->append(ptx.substr(t.directives, t.end - t.directives)).append("\n");
+  }
+}
+
+}  // namespace
+
+std::vector<CloneText> find_clones(std::string_view ptx) {
+  std::vector<CloneText> found = find_kernels(ptx);
+  std::erase_if(found, [](const CloneText& kernel) { return kernel.original.empty(); });
   return found;
 }
 
 std::string add_clamped(std::string_view ptx, std::span<const Clamp> clamps) {
   std::string text(ptx);
-  for (const Clamp& c : clamps) {
-    const CloneText& t = c.clone;
-    text.append("\n.visible ").append(ptx.substr(t.begin, t.name_begin - t.begin));
-    text.append(t.name).append(kClampedSuffix);
-    text.append(ptx.substr(t.name_end, t.directives - t.name_end));
-    text.append("\n.maxnreg ").append(std::to_string(c.registers)).append("\n");
-    text.append(ptx.substr(t.directives, t.end - t.directives)).append("\n");
+  append_clamped(ptx, clamps, &text);
+  return text;
+}
+
+std::string clamped_alone(std::string_view ptx, std::span<const Clamp> clamps) {
+  if (ptx.find(".section") != std::string_view::npos) return "";
+  std::string text;
+  size_t from = 0;
+  for (const CloneText& kernel : find_kernels(ptx)) {
+    text.append(ptx.substr(from, kernel.linkage - from));
+    from = kernel.end;
   }
+  text.append(ptx.substr(from));
+  append_clamped(ptx, clamps, &text);
   return text;
 }
 
@@ -190,13 +221,13 @@ uint32_t bucket_top(uint32_t registers, const RegisterFile& file) {
 }
 
 CUresult load_fitted(const gpu::DriverApi& api, CUdevice device, const std::string& ptx,
-                     std::span<char> log, FittedModule* out, bool twice) {
+                     std::span<char> log, FittedModule* out, Second second) {
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void* values[] = {log.data(), reinterpret_cast<void*>(log.size())};
   out->clamped.clear();
-  out->spare = nullptr;
+  out->other = out->clamped_in = nullptr;
   CUresult r = api.cuModuleLoadDataEx(&out->cu, ptx.c_str(), log.empty() ? 0 : 2, options, values);
-  if (r != CUDA_SUCCESS || !twice) return r;
+  if (r != CUDA_SUCCESS || second == Second::kNone) return r;
 
   RegisterFile file;
   int registers = 0, threads = 0;
@@ -216,26 +247,28 @@ CUresult load_fitted(const gpu::DriverApi& api, CUdevice device, const std::stri
   if (clamps.empty()) return CUDA_SUCCESS;
 
   // If anything is wrong with the second, the first is as good as it was.
-  CUmodule second = nullptr;
-  if (api.cuModuleLoadDataEx(&second, add_clamped(ptx, clamps).c_str(), 0, nullptr, nullptr) !=
-      CUDA_SUCCESS) {
+  std::string text = second == Second::kAlone ? clamped_alone(ptx, clamps) : "";
+  const bool alone = !text.empty();
+  if (!alone) text = add_clamped(ptx, clamps);
+  if (api.cuModuleLoadDataEx(&out->other, text.c_str(), 0, nullptr, nullptr) != CUDA_SUCCESS) {
+    out->other = nullptr;
     return CUDA_SUCCESS;
   }
   for (const Clamp& clamp : clamps) {
-    if (is_sound(api, second, clamp)) out->clamped.emplace_back(clamp.clone.name);
+    if (is_sound(api, out->cu, out->other, clamp)) out->clamped.emplace_back(clamp.clone.name);
   }
   std::sort(out->clamped.begin(), out->clamped.end());
-  out->spare = second;
-  if (!out->clamped.empty()) std::swap(out->cu, out->spare);
+  out->clamped_in = out->other;
+  if (!out->clamped.empty() && !alone) std::swap(out->cu, out->other);
   return CUDA_SUCCESS;
 }
 
-CUfunction clamped_form(const gpu::DriverApi& api, CUmodule module,
+CUfunction clamped_form(const gpu::DriverApi& api, CUmodule clamped_in,
                         std::span<const std::string> clamped, std::string_view clone) {
   if (!std::binary_search(clamped.begin(), clamped.end(), clone)) return nullptr;
   CUfunction f = nullptr;
   const std::string full = std::string(clone) + kClampedSuffix;
-  return api.cuModuleGetFunction(&f, module, full.c_str()) == CUDA_SUCCESS ? f : nullptr;
+  return api.cuModuleGetFunction(&f, clamped_in, full.c_str()) == CUDA_SUCCESS ? f : nullptr;
 }
 
 ChosenForm choose_form(const gpu::DriverApi& api, const CloneForms& forms, uint32_t threads,

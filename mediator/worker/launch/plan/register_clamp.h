@@ -4,10 +4,11 @@
 // original's place (NVIDIA, PTX ISA, ".maxnreg").
 //
 // Whether a clone loses a place is known only when the driver has compiled it. So a module is
-// loaded once, inspected, and, if a clone loses, loaded again with a copy of that clone added under
-// another name and with `.maxnreg`; nobody has a handle into the first, and the caller unloads it.
-// All forms are in one module, so that its variables exist once. Which form a launch takes depends
-// on its block size: both stay.
+// loaded once, inspected, and, if a clone loses, a copy of that clone is loaded under another name
+// and with `.maxnreg`. Where the text has no variables, as a kernel's clones of their own mostly
+// have none, such copies alone are the second text. Else the second is the whole text with them
+// added, so that variables exist once; nobody has a handle into the first, and the caller unloads
+// it. Which form a launch takes depends on its block size: both stay.
 //
 // Functions of the driver table handed in, whose context must be current; any thread. Holds
 // nothing. The text is a guest's: whatever it contains, the worst that comes of it is the first
@@ -31,6 +32,7 @@ inline constexpr char kClampedSuffix[] = "_clamped";
 // where its `.entry` begins and ends, its name, that of its original, and where a directive can be
 // added.
 struct CloneText {
+  size_t linkage = 0;                   // where ".visible" or the like before it begins
   size_t begin = 0, end = 0;            // from ".entry" to behind the closing brace
   size_t name_begin = 0, name_end = 0;  // the clone's name
   size_t directives = 0;                // behind the parameter list
@@ -47,6 +49,9 @@ struct Clamp {
 };
 // The text with a clamped form behind it for each.
 std::string add_clamped(std::string_view ptx, std::span<const Clamp> clamps);
+// The same without the text's own kernels: what they share, and the clamped forms. Empty: the text
+// cannot be cut, because a debugger's sections name what is in the kernels.
+std::string clamped_alone(std::string_view ptx, std::span<const Clamp> clamps);
 
 // What registers of an SM are given out in.
 struct RegisterFile {
@@ -61,16 +66,22 @@ uint32_t bucket_top(uint32_t registers, const RegisterFile& file);
 
 struct FittedModule {
   CUmodule cu = nullptr;
-  CUmodule spare = nullptr;  // the one of two loads that is not used; to be unloaded; or null
+  CUmodule other = nullptr;          // the other of two loads, to be unloaded with `cu`; or null
+  CUmodule clamped_in = nullptr;     // the one of them that has the clamped forms
   std::vector<std::string> clamped;  // clones that have a clamped form, by name, sorted
+};
+// How much of the text may be loaded a second time.
+enum class Second {
+  kNone,   // there is no memory for it: no clone is clamped
+  kWhole,  // it has variables, which exist once; `other` is not used
+  kAlone   // the clamped forms alone will do: it has none
 };
 // Loads a module whose clones will be launched. `log`: room for the compiler's words about an
 // error in the text (with a 0 at its end), may be empty. Takes as long as one or two compilations.
-// `twice`: there is memory for it twice; otherwise no clone is clamped.
 CUresult load_fitted(const gpu::DriverApi& api, CUdevice device, const std::string& ptx,
-                     std::span<char> log, FittedModule* out, bool twice = true);
+                     std::span<char> log, FittedModule* out, Second second = Second::kWhole);
 // The clamped form of the clone of this name, of a module loaded so, or null.
-CUfunction clamped_form(const gpu::DriverApi& api, CUmodule module,
+CUfunction clamped_form(const gpu::DriverApi& api, CUmodule clamped_in,
                         std::span<const std::string> clamped, std::string_view clone);
 
 // The forms of one kernel, with one of its clones; `clone` is not null.
