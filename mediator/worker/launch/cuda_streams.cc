@@ -2,6 +2,7 @@
 #include "mediator/worker/launch/cuda_streams.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -113,27 +114,32 @@ uint64_t CudaStreams::issued_ns(const Work& work) const {
   return launch_of(work).submission.issued_ns;
 }
 // The first of a chain's began when it was issued, or when what was before it in the stream had
-// ended. How they share the time until now is known only from what was expected; those of which
-// nothing was have as much as the others have on average.
+// ended. How they share the time until now is known only from what is expected of them now (what
+// was when they were planned may differ for the same kernel); those of which nothing is have as
+// much as the others have on average.
 void CudaStreams::opaque_ended(StreamId stream, std::span<Work* const> works, bool contended,
                                uint64_t now_ns) {
-  if (!launcher_.planner.learns_originals()) return;
+  LaunchPlanner& planner = launcher_.planner;
+  if (!planner.learns_originals()) return;
   StreamObject& s = at(stream);
   const uint64_t before_ns = std::exchange(s.ended_ns, now_ns);
-  uint64_t sum_ns = 0, known = 0;
-  for (const Work* work : works)
-    if (expected_ns(*work) != 0) sum_ns += expected_ns(*work), ++known;
-  const double mean = known == 0 ? 1 : static_cast<double>(sum_ns) / static_cast<double>(known);
-  const auto part = [&](const Work& work) {
-    return expected_ns(work) == 0 ? mean : static_cast<double>(expected_ns(work));
-  };
-  double parts = 0;
-  for (const Work* work : works) parts += part(*work);
+  ended_parts_.clear();
+  double sum = 0, known = 0;
+  for (Work* work : works) {
+    const auto ns = static_cast<double>(planner.original_ns(launch_of(*work)));
+    ended_parts_.push_back(ns);
+    sum += ns;
+    known += ns != 0;
+  }
+  const double mean = known == 0 ? 1 : sum / known;
+  for (double& part : ended_parts_)
+    if (part == 0) part = mean;
+  const double parts = std::reduce(ended_parts_.begin(), ended_parts_.end());
   uint64_t from_ns = std::min(now_ns, std::max(issued_ns(*works.front()), before_ns));
   const double pace = static_cast<double>(now_ns - from_ns) / parts;
-  for (Work* work : works) {
-    const auto took_ns = static_cast<uint64_t>(pace * part(*work));
-    launcher_.planner.original_ended(launch_of(*work), contended, from_ns, took_ns);
+  for (size_t i = 0; i < works.size(); ++i) {
+    const auto took_ns = static_cast<uint64_t>(pace * ended_parts_[i]);
+    planner.original_ended(launch_of(*works[i]), contended, from_ns, took_ns);
     from_ns += took_ns;
   }
 }

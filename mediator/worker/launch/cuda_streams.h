@@ -87,6 +87,7 @@ class CudaStreams : public EngineDriver {
   bool end_words_ = true;  // the driver has not refused one
   Markers markers_;
   Filler filler_;
+  std::vector<double> ended_parts_;  // opaque_ended()'s
 };
 
 }  // namespace sluice::worker

@@ -430,6 +430,29 @@ TEST_F(VisitsTest, ThatAreInterruptedByWhoWasBelowEnd) {
   EXPECT_EQ(charged(a), of_a);
 }
 
+// The second of two would run behind the newcomer's first, and be charged to b.
+TEST_F(VisitsTest, OfLongerLaunchesWaitUntilOthersHaveOneLeft) {
+  const VgpuId c = h.vgpu();
+  const SessionId u = h.session(c);
+  h.scheduler->set_share(h.now, c, {.weight = 1000}, h.queue);
+  visit_with_a_longer_one();
+  ASSERT_EQ(level(h, t), 1u);
+  quietly(t, 2, 2, 900);
+  h.now += 20'000;
+  work(u, 1, 0, 600);
+  to(c);
+  ASSERT_FALSE(open_gate(h, t));
+  EXPECT_FALSE(open_gate(h, u)) << "b has left two launches at the same level";
+  EXPECT_TRUE(open_gate(h, s)) << "a is below";
+  const uint64_t of_b = charged(b), of_c = charged(c);
+  h.now += 800'000;
+  work(t, 1, 1, 900);
+  EXPECT_TRUE(open_gate(h, u));
+  EXPECT_EQ(level(h, u), 1u);
+  EXPECT_EQ(charged(b) - of_b, 800'000u);
+  EXPECT_EQ(charged(c), of_c);
+}
+
 // What it launched on the visit is above, what came later is not: each counts at its own level.
 TEST_F(VisitsTest, ThatWentDownHaveLeftSomethingAtBothLevels) {
   const uint32_t old = granted(h, t);

@@ -545,6 +545,28 @@ TEST(WholeTimes, WhileOthersWaitTheShortestCounts) {
   EXPECT_EQ(times.expected_ns(8), 60'000u);
 }
 
+// The end before it was seen late, so that it seems to have begun late: a launch of 1 ms that is
+// believed to take 50 us is queued eight at a time.
+TEST(WholeTimes, WhileOthersWaitOneThatSeemsShortDoesNotCount) {
+  WholeTimes times;
+  for (int i = 0; i < 4; ++i) times.observe(8, 1'000'000, true);
+  times.observe(8, 1'950'000, true);
+  times.observe(8, 50'000, true);
+  EXPECT_GE(times.expected_ns(8), 1'000'000u);
+  times.observe(8, 1'000'000, true);
+  EXPECT_GE(times.expected_ns(8), 1'000'000u);
+  // A kernel that has become shorter.
+  for (int i = 0; i < 2; ++i) times.observe(8, 50'000, true);
+  EXPECT_EQ(times.expected_ns(8), 50'000u);
+}
+
+TEST(WholeTimes, WhatWaitedForOthersAtFirstIsForgottenAtOnce) {
+  WholeTimes times;
+  times.observe(8, 100'000'000, true);
+  times.observe(8, 1'000'000, true);
+  EXPECT_EQ(times.expected_ns(8), 1'000'000u);
+}
+
 TEST(WholeTimes, AloneTheMeanOfTheLastOnesCounts) {
   WholeTimes times;
   times.observe(8, 50'000, true);

@@ -74,9 +74,10 @@ bool Turns::run(uint64_t now_ns, const policy::Action& a, ActionQueue& out) {
     }
     t.level = visits ? visit_level(a.vgpu) : turn_level(a.vgpu);
     t.state = TurnState::kWaiting;
-    if (has_place(a.vgpu, t.level)) grant(now_ns, a.vgpu, out);
   }
+  // First, so that it waits for what they leave.
   close_lingering_from(now_ns, t.level, out);
+  if (t.state == TurnState::kWaiting && has_place(a.vgpu, t.level)) grant(now_ns, a.vgpu, out);
   settle(now_ns);
   sharing_.log(out, LogEvent::kGranted, a.vgpu, sharing_.sessions[g->sessions.front()].generation);
   return true;
@@ -282,9 +283,11 @@ bool Turns::has_left_much(VgpuId v) const {
 
 bool Turns::has_place(VgpuId v, uint32_t level) const {
   if (level == kVisit) return true;
+  // What those whose gates have closed have left is known with their reports.
+  if (!leaving_.empty() && sharing_.reports.outstanding()) return false;
   return std::none_of(leaving_.begin(), leaving_.end(), [&](VgpuId w) {
     if (w == v || !has_left_at(w, level)) return false;
-    return level == kAboveTurns || (launches_left(w) > 1 && !has_left_much(w));
+    return launches_left(w) > 1 && (level == kAboveTurns || !has_left_much(w));
   });
 }
 

@@ -18,9 +18,10 @@
 //
 // Much is more than one launch, if together they take more than the policy's latency target, or an
 // unknown time. (To go above others' launches is expensive for a vGPU with short ones: at each gap
-// between two of them blocks from below take the SMs.) A grant at level 1 waits until nothing that
-// another left is at 1; one at level 0 until each of the others has one launch left there. So what
-// is left at the holder's own level is one launch each, which came first.
+// between two of them blocks from below take the SMs.) A grant at level 0 or 1 waits until each of
+// the others has one launch left there, which came first. Of two the second would run behind the
+// newcomer's first: the hardware takes the next launch of a stream up when the one before it has
+// ended, and by then the newcomer's waits.
 //
 // A vGPU that a visit interrupts *lingers*: its gates stay open below the visitor. If it soon has
 // its turn again, nothing has changed for it. linger_ns after the visit should be over its gates

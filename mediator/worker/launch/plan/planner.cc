@@ -176,6 +176,12 @@ WindowPlan LaunchPlanner::take_turn_form(LaunchWork& w, const LaunchVariant& v) 
   return windows;
 }
 
+uint64_t LaunchPlanner::original_ns(const LaunchWork& w) const {
+  const auto& variants = w.request.function->variants;
+  return w.plan.variant < variants.size() ? variants[w.plan.variant].whole.expected_ns(w.plan.tasks)
+                                          : 0;
+}
+
 // An original that took much longer than its kernel did before: the next one is timed again. While
 // others have turns that says little. sluiced hears how long one took, unless it may have waited
 // for others' blocks.

@@ -47,6 +47,8 @@ class LaunchPlanner {
   void observe_piece(LaunchWork& w, uint32_t tasks, uint64_t ns);
   void original_ended(LaunchWork& w, bool contended, uint64_t from_ns, uint64_t took_ns);
 
+  // What launches of the same kernel and size take as the original; 0: not known.
+  uint64_t original_ns(const LaunchWork& w) const;
   // Whether original_ended() learns anything.
   bool learns_originals() const { return turns_ || slices_; }
   // Launches of kernels that have clones for which the original was planned, whole, and those
