@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "abi/cuda_driver.h"
+#include "mediator/base/clock.h"
 #include "mediator/base/unix_socket.h"
 #include "mediator/ring/fence.h"
 #include "mediator/ring/wait.h"
@@ -22,6 +23,10 @@ constexpr size_t kPage = 4096;
 // Where no interrupt reaches us, the pause between two polls.
 constexpr useconds_t kNapUs = 200;
 
+// While sluiced or the agent is started anew nobody listens, for some 50 ms.
+constexpr uint64_t kRestartNs = 1'000'000'000;
+constexpr useconds_t kRestartNapUs = 10'000;
+
 void copy_text(char* to, size_t room, const std::string& text) {
   const size_t n = std::min(text.size(), room - 1);
   std::memcpy(to, text.data(), n);
@@ -30,6 +35,20 @@ void copy_text(char* to, size_t room, const std::string& text) {
 
 std::string text_of(const char* from, size_t room) {
   return std::string(from, strnlen(from, room));
+}
+
+// Where the socket's folder is there, whoever listens may be just between two of its lives.
+Result<Fd> connect_through_a_restart(const std::string& path) {
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  const uint64_t end_ns = monotonic_ns() + kRestartNs;
+  for (;;) {
+    auto socket = connect_unix(path, SOCK_SEQPACKET);
+    const int code = socket ? 0 : socket.error().code;
+    if ((code != ENOENT && code != ECONNREFUSED) || monotonic_ns() >= end_ns ||
+        ::access(folder.c_str(), F_OK) != 0)
+      return socket;
+    ::usleep(kRestartNapUs);
+  }
 }
 
 }  // namespace
@@ -46,7 +65,7 @@ Channel::~Channel() {
 
 Result<std::unique_ptr<Channel>> Channel::join(const std::string& path, const std::string& program,
                                                void (*silent)()) {
-  auto socket = connect_unix(path, SOCK_SEQPACKET);
+  auto socket = connect_through_a_restart(path);
   if (!socket) {
     const int code = socket.error().code;
     return std::move(socket).error().with_context(

@@ -45,8 +45,9 @@ class Channel {
   ~Channel();
 
   // Joins at `path` as `program`; blocks until the peer has answered, and calls `silent` once when
-  // that takes more than some seconds. The region is mapped at
-  // SLUICE_WINDOW_ADDRESS, so one process can have one channel. Error: an errno with what to do.
+  // that takes more than some seconds. Waits for a second for somebody to listen there, if the
+  // folder is there: sluiced may be starting anew. The region is mapped at SLUICE_WINDOW_ADDRESS,
+  // so one process can have one channel. Error: an errno with what to do.
   static Result<std::unique_ptr<Channel>> join(const std::string& path, const std::string& program,
                                                void (*silent)() = nullptr);
 
