@@ -112,6 +112,22 @@ class WorkerProcess : public testing::Test {
     auto body = bytes(parts);
     return b->wait(b->post(opcode, body, ctx));
   }
+  // How many there are of what `post` makes, posted a few times more than `most`; 0: one was
+  // refused otherwise than for want of memory. `post` gets the number of the call.
+  uint64_t made_of(uint64_t most, const std::function<uint64_t(uint64_t)>& post) {
+    constexpr uint64_t kBatch = 256;  // before an answer is awaited
+    uint64_t made = 0;
+    for (uint64_t first = 0; first < most + kBatch; first += kBatch) {
+      std::vector<uint64_t> calls;
+      for (uint64_t i = 0; i < kBatch; ++i) calls.push_back(post(first + i));
+      for (const uint64_t call : calls) {
+        const int status = b->wait(call).status;
+        made += status == CUDA_SUCCESS;
+        if (status != CUDA_SUCCESS && status != CUDA_ERROR_OUT_OF_MEMORY) return 0;
+      }
+    }
+    return made;
+  }
   void make_context() {
     Answer a = generic(kOpcode_cuDevicePrimaryCtxRetain, {raw<uint8_t>(1), raw<int>(0)});
     ASSERT_EQ(a.status, CUDA_SUCCESS);

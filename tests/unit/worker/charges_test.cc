@@ -421,6 +421,20 @@ TEST_F(WorkerHolds, NumbersOfObjectsAreBounded) {
   EXPECT_EQ(most([&] { return create_stream(); }), 4000);
 }
 
+TEST_F(WorkerHolds, TexturesAreBounded) {
+  start_with(256 * kMiB);
+  make_context();
+  constexpr uint64_t kMost = 1 << 16;
+  CUDA_RESOURCE_DESC of{};
+  of.resType = CU_RESOURCE_TYPE_LINEAR;
+  of.res.linear = {alloc(4096).as<uint64_t>(), CU_AD_FORMAT_FLOAT, 1, 4096};
+  const auto body = bytes({raw<uint8_t>(1), raw(of), raw(CUDA_TEXTURE_DESC{}), raw<uint8_t>(0),
+                           raw(CUDA_RESOURCE_VIEW_DESC{})});
+  EXPECT_EQ(
+      made_of(kMost, [&](uint64_t) { return b->post(kOpcode_cuTexObjectCreate, body, context); }),
+      kMost);
+}
+
 // Memory that is freed in a stream's order (FreedMemory).
 class WorkerFreed : public WorkerHolds {
  protected:

@@ -2,7 +2,8 @@
 // A driver library for forwarder_test.cc: the software GPU, but the second cuStreamCreate fails, as
 // where memory has run out, and whoever makes a context current that has been destroyed is ended.
 // So is who would have the driver do what concerns the whole GPU: dump it at a fault, set a part of
-// its cache aside, or reset what is; and who makes a call that crashes NVIDIA's driver.
+// its cache aside, or reset what is; and who makes a call that crashes NVIDIA's driver. Memory may
+// be mapped without end, of which only the first mapping is there.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -90,6 +91,13 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction funct
       "cuOccupancyAvailableDynamicSMemPerBlock");
   refuse(bytes == nullptr, "a result at a null pointer");
   return real(bytes, function, blocks, threads);
+}
+
+CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags) {
+  static auto* const real = next<decltype(cuMemMap)>("cuMemMap");
+  static std::atomic<bool> mapped{false};
+  return mapped.exchange(true) ? CUDA_SUCCESS : real(ptr, size, offset, handle, flags);
 }
 
 CUresult cuCtxDestroy_v2(CUcontext context) {

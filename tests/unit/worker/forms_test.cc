@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A real sluice-worker on the software GPU: the forms of a clone beside the loop, one task a block
 // and windows.
+#include "tests/support/cubins.h"
 #include "tests/unit/worker/eviction.h"
 
 namespace sluice::test {
@@ -258,6 +259,16 @@ TEST_F(WorkerLaterClones, WhatIsNoKernelsClonesIsRefused) {
   const Answer more = load(passes::rewrite_module(std::string(kPtx))->text);
   ASSERT_EQ(more.status, CUDA_SUCCESS);
   EXPECT_EQ(give(add, more.as<uint64_t>()), CUDA_ERROR_INVALID_VALUE) << "it has some";
+}
+
+// Of machine code nobody can read what it is, nor what it would write.
+TEST_F(WorkerLaterClones, MachineCodeIsNoClone) {
+  load_both();
+  const std::string text = passes::rewrite_module(std::string(kPtx))->text;
+  const Answer code = load(CubinBuilder().kernel("add", {{0, 8}}).ptx(text).image());
+  ASSERT_EQ(code.status, CUDA_SUCCESS);
+  EXPECT_EQ(give(add, code.as<uint64_t>()), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(give(add, clones_), CUDA_SUCCESS);
 }
 
 // The driver reads as many bytes for each parameter as the clone says.

@@ -86,5 +86,32 @@ TEST_F(WorkerProcess, NoGuestMakesACallThatCrashesNvidiasDriver) {
   EXPECT_EQ(available(1).status, CUDA_SUCCESS);
 }
 
+// The software GPU has room for fewer; NVIDIA's driver for many more.
+TEST_F(WorkerProcess, MappingsAreBounded) {
+  if (kNvidia) GTEST_SKIP() << "the failing driver stands before the software GPU";
+  start(WorkerBench::Options());
+  make_context();
+  constexpr uint64_t kUnit = 2u << 20, kMost = 1u << 18;
+  const CUmemAllocationProp plain = {
+      CU_MEM_ALLOCATION_TYPE_PINNED, 0, {CU_MEM_LOCATION_TYPE_DEVICE, 0}, nullptr, {}};
+  const uint64_t memory =
+      generic(kOpcode_cuMemCreate, {raw<uint8_t>(1), raw(kUnit), raw(plain), raw(uint64_t{0})},
+              context)
+          .as<uint64_t>();
+  const uint64_t base = generic(kOpcode_cuMemAddressReserve,
+                                {raw<uint8_t>(1), raw(2 * kMost * kUnit), raw<uint64_t>(0),
+                                 raw<uint64_t>(0), raw<uint64_t>(0)},
+                                context)
+                            .as<uint64_t>();
+  EXPECT_EQ(made_of(kMost,
+                    [&](uint64_t i) {
+                      return b->post(kOpcode_cuMemMap,
+                                     bytes({raw(base + i * kUnit), raw(kUnit), raw(uint64_t{0}),
+                                            raw(memory), raw(uint64_t{0})}),
+                                     context);
+                    }),
+            kMost);
+}
+
 }  // namespace
 }  // namespace sluice::test

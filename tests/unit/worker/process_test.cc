@@ -264,6 +264,15 @@ TEST_F(WorkerProcess, VirtualMemoryIsCheckedChargedAndGivenBack) {
   EXPECT_EQ(generic(kOpcode_cuMemSetAccess, {raw(base), raw(3 * kUnit), raw(uint64_t{0})}, context)
                 .status,
             invalid);
+  const auto access_of = [&](uint64_t devices) {
+    const std::vector<CUmemAccessDesc> each(devices, {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, 3});
+    std::vector<std::byte> all(devices * sizeof each[0]);
+    std::memcpy(all.data(), each.data(), all.size());
+    return generic(kOpcode_cuMemSetAccess, {raw(base), raw(3 * kUnit), raw(devices), all}, context)
+        .status;
+  };
+  EXPECT_EQ(access_of(65), invalid) << "more devices than a machine has";
+  EXPECT_EQ(access_of(64), CUDA_SUCCESS);
   ASSERT_EQ(access(base, 3 * kUnit, 3), CUDA_SUCCESS);
   std::memset(b->bulk(kStaging), 5, 4096);
   EXPECT_EQ(copy_to(base + 2 * kUnit - 2048, 4096), CUDA_SUCCESS)
