@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 
 namespace sluice::worker {
 
@@ -24,5 +25,10 @@ inline constexpr auto kPtxChars = [] {
 
 inline bool is_ptx_word(char c) { return kPtxChars[static_cast<uint8_t>(c)] == PtxChar::kWord; }
 inline bool is_ptx_blank(char c) { return kPtxChars[static_cast<uint8_t>(c)] == PtxChar::kBlank; }
+// Whether `first` and `second` are at `at`: asked at each token, where a call to compare texts took
+// as long as the rest.
+inline bool is_ptx_pair(std::string_view text, size_t at, char first, char second) {
+  return text[at] == first && at + 1 < text.size() && text[at + 1] == second;
+}
 
 }  // namespace sluice::worker

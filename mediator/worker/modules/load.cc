@@ -208,7 +208,7 @@ void load_module(WorkerSession& s, const Call& call, std::string text, uint32_t 
   const uint64_t once = QuotaLease::charge_for(*bytes),
                  host = machine ? cubin_host_bytes(text) : module_host_bytes(text);
   if (once == 0 || once > UINT64_MAX / 2) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
-  const bool clones = !machine && !find_clones(text).empty();
+  const bool clones = !machine && may_have_clones(text);
   const auto ptx = std::make_shared<std::string>(std::move(text));
   const auto load = [=, &s](bool given) {
     if (!given) {

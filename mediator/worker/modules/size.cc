@@ -79,9 +79,9 @@ class Tokens {
     while (at_ < text_.size()) {
       if (is_ptx_blank(text_[at_])) {
         ++at_;
-      } else if (text_.substr(at_, 2) == "//") {
+      } else if (is_ptx_pair(text_, at_, '/', '/')) {
         at_ = std::min(text_.find('\n', at_), text_.size());
-      } else if (text_.substr(at_, 2) == "/*") {
+      } else if (is_ptx_pair(text_, at_, '/', '*')) {
         const size_t close = text_.find("*/", at_ + 2);
         broken_ |= close == std::string_view::npos;
         at_ = close == std::string_view::npos ? text_.size() : close + 2;
@@ -287,6 +287,10 @@ Bytes declared(Tokens& t, const Before& before) {
   return sure && (!named || t.token() != ";") ? std::nullopt : total;
 }
 
+bool ends_a_declaration(char c) {
+  return c == ';' || c == ',' || c == '{' || c == '}' || c == '(' || c == ')';
+}
+
 bool is_other_space(std::string_view token) {
   return token == ".local" || token == ".shared" || token == ".param" || token == ".reg" ||
          token == ".sreg" || token == ".tex";
@@ -309,7 +313,7 @@ std::optional<uint64_t> variable_bytes(std::string_view ptx) {
     }
     before.external = token == ".extern";
     before.pointer = token == ".ptr";
-    if (token.size() == 1 && std::string_view(";{}(),").find(token[0]) != std::string_view::npos)
+    if (ends_a_declaration(token[0]))
       before.other_space = false;
     else if (token[0] == '.' && is_other_space(token))
       before.other_space = true;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstring>
 
 #include "abi/preempt.h"
 #include "mediator/worker/ptx_chars.h"
@@ -57,9 +58,9 @@ class Walker {
     while (!end()) {
       if (is_ptx_blank(text_[at_])) {
         ++at_;
-      } else if (text_.substr(at_, 2) == "//") {
+      } else if (is_ptx_pair(text_, at_, '/', '/')) {
         at_ = std::min(text_.find('\n', at_), text_.size());
-      } else if (text_.substr(at_, 2) == "/*") {
+      } else if (is_ptx_pair(text_, at_, '/', '*')) {
         const size_t close = text_.find("*/", at_ + 2);
         at_ = close == std::string_view::npos ? text_.size() : close + 2;
       } else {
@@ -184,7 +185,14 @@ void append_clamped(std::string_view ptx, std::span<const Clamp> clamps, std::st
 
 }  // namespace
 
+bool may_have_clones(std::string_view ptx) {
+  constexpr std::string_view kSuffix = SLUICE_CLONE_SUFFIX;
+  static_assert(std::string_view(SLUICE_ONE_TASK_SUFFIX).starts_with(kSuffix));
+  return ::memmem(ptx.data(), ptx.size(), kSuffix.data(), kSuffix.size()) != nullptr;
+}
+
 std::vector<CloneText> find_clones(std::string_view ptx) {
+  if (!may_have_clones(ptx)) return {};
   std::vector<CloneText> found = find_kernels(ptx);
   std::erase_if(found, [](const CloneText& kernel) { return kernel.original.empty(); });
   return found;

@@ -41,6 +41,8 @@ struct CloneText {
 // The clones with a body that say nothing of registers themselves, in the order of the text. Linear
 // in the text; what it cannot follow ends the list.
 std::vector<CloneText> find_clones(std::string_view ptx);
+// Whether there may be some: their suffix is in the text. Much faster.
+bool may_have_clones(std::string_view ptx);
 
 // One clone to clamp.
 struct Clamp {
