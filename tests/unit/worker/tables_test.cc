@@ -409,7 +409,11 @@ TEST(FormChoice, TakesTheFastestAndTriesTheOthersNowAndThen) {
     EXPECT_EQ(c.next(may, in_order), first);
     c.observe(first, 1000, 1'000'000);
     EXPECT_EQ(c.next(may, in_order), second) << "has never been tried";
-    EXPECT_EQ(c.next(may, in_order), second) << "still under way";
+    // What is queued before it has ended.
+    uint32_t seconds = 0;
+    for (uint32_t i = 1; i < 3 * FormChoice::kUnknownAgain; ++i)
+      seconds += c.next(may, in_order) != first;
+    EXPECT_EQ(seconds, 2u) << "as when the first was evicted, and says nothing";
     c.observe(second, 1000, 1'100'000);
     uint32_t others = 0;
     for (uint32_t i = 0; i < 2 * FormChoice::kAgain; ++i) others += c.next(may, in_order) != first;
@@ -442,13 +446,14 @@ TEST(FormChoice, TimesTheFirstOfAFormAndNowAndThenOne) {
   FormChoice c;
   const unsigned may = 1u << static_cast<int>(FormKind::kWindows);
   EXPECT_TRUE(c.timed());
-  for (FormKind form : {FormKind::kLoop, FormKind::kWindows}) {
-    for (int i = 0; i < 3; ++i) {
-      EXPECT_EQ(c.next(may, false), form);
-      EXPECT_TRUE(c.timed()) << "nothing is known of it";
-    }
-    c.observe(form, 1000, form == FormKind::kLoop ? 2'000'000 : 1'000'000);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(c.next(may, false), FormKind::kLoop);
+    EXPECT_TRUE(c.timed()) << "nothing is known of it";
   }
+  c.observe(FormKind::kLoop, 1000, 2'000'000);
+  EXPECT_EQ(c.next(may, false), FormKind::kWindows);
+  EXPECT_TRUE(c.timed());
+  c.observe(FormKind::kWindows, 1000, 1'000'000);
   uint32_t timed = 0;
   for (uint32_t i = 0; i < 10 * FormChoice::kTimed; ++i) {
     c.next(may, false);

@@ -80,19 +80,21 @@ FormKind FormChoice::pick(unsigned may, bool in_order) {
   const auto can = [&](FormKind form) {
     return form == FormKind::kLoop || (may & 1u << static_cast<int>(form)) != 0;
   };
-  if (in_order && can(FormKind::kOneTask) && task_ns_[static_cast<int>(FormKind::kOneTask)] == 0)
-    return FormKind::kOneTask;
-  FormKind fastest = FormKind::kLoop;
-  for (const FormKind form : kFirst) {
-    if (!can(form)) continue;
-    const double its = task_ns_[static_cast<int>(form)];
-    if (its == 0) return form;
-    if (its < task_ns_[static_cast<int>(fastest)]) fastest = form;
-  }
+  const auto its = [&](FormKind form) { return task_ns_[static_cast<int>(form)]; };
+  FormKind fastest = in_order && can(FormKind::kOneTask) ? FormKind::kOneTask : FormKind::kLoop;
+  for (const FormKind form : kFirst)
+    if (can(form) && its(form) != 0 && (its(fastest) == 0 || its(form) < its(fastest)))
+      fastest = form;
+  if (its(fastest) == 0) return fastest;
   FormKind others[kForms];
   uint32_t n = 0;
-  for (const FormKind form : kFirst)
-    if (can(form) && form != fastest) others[n++] = form;
+  for (const FormKind form : kFirst) {
+    if (!can(form) || form == fastest) continue;
+    if (its(form) != 0)
+      others[n++] = form;
+    else if (asked_[static_cast<int>(form)]++ % kUnknownAgain == 0)
+      return form;
+  }
   if (n == 0 || ++launches_ % (kAgain / n) != 0) return fastest;
   return others[launches_ / (kAgain / n) % n];
 }

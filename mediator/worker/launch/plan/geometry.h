@@ -97,10 +97,11 @@ class FormChoice {
                             const LoopSettings& settings);
   static constexpr uint32_t kFewWindows = 3, kLongWindow = 4;
   // The form of the next launch, of those in `may` (bits 1 << FormKind; the loop's is always
-  // there): each is tried once, those in order in one task a block first; then the fastest, and
-  // each other one again every kAgain launches.
+  // there): until one is known the loop, or those in order in one task a block; then the fastest
+  // that is known, and each other one again every kAgain launches. One that is not known is tried
+  // once in kUnknownAgain launches only: programs queue hundreds before the first has ended.
   FormKind next(unsigned may, bool in_order);
-  static constexpr uint32_t kAgain = 256;
+  static constexpr uint32_t kAgain = 256, kUnknownAgain = 32;
   // Whether the launch that next() was asked for last should be timed, where that costs something:
   // one whose form is not the one before's, and now and then. In windows it costs two events.
   bool timed() const { return timed_; }
@@ -113,6 +114,7 @@ class FormChoice {
 
   double task_ns_[kForms] = {};  // GPU time a task; 0: not known
   uint32_t launches_ = 0;
+  uint32_t asked_[kForms] = {};  // launches that could have tried it, not known
   FormKind last_ = FormKind::kLoop;
   uint32_t same_ = 0;  // launches in a row of this form
   bool timed_ = true;
