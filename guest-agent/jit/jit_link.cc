@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "guest-agent/jit/jit_link.h"
 
+#include <sys/stat.h>
+
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 
 #include "guest-agent/jit/carried_ptx.h"
 #include "guest-agent/shim/session/log.h"
@@ -34,6 +35,17 @@ bool has_option(const std::vector<std::string>& options, std::string_view name) 
   for (const std::string& option : options)
     if (option == name || option == "-" + std::string(name)) return true;
   return false;
+}
+
+// Of what can be kept: a pipe has been read already, and would be waited for. Else empty.
+std::string contents(const char* path) {
+  struct stat st;
+  if (::stat(path, &st) != 0 || !S_ISREG(st.st_mode) ||
+      static_cast<uint64_t>(st.st_size) > kMostKeptBytes)
+    return "";
+  std::string bytes(static_cast<size_t>(st.st_size), '\0');
+  std::ifstream file(path, std::ios::binary);
+  return file.read(bytes.data(), st.st_size) ? bytes : "";
 }
 
 }  // namespace
@@ -91,9 +103,7 @@ int JitLink::add_file(void* handle, int type, const char* path) {
   if (add_file_ == nullptr) return kInternalError;
   const int r = add_file_(handle, type, path);
   if (r != 0 || !attaching()) return r;
-  std::ifstream file(path, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  keep(handle, type, bytes, path);
+  keep(handle, type, contents(path), path);
   return r;
 }
 

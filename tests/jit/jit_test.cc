@@ -3,15 +3,20 @@
 // The compilers are fakes, and NVIDIA's where they are installed ($SLUICE_TEST_TOOLKIT). With
 // SLUICE_JIT=off, for which the tests named Off are, everything is the compilers' own.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "kernels/cubin/cubin.h"
@@ -193,6 +198,39 @@ TEST(JitLink, IntermediateCodeIsLinkedOnceMore) {
   const std::string ptx =
       ptx_of(link(fake_link(), {{kLtoIr, "ir"}, {kPtx, test::scale_ptx()}}, {"-lto"}).code);
   EXPECT_NE(ptx.find("// linked of 2"), std::string::npos);
+}
+
+TEST(JitLink, AFileIsKeptAndAPipeIsLeftAlone) {
+  char name[] = "/tmp/sluice-jit-XXXXXX";
+  ASSERT_NE(::mkdtemp(name), nullptr);
+  const std::string at(name), file = at + "/a.ptx", pipe = at + "/pipe", ptx = test::scale_ptx();
+  std::ofstream(file) << ptx;
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const auto linked = [&](const std::string& path) {
+    const Loaded linker = fake_link();
+    void* handle = nullptr;
+    size_t bytes = 0;
+    EXPECT_EQ(linker.call("nvJitLinkCreate", &handle, 0u, static_cast<const char**>(nullptr)), 0);
+    EXPECT_EQ(linker.call("nvJitLinkAddFile", handle, kPtx, path.c_str()), 0);
+    EXPECT_EQ(linker.call("nvJitLinkComplete", handle), 0);
+    EXPECT_EQ(linker.call("nvJitLinkGetLinkedCubinSize", handle, &bytes), 0);
+    std::string code(bytes, '\0');
+    EXPECT_EQ(linker.call("nvJitLinkGetLinkedCubin", handle, static_cast<void*>(code.data())), 0);
+    linker.call("nvJitLinkDestroy", &handle);
+    return code;
+  };
+  EXPECT_EQ(ptx_of(linked(file)), ptx);
+  // The compiler has read it: what comes next there is for somebody else.
+  std::thread writer([&] { std::ofstream(pipe) << "next"; });
+  EXPECT_EQ(linked(pipe), test::scale_machine_code());
+  const int fd = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  pollfd comes{.fd = fd, .events = POLLIN, .revents = 0};
+  ::poll(&comes, 1, 10'000);
+  char text[8];
+  EXPECT_EQ(::read(fd, text, sizeof text), 4);
+  writer.join();
+  ::close(fd);
+  std::filesystem::remove_all(at);
 }
 
 TEST(JitLink, WhatHasNoPtxAndWhatDoesNotLink) {
