@@ -93,6 +93,27 @@ class TurnsBesideASpin(WithVictim):
         self.assertEqual(self.vgpu("b")["forced_ends"], 0)
 
 
+class TurnsVisitBesideASpin(WithVictim):
+    """The neighbour's launches are above the blocks that never end, and yet do not begin."""
+    EXTRA = TURNS
+
+    def test_who_spins_is_ended_and_the_visitor_goes_on(self):
+        light = self.program("b", "triad", "--size", 4096, "--chain", 1, "--depth", 1,
+                             "--seconds", 100000)
+        self.eventually(lambda: self.vgpu("b")["launches_done"] > 100, "it has come and gone",
+                        timeout=support.TIMEOUT_S)
+        attacker = self.adversary("fault-again", "cover", 1000)
+        self.eventually(lambda: self.vgpu("a")["forced_ends"] + self.vgpu("b")["forced_ends"] >= 1,
+                        "one is ended", timeout=support.TIMEOUT_S)
+        self.assertEqual(self.vgpu("b")["forced_ends"], 0)
+        attacker.kill()
+        done = self.vgpu("b")["launches_done"]
+        self.eventually(lambda: self.vgpu("b")["launches_done"] > done + 100, "the other goes on",
+                        timeout=support.TIMEOUT_S)
+        self.assertEqual(self.vgpu("b")["forced_ends"], 0)
+        light.kill()
+
+
 class Refused(unittest.TestCase):
     def test_what_cannot_be_is_said_at_start(self):
         for extra, why in ((TURNS + "spatial = true\n", "unset scheduler.spatial"),

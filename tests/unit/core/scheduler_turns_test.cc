@@ -372,6 +372,49 @@ TEST_F(VisitsTest, LeaveTheOtherAsItWas) {
   EXPECT_EQ(charged(b) - of_b, 100'000u);
 }
 
+// a's blocks do not end, so that b's never begin, although b is above.
+struct StuckTest : VisitsTest {
+  // Until a session is ended: what was done. Nobody leaves.
+  std::string until_one_is_ended() {
+    std::string did;
+    for (int i = 0; i < 20000 && did.find("end") == std::string::npos; ++i) {
+      for (const SessionId x : stay) quietly(x, 1, 1, 100);
+      h.time(std::max(h.wake, h.now + 1));
+      did = h.take();
+    }
+    return did;
+  }
+  static std::string ends(SessionId x) { return "end" + std::to_string(x) + " "; }
+  std::vector<SessionId> stay = {s, t};
+};
+
+TEST_F(StuckTest, WhoWasThereBeforeIsEnded) {
+  const std::string did = until_one_is_ended();
+  EXPECT_NE(did.find(ends(s)), std::string::npos) << did;
+  EXPECT_EQ(did.find(ends(t)), std::string::npos) << did;
+  h.remove(s);
+  stay = {t};
+  // b's begins, and is soon over.
+  h.now += 10 * kMs;
+  h.report(t, 0, 0, granted(h, t));
+  EXPECT_EQ(h.scheduler->stats(h.now, b).ended, 0u);
+}
+
+// It was b: of those that are innocent one is ended at most.
+TEST_F(StuckTest, WhoDoesNotLeaveThenEitherIsTheNext) {
+  const VgpuId c = h.vgpu();
+  const SessionId u = h.session(c);
+  until_one_is_ended();
+  h.remove(s);
+  work(u, 4, 0, 5000);
+  stay = {t, u};
+  const uint64_t since_ns = h.now;
+  const std::string did = until_one_is_ended();
+  EXPECT_NE(did.find(ends(t)), std::string::npos) << did;
+  EXPECT_EQ(h.scheduler->stats(h.now, c).ended, 0u);
+  EXPECT_LE(h.now - since_ns, 2 * SchedulerConfig{}.evict_end_ns);
+}
+
 TEST_F(VisitsTest, ThatLastGoDownAndTheOtherLeaves) {
   const uint32_t old_a = granted(h, s), old_b = granted(h, t);
   work(t, 30, 2, 100);

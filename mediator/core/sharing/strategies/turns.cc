@@ -66,7 +66,7 @@ bool Turns::run(uint64_t now_ns, const policy::Action& a, ActionQueue& out) {
     t.state = TurnState::kTurn;
     std::erase(lingering_, a.vgpu);
   } else if (t.state == TurnState::kStandby && visits && visit_level(a.vgpu) == kVisit) {
-    accept(a.vgpu, out);
+    accept(now_ns, a.vgpu, out);
   } else {
     if (t.state == TurnState::kStandby) {
       std::erase(standing_by_, a.vgpu);
@@ -114,6 +114,7 @@ void Turns::grant(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   Turn& t = vgpus_[v];
   t.state = TurnState::kTurn;
   t.recall = sharing_.vgpus[v].draining_sessions > 0;
+  if (!t.recall) t.opened_ns = now_ns;
   t.runs_level = t.level;
   sharing_.crowd.open_gates(now_ns, v, out);
 }
@@ -197,8 +198,9 @@ void Turns::stand_by(VgpuId v, ActionQueue& out) {
 }
 
 // It has begun its visit. What it holds back may go now.
-void Turns::accept(VgpuId v, ActionQueue& out) {
+void Turns::accept(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   vgpus_[v].state = TurnState::kTurn;
+  vgpus_[v].opened_ns = now_ns;
   ++sharing_.vgpus[v].counters.unasked;
   std::erase(standing_by_, v);
   for (const SessionId s : sharing_.vgpus[v].sessions)
@@ -293,7 +295,7 @@ bool Turns::has_place(VgpuId v, uint32_t level) const {
 
 // ---- who runs --------------------------------------------------------------------------------
 
-VgpuId Turns::runner() const {
+VgpuId Turns::first_by_level() const {
   const VgpuId h = holder();
   VgpuId first = policy::kNoVgpu;
   uint32_t level = 0;
@@ -312,12 +314,32 @@ VgpuId Turns::runner() const {
   return first == policy::kNoVgpu ? h : first;
 }
 
+// Whose blocks may keep v, of the highest level, from beginning; kNoVgpu: nobody's.
+VgpuId Turns::blocker_of(uint64_t now_ns, VgpuId v) const {
+  if (v == policy::kNoVgpu || !is_leaving(v) || vgpus_[v].cleared_for) return policy::kNoVgpu;
+  if (now_ns < vgpus_[v].left_ns + sharing_.config.evict_warn_ns) return policy::kNoVgpu;
+  VgpuId first = policy::kNoVgpu;
+  const auto offer = [&](VgpuId w, uint32_t at) {
+    if (at >= vgpus_[v].left_level || launches_left(w) == 0) return;
+    if (vgpus_[w].opened_ns >= vgpus_[v].opened_ns) return;
+    if (first == policy::kNoVgpu || vgpus_[w].opened_ns < vgpus_[first].opened_ns) first = w;
+  };
+  for (const VgpuId w : leaving_) offer(w, vgpus_[w].left_level);
+  for (const VgpuId w : lingering_) offer(w, vgpus_[w].level);
+  if (const VgpuId h = holder(); h != policy::kNoVgpu && vgpus_[h].state == TurnState::kTurn)
+    offer(h, vgpus_[h].runs_level);
+  return first;
+}
+
 // Stops the deadlines' clocks of all that leave but did not run in the time that has passed.
 void Turns::settle(uint64_t now_ns) {
   const uint64_t ns = now_ns - std::exchange(settled_ns_, now_ns);
   for (const VgpuId v : leaving_)
     if (v != runs_) sharing_.deadlines.excuse(v, now_ns, ns);
-  if (const VgpuId next = runner(); next != runs_) change_runner(now_ns, next);
+  const VgpuId first = first_by_level(), blocker = blocker_of(now_ns, first);
+  stuck_ = blocker == policy::kNoVgpu ? policy::kNoVgpu : first;
+  const VgpuId next = blocker == policy::kNoVgpu ? first : blocker;
+  if (next != runs_) change_runner(now_ns, next);
 }
 
 void Turns::change_runner(uint64_t now_ns, VgpuId next) {
@@ -379,7 +401,7 @@ void Turns::on_drained(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   VgpuState& g = sharing_.vgpus[v];
   Turn& t = vgpus_[v];
   settle(now_ns);
-  t.recall = false;
+  t.recall = t.cleared_for = false;
   t.runs_level = t.level;
   sharing_.deadlines.stop(v);
   std::erase(leaving_, v);
@@ -394,6 +416,7 @@ void Turns::on_drained(uint64_t now_ns, VgpuId v, ActionQueue& out) {
 void Turns::on_session_removed(uint64_t now_ns, SessionId s, ActionQueue& out) {
   const SessionState& x = sharing_.sessions[s];
   const VgpuId v = x.vgpu;
+  if (v == runs_ && stuck_ != policy::kNoVgpu) vgpus_[stuck_].cleared_for = true;
   if (x.drain != Drain::kNone) sharing_.session_drained(now_ns, s, out);
   if (!sharing_.vgpus[v].sessions.empty()) return;
   settle(now_ns);

@@ -57,6 +57,12 @@
 // charges the holder for the whole GPU. Where another one runs, that one is charged instead: it
 // is late, or fills what the holder leaves idle.
 //
+// If the one of the highest level does not leave for evict_warn_ns, it may never have begun: blocks
+// below that do not end keep their SMs. So from then on, of those below whose gates opened before
+// its did and that have something in flight, the one whose gates opened first counts as the one
+// that runs: it is charged, and its deadline is not put off. A *stuck* vGPU for whom a session was
+// ended in that way, and that does not leave then, runs.
+//
 // A vGPU that leaves has a deadline, in which time that others ran does not count. If its next turn
 // comes before it has left, it continues to leave, perhaps for many turns. Its deadline restarts
 // when all that it had launched before the first of them has left.
@@ -105,6 +111,8 @@ class Turns final : public SharingStrategy {
     uint64_t left_ns = 0;     // ... when its gates had closed behind that
     uint32_t closed_level = 0;  // of the newest grant when its gates closed last
     bool recall = false;        // launches of older generations drain while its gates are open
+    bool cleared_for = false;   // a session of another was ended because it was stuck
+    uint64_t opened_ns = 0;     // when its gates opened, for the oldest of what it has in flight
     uint64_t closed_ns = 0;     // kLeaving: since then
   };
 
@@ -114,7 +122,7 @@ class Turns final : public SharingStrategy {
   void close_lingering_from(uint64_t now_ns, uint32_t level, ActionQueue& out);
   bool may_stand_by(VgpuId v) const;
   void stand_by(VgpuId v, ActionQueue& out);
-  void accept(VgpuId v, ActionQueue& out);
+  void accept(uint64_t now_ns, VgpuId v, ActionQueue& out);
   bool dismiss(uint64_t now_ns, ActionQueue& out);
   void charge_unasked(uint64_t now_ns, VgpuId v, VgpuId instead);
   bool go_down(ActionQueue& out);
@@ -129,7 +137,8 @@ class Turns final : public SharingStrategy {
   VgpuId holder() const;
   bool is_leaving(VgpuId v) const;
 
-  VgpuId runner() const;
+  VgpuId first_by_level() const;
+  VgpuId blocker_of(uint64_t now_ns, VgpuId v) const;
   void settle(uint64_t now_ns);
   void change_runner(uint64_t now_ns, VgpuId next);
   void begin_leaving(uint64_t now_ns, VgpuId v);
@@ -147,6 +156,7 @@ class Turns final : public SharingStrategy {
   bool goes_down_ = false;             // the holder, as soon as it has a place
   VgpuId runs_ = policy::kNoVgpu;      // since settled_ns_; its clock runs
   uint64_t settled_ns_ = 0;
+  VgpuId stuck_ = policy::kNoVgpu;  // in whose place runs_ runs
 };
 
 }  // namespace sluice::core

@@ -2,9 +2,10 @@
 // Stops the GPU again and again, as fast as it is allowed: each child is a program of its own, with
 // a session of its own, that does it once and ends.
 //
-//   fault-again HOW TIMES [ATONCE]   HOW: unmapped, misaligned, trap, spin, or hide (unmapped, and
-//                                    gone before it is notified). ATONCE children have their
-//                                    sessions first, and then do it together.
+//   fault-again HOW TIMES [ATONCE]   HOW: unmapped, misaligned, trap, spin, cover (spin, on all
+//                                    SMs), or hide (unmapped, and gone before it is notified).
+//                                    ATONCE children have their sessions first, and then do it
+//                                    together.
 // Prints a line "got RESULT" for each that got through, or "refused RESULT"; at the end "done".
 // Exit: 0.
 #include <signal.h>
@@ -43,7 +44,8 @@ int attack(const char* how, int ready, int go) {
   CUmodule module;
   CUfunction kernel;
   CUdeviceptr memory = 0;
-  const bool trap = !std::strcmp(how, "trap"), spin = !std::strcmp(how, "spin");
+  const bool trap = !std::strcmp(how, "trap"), cover = !std::strcmp(how, "cover");
+  const bool spin = cover || !std::strcmp(how, "spin");
   CUresult r = cuInit(0);
   if (r == CUDA_SUCCESS) r = cuDevicePrimaryCtxRetain(&context, 0);
   if (r == CUDA_SUCCESS) r = cuCtxSetCurrent(context);
@@ -62,7 +64,7 @@ int attack(const char* how, int ready, int go) {
   if (::read(go, &byte, 1) < 0) return 9;
   CUdeviceptr to = spin ? memory : !std::strcmp(how, "misaligned") ? memory + 1 : 64;
   void* arguments[] = {&to};
-  r = cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr);
+  r = cuLaunchKernel(kernel, cover ? 65536 : 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr);
   if (!std::strcmp(how, "hide")) {
     ::usleep(20'000);  // enough to be granted, mostly; not to be notified
     say("got", r);
