@@ -269,10 +269,8 @@ void GuestSession::on_worker_message(const Message& m) {
     case Type::kLeaseRequest: {
       if (m.code == worker_protocol::kContextOpenings || m.code == worker_protocol::kModuleLoads) {
         if (m.bytes != 1) return on_worker_bad("asked for more than one at a time");
-        if (leave_requests_.size() >= limits::kMaxWaitingExtentRequests)
-          return answer(m, Type::kLeaseReply, ENOMEM);
-        leave_requests_.push_back(m);
-        return give_leave();
+        if (may_wait(leave_requests_, m, Type::kLeaseReply)) give_leave();
+        return;
       }
       core::QuotaLedger* ledger = ledger_of(m.code);
       if (!ledger) return on_worker_bad("asked for a resource that there is not");
@@ -288,10 +286,8 @@ void GuestSession::on_worker_message(const Message& m) {
         on_worker_bad(given.error().message);
       return;
     case Type::kExtentRequest:
-      if (extent_requests_.size() >= limits::kMaxWaitingExtentRequests)
-        return answer(m, Type::kExtentReply, ENOMEM);
-      extent_requests_.push_back(m);
-      return look_for_extents();
+      if (may_wait(extent_requests_, m, Type::kExtentReply)) look_for_extents();
+      return;
     case Type::kExtentReturn:
       if (auto given = slot_.channel().give_back(slot_.number(), m.offset, m.bytes); !given)
         return on_worker_bad("it " + given.error().message);
@@ -313,6 +309,15 @@ void GuestSession::on_worker_message(const Message& m) {
     default:
       return;  // WorkerProcess lets nothing else through
   }
+}
+
+bool GuestSession::may_wait(std::deque<Message>& requests, const Message& m, Type reply) {
+  if (requests.size() < limits::kMaxWaitingExtentRequests) {
+    requests.push_back(m);
+    return true;
+  }
+  answer(m, reply, ENOMEM);
+  return false;
 }
 
 // Its memory, or another session's, in several programs.

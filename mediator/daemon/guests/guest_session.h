@@ -129,6 +129,10 @@ class GuestSession final : private io::WorkerProcess::Owner {
   void on_error(uint64_t guest_error);
   void settle_offences(bool died_of_signal);
   void note_fault(uint64_t stall_ns);
+  // True: a request of the worker's was put behind those that wait. False: too many do, and it has
+  // its answer, of this type.
+  bool may_wait(std::deque<worker_protocol::Message>& requests, const worker_protocol::Message& m,
+                worker_protocol::Type reply);
   void answer(const worker_protocol::Message& question, worker_protocol::Type type, int code,
               ExtentRange range = {});
 
