@@ -154,7 +154,8 @@ TEST_F(ListenTest, ASocketThatAnEarlierSluicedLeftIsReplaced) {
                       << left.device << " " << left.inode << " " << left.changed_ns << "\n";
   auto a = create_at("a", path("mine"));
   ASSERT_TRUE(a.ok()) << a.error().message;
-  EXPECT_TRUE(create_at("b", "").ok());
+  auto b = create_at("b", "");
+  EXPECT_TRUE(b.ok()) << b.error().message;
   bool gone = false;
   ASSERT_TRUE(daemon_->remove("a", [&] { gone = true; }).ok());
   ASSERT_TRUE(run_until([&] { return gone; }));
