@@ -64,15 +64,25 @@ void StreamWork::when_done(const ContextObject& context, WaitingCalls::Then then
   engine.notify_context(context.id, waiting.add(std::move(then)), monotonic_ns());
 }
 
-uint64_t StreamWork::back_off(uint64_t last_ns, bool progress) const {
+uint64_t StreamWork::back_off(uint64_t last_ns, bool progressed) {
+  sleep_ns_ = next_sleep_ns(last_ns, progressed);
+  slept_at_ = progress();
+  return sleep_ns_;
+}
+
+uint64_t StreamWork::next_sleep_ns(uint64_t last_ns, bool progressed) const {
   if (engine.pacing()) return kPollWindowsNs;
-  const bool urgent = !waiting.empty() || !gate.open(monotonic_ns()) || gate.calling_back();
-  if (progress) return urgent ? kPollFirstNs : kPollUrgentNs;
-  return std::min(last_ns * 2, urgent ? kPollUrgentNs : kPollMostNs);
+  const bool recalled = !gate.open(monotonic_ns()) || gate.calling_back();
+  const bool urgent = recalled || !waiting.empty();
+  if (progressed) return urgent ? kPollFirstNs : kPollUrgentNs;
+  if (recalled) return std::min(last_ns * 2, kPollUrgentNs);
+  return longer_sleep_ns(last_ns, urgent ? kPollUrgentNs : kPollMostNs);
 }
 
 uint64_t StreamWork::longest_sleep_ns() const {
-  return engine.pacing() ? kPollWindowsNs : waiting.empty() ? kPollGateNs - 1 : kPollUrgentNs;
+  if (engine.pacing()) return kPollWindowsNs;
+  if (waiting.empty()) return kPollGateNs - 1;
+  return slept_at_ == progress() ? std::max(sleep_ns_, kPollUrgentNs) : kPollUrgentNs;
 }
 
 uint64_t StreamWork::progress() const {

@@ -49,8 +49,9 @@ class StreamWork {
   void when_done(const ContextObject& context, WaitingCalls::Then then);
 
   // How long to sleep when the sleep before was `last_ns`. Polls back off while nothing completes.
-  uint64_t back_off(uint64_t last_ns, bool progress) const;
-  // While work is in flight: for how long its poller sleeps at most.
+  uint64_t back_off(uint64_t last_ns, bool progressed);
+  // While work is in flight: for how long its poller sleeps at most. Longer than some time only if
+  // nothing has happened since back_off() said so.
   uint64_t longest_sleep_ns() const;
   // Changes with whatever happens.
   uint64_t progress() const;
@@ -59,7 +60,10 @@ class StreamWork {
   void publish_counters(sluice_report_header& report);
 
  private:
+  uint64_t next_sleep_ns(uint64_t last_ns, bool progressed) const;
+
   FreeBulk free_bulk_;
+  uint64_t sleep_ns_ = 0, slept_at_ = 0;  // of back_off() last: its answer, and progress()
 };
 
 }  // namespace sluice::worker

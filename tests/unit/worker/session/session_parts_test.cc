@@ -14,6 +14,7 @@
 #include "mediator/worker/session/job_queue.h"
 #include "mediator/worker/session/outlook.h"
 #include "mediator/worker/session/pollers.h"
+#include "mediator/worker/session/polling.h"
 #include "mediator/worker/session/queue_bounds.h"
 #include "mediator/worker/session/slot_header.h"
 #include "mediator/worker/session/waiting_calls.h"
@@ -215,6 +216,18 @@ TEST(Pollers, WakesOnceWhoeverPollsAndSleepsTooLong) {
   EXPECT_TRUE(rung(p.engine_thread.bell()));
   p.wake_from(1000);
   EXPECT_FALSE(rung(p.engine_thread.bell()));
+}
+
+TEST(Polling, LongWaitsAreSeldomPolledAndTheirEndsSeenSoon) {
+  uint64_t sleep_ns = kPollFirstNs, waited_ns = 0, polls = 0;
+  for (; waited_ns < 1'000'000'000; ++polls) {
+    sleep_ns = longer_sleep_ns(sleep_ns, kPollUrgentNs);
+    EXPECT_LE(sleep_ns, kPollUrgentNs + waited_ns / 64);
+    waited_ns += sleep_ns;
+    EXPECT_TRUE(sleep_ns < 66'000 || waited_ns >= 1'000'000);
+  }
+  EXPECT_LT(polls, 800u) << "20,000 of 50 us";
+  EXPECT_EQ(sleep_ns, kPollLongestNs);
 }
 
 TEST(EndWord, IsPolledSeldomUntilItIsThereAndThenNotAtOnce) {
