@@ -54,7 +54,8 @@
  *   keep       with recall: launches on SMs of the new set need not drain
  *   level      where turns are priorities: launches of this generation go to streams whose priority
  *              is this many levels above the lowest one
- *   fill       with a level above 0: others are kept out of the gaps between launches
+ *   fill       with a level above 0: others are kept out of the gaps between launches; at level 0:
+ *              prepare for that
  *   standby    with open: it is nobody's turn, and only launches may start that are expected to
  *              take SLUICE_STANDBY_NS at most; ring when there is demand
  */

@@ -72,10 +72,12 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, co
 CUresult CudaStreams::submitted(StreamObject& s, const LaunchWork& w, CUresult status) {
   const Lane& lane = *w.submission.lane;
   if (status != CUDA_SUCCESS || lane.green) return status;
-  if (lane.priority < s.priority && w.submission.fill)
+  if (lane.priority < s.priority && w.submission.fill) {
     filler_.launched_above(*s.context, lane.priority);
-  else
-    filler_.launched_below(*s.context);
+    return status;
+  }
+  filler_.launched_below(*s.context);
+  if (w.submission.fill) filler_.prepare(*s.context);
   return status;
 }
 

@@ -88,13 +88,26 @@ void Filler::follow(uint32_t queued, bool open) {
     return;
   }
   if (make_current(api_, context_->cu) != CUDA_SUCCESS) return;
-  Place& p = places_[context_->id];
-  const bool there = p.kernel || make(*context_, p);
-  if (there && !fills()) {
+  if (!is_ready(*context_)) return give_up();
+  if (!fills()) {
     state_ = State::kFills;
     ++fill_;
   }
-  if (there && queue(p)) return;
+  if (!queue(places_[context_->id])) give_up();
+}
+
+void Filler::prepare(ContextObject& context) {
+  if (state_ == State::kNever || make_current(api_, context.cu) != CUDA_SUCCESS) return;
+  if (!is_ready(context)) give_up();
+}
+
+// The context is current.
+bool Filler::is_ready(ContextObject& c) {
+  Place& p = places_[c.id];
+  return p.kernel || make(c, p);
+}
+
+void Filler::give_up() {
   log::warning("gaps of chains are not filled: the driver refuses what that needs");
   if (fills()) stop();
   state_ = State::kNever;

@@ -75,6 +75,31 @@ TEST_F(FillerTest, GridsAreQueuedWhileAChainIsAboveAndTheGateIsOpen) {
   all_end(first_);
 }
 
+int g_loads = 0;
+gpu::DriverApi g_loader;
+CUresult count_load(CUmodule* module, const void* image, unsigned options, CUjit_option* names,
+                    void** values) {
+  ++g_loads;
+  return g_loader.cuModuleLoadDataEx(module, image, options, names, values);
+}
+
+TEST_F(FillerTest, WhatIsPreparedIsNotMadeInTheChain) {
+  g_loader = api_;
+  gpu::DriverApi counting = api_;
+  counting.cuModuleLoadDataEx = count_load;
+  Filler filler(counting);
+  for (int i = 0; i < 3; ++i) filler.prepare(first_);
+  EXPECT_EQ(g_loads, 1);
+  EXPECT_EQ(filler.grids(), 0u);
+  filler.launched_above(first_, kPriority);
+  filler.follow(20, true);
+  EXPECT_TRUE(filler.fills());
+  EXPECT_EQ(g_loads, 1);
+  all_end(first_);
+  filler.prepare(second_);
+  EXPECT_EQ(g_loads, 2);
+}
+
 // The table's pointer leads here first.
 gpu::DriverApi g_real;
 CUfunction g_kernel = nullptr;

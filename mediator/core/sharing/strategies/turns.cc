@@ -27,8 +27,7 @@ bool Turns::gates_open(VgpuId v) const {
 
 uint64_t Turns::extra_flags(VgpuId v) const {
   const Turn& t = vgpus_[v];
-  const bool fill =
-      t.level > kTurnLevel && sharing_.vgpus[v].share.latency == policy::LatencyClass::kLow;
+  const bool fill = sharing_.vgpus[v].share.latency == policy::LatencyClass::kLow;
   // One that does not hold has no contended flag of its own.
   const bool standby = t.state == TurnState::kStandby;
   return SLUICE_GRANT_AT_LEVEL(t.level) | (t.recall ? SLUICE_GRANT_RECALL : 0) |

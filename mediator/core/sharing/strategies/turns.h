@@ -14,7 +14,8 @@
 //          left *much* at 0, or one of a lower priority has left something there
 //   0      any other turn
 //
-// What a vGPU of class low launches above level 0 keeps others out of its gaps (SLUICE_GRANT_FILL).
+// What a vGPU of class low launches above level 0 keeps others out of its gaps (SLUICE_GRANT_FILL);
+// at level 0 its worker prepares for that.
 //
 // Much is more than one launch, if together they take more than the policy's latency target, or an
 // unknown time. (To go above others' launches is expensive for a vGPU with short ones: at each gap
