@@ -117,6 +117,12 @@ void ShareNodes::find_capped() {
     // One that is throttled and no longer capped: nothing else would wake it.
     if (n.capped ? n.present : n.throttled) capped_.push_back(v);
   }
+  for (const uint32_t dense : reserves_) {
+    const NodeRef ref = ref_of(dense);
+    node(ref).beside_capped = std::any_of(capped_.begin(), capped_.end(), [&](VgpuId v) {
+      return ref.is_group ? !is_above(ref.id, vgpus_[v].parent) : v != ref.id;
+    });
+  }
 }
 
 // What is kept of the active ones, from nothing.
@@ -408,7 +414,7 @@ bool ShareNodes::check_reserve(uint64_t now_ns, NodeRef ref) {
   const uint32_t dense = ref.dense();
   if (checks_.contains(dense)) checks_.remove(dense);
   const bool active = is_active(ref) && n.min > 0, was_below = std::exchange(n.below, false);
-  n.below = active && own_level(n) < top_;
+  n.below = active && (own_level(n) < top_ || n.beside_capped);
   if (was_below || n.goes_before) n.reserve.fill(now_ns, n.min, kReserveNs + n.min * kLackNs);
   // Beside equals it has its floor: that earns nothing, and what it uses is no debt. What it earned
   // below others it has first then, so that those find little of it when they are back.

@@ -45,9 +45,10 @@ struct ShareNode {
   uint64_t floor_of = 0;          // its minimum counts, in the division of that number ...
   double floor = 0;               // ... and comes to this weight
   ShareBucket cap, reserve;
-  bool below = false;        // it is active, and so is a higher priority
-  bool goes_before = false;  // before higher priorities, for its minimum
-  uint64_t reserved = 0;     // times that a vGPU went before higher priorities
+  bool below = false;          // it is active, and so is a higher priority, or it is beside_capped
+  bool beside_capped = false;  // there are vGPUs outside it that have a maximum
+  bool goes_before = false;    // before higher priorities, for its minimum
+  uint64_t reserved = 0;       // times that a vGPU went before higher priorities
 };
 struct ShareVgpu : ShareNode {
   bool active = false;

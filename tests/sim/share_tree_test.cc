@@ -254,6 +254,25 @@ TEST(ShareTree, AMaximumBelowItsShareIsHad) {
       }
 }
 
+// Who has a maximum goes as short work does, which took up to a tenth of its neighbour's minimum,
+// although the maximum was more than its part.
+TEST(ShareTree, AMinimumIsHadBesideAMaximum) {
+  for (const How how : kAll)
+    for (const uint32_t max : {200u, 250u, 400u})
+      for (const bool in_group : {false, true}) {
+        Workload w = gpu(how);
+        const VgpuShare least{.min_permille = 500};
+        if (in_group) w.groups = {{"a", {.min_permille = 500}}};
+        saturating(w, {.max_permille = max});
+        saturating(w, in_group ? VgpuShare{.group = 1} : least);
+        saturating(w, {.weight = 200});
+        const Ran o = simulated(w);
+        EXPECT_GE(o.part(1), 0.49) << named(how) << " max " << max << in_group;
+        EXPECT_LE(o.part(1), 0.52) << named(how) << " max " << max << in_group;
+        EXPECT_GE(o.part(2), 0.32) << named(how) << " max " << max << in_group;
+      }
+}
+
 // Bursts of class low go first, but not beyond a maximum: in any 100 ms, and a report's length
 // more.
 TEST(ShareTree, AMaximumHoldsForBurstsOfClassLow) {
