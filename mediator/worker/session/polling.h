@@ -21,13 +21,14 @@ inline constexpr uint64_t kPollFirstNs = 5'000;
 // otherwise.
 inline constexpr uint64_t kPollUrgentNs = 50'000;
 inline constexpr uint64_t kPollMostNs = 200'000;
-// From there they grow by a 64th each, unless sluiced recalls the GPU, up to the longest: an end is
-// seen late by at most a 64th of what it was waited for. Sleeps of 50 us took a fifth of a
-// processor, on the software GPU from its kernels, for as long as somebody waited for a launch.
+// From there they grow by a 256th each, unless sluiced recalls the GPU, up to the longest: an end
+// is seen late by at most a 256th of what it was waited for (a 64th would cost launches of 5 to 20
+// ms one percent). Sleeps of 50 us took a fifth of a processor, on the software GPU from its
+// kernels, for as long as somebody waited for a launch.
 inline constexpr uint64_t kPollLongestNs = 2'000'000;
 constexpr uint64_t longer_sleep_ns(uint64_t last_ns, uint64_t doubled_to_ns) {
   return last_ns < doubled_to_ns ? std::min(last_ns * 2, doubled_to_ns)
-                                 : std::min(last_ns + last_ns / 64, kPollLongestNs);
+                                 : std::min(last_ns + last_ns / 256, kPollLongestNs);
 }
 // While the gate is closed: only to see whether sluiced still lives.
 inline constexpr uint64_t kPollGateNs = 250'000'000;

@@ -222,11 +222,11 @@ TEST(Polling, LongWaitsAreSeldomPolledAndTheirEndsSeenSoon) {
   uint64_t sleep_ns = kPollFirstNs, waited_ns = 0, polls = 0;
   for (; waited_ns < 1'000'000'000; ++polls) {
     sleep_ns = longer_sleep_ns(sleep_ns, kPollUrgentNs);
-    EXPECT_LE(sleep_ns, kPollUrgentNs + waited_ns / 64);
+    EXPECT_LE(sleep_ns, kPollUrgentNs + waited_ns / 256);
     waited_ns += sleep_ns;
     EXPECT_TRUE(sleep_ns < 66'000 || waited_ns >= 1'000'000);
   }
-  EXPECT_LT(polls, 800u) << "20,000 of 50 us";
+  EXPECT_LT(polls, 1500u) << "20,000 of 50 us";
   EXPECT_EQ(sleep_ns, kPollLongestNs);
 }
 
