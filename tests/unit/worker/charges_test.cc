@@ -326,7 +326,8 @@ TEST_F(WorkerHolds, WhatWaitsForAHostFunctionIsCharged) {
   for (int i = 0; i < 100'000 && !b->ended(); ++i) record(event);
   expect_violation("vgpu.host_memory");
   EXPECT_EQ(b->slot->error, CUDA_ERROR_OUT_OF_MEMORY);
-  EXPECT_GT(b->host_leased(), kHostLimit / 2);
+  // How much is asked for at once depends on how much was queued before the last answer came.
+  EXPECT_GE(b->host_leased(), kHostLimit / 2);
 }
 
 // Also when the answer comes after the last record: held, the program sends none that would show
