@@ -186,6 +186,7 @@ class WfqSlices final : public Policy {
   static constexpr double kBegunUseNs = 50e6;
   static constexpr uint64_t kBegunNs = 30'000'000, kRidesNs = 10'000'000'000;
   static constexpr uint64_t kSmallPart = 5;  // of a slice
+  static constexpr uint64_t kCalmAfterNs = 100'000'000;
   static constexpr double kRoundGrows = 4;  // shortest turns that one is ahead, for a round to grow
 
   // ---- who comes and goes -----------------------------------------------------------------------
@@ -196,6 +197,7 @@ class WfqSlices final : public Policy {
     if (habit.comes_for_nothing(now_ns)) forget_credit(v);
     habit.note_gap(now_ns);
     habit.came_lately.add(now_ns, 1);
+    changed_ns_ = now_ns;
     slices::begin_burst(gpu_, now_ns, v);
     if (is_long_alone(now_ns)) gpu_[gpu_.busy.front()].habit.forget_burst(now_ns);
     habit.came_ns = now_ns;
@@ -219,6 +221,7 @@ class WfqSlices final : public Policy {
     }
     gpu_.leave(v);
     if (gpu_.busy.size() == 1) alone_since_ns_ = now_ns;
+    changed_ns_ = now_ns;
     habit.idled_open = !o.gated;
     if (gpu_.returns_soon(v)) returning_ = v;
     if (o.gated) --gpu_.gated, o.gated = false;
@@ -309,8 +312,8 @@ class WfqSlices final : public Policy {
     double lightest = kMaxWeight;
     for (const VgpuId v : gpu_.top) lightest = std::min<double>(lightest, gpu_.share(v).weight);
     const double weights = gpu_.weight_of_top;
-    const double round = gpu_.lengths.begin_round(gpu_.top.size(), weights, lightest,
-                                                  longest_for_riders(now_ns, weights));
+    const double round = gpu_.lengths.begin_round(
+        gpu_.top.size(), weights, lightest, longest_for_riders(now_ns, weights), is_calm(now_ns));
     const double ends_ns = begin_round(now_ns, round, weights);
     for (const VgpuId v : gpu_.busy) set(v, gpu_[v].gated ? 0 : gpu_[v].wanted_ns, out);
     if (awaits_return(now_ns)) {
@@ -345,6 +348,13 @@ class WfqSlices final : public Policy {
       gpu_.weight_of_top += gpu_.share(v).weight;
       gpu_[v].lead_ns = gpu_.lead_of(v);
     }
+  }
+  // Nobody has come or gone lately, and nobody is expected.
+  bool is_calm(uint64_t now_ns) const {
+    return gpu_.lengths.free_alone() && now_ns - changed_ns_ > kCalmAfterNs &&
+           std::all_of(gpu_.busy.begin(), gpu_.busy.end(), [&](VgpuId v) {
+             return expected_.longest_slice_ns(now_ns, v) == gpu_.lengths.ceiling_ns();
+           });
   }
   // The round in which riders that are far ahead have no more than their shares by their shortest
   // turns; 0: there is none.
@@ -441,6 +451,7 @@ class WfqSlices final : public Policy {
   slices::GateTurns gate_turns_{gpu_};
   slices::PauseBudget pause_;
   uint64_t alone_since_ns_ = 0;  // the only one of gpu_.busy, if there is one
+  uint64_t changed_ns_ = 0;      // when one came or went last
   uint64_t next_tick_ns_ = 0, wake_ns_ = 0, round_ends_ns_ = 0;
   VgpuId returning_ = kNoVgpu;   // waited last for a short while after a long launch, ...
   VgpuId opened_for_ = kNoVgpu;  // ... and somebody's gate was opened meanwhile

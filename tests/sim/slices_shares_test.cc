@@ -135,6 +135,21 @@ TEST(SlicesShares, ThoseThatWaitAfterLongLaunchesHaveTheirWeights) {
   }
 }
 
+// Nobody waits for a slice of theirs: they are longer. When a light one comes, they are short.
+TEST(SlicesShares, FewThatStayLoseLittle) {
+  for (const size_t count : {2u, 3u, 4u}) {
+    Tenants t;
+    t.saturate(count);
+    const Figures f = measure(t);
+    EXPECT_GE(f.useful, 0.955) << count;
+    for (const double part : f.ran) EXPECT_NEAR(part, f.useful / static_cast<double>(count), 0.01);
+    Tenants with;
+    with.add(kLight);
+    with.saturate(count);
+    EXPECT_LE(measure(with).p50_ns, 1'500'000u) << count;
+  }
+}
+
 // Launches of 100 ms have their weights by slices: with turns others had nothing for 152 ms.
 TEST(SlicesShares, WaitsAfterVeryLongLaunchesKeepNobodyAway) {
   Tenants t;

@@ -55,10 +55,10 @@ class SliceLengths {
 
   // Begins a round of so many backlogged vGPUs: returns how long it is, switches included.
   // `for_riders`: those that no gate stops, and that are ahead, have no more than their share in a
-  // round of that length.
-  double begin_round(size_t vgpus, double weights, double lightest, double for_riders) {
+  // round of that length. `calm`: nobody comes and goes.
+  double begin_round(size_t vgpus, double weights, double lightest, double for_riders, bool calm) {
     const auto busy = static_cast<double>(vgpus);
-    const double round = round_of(busy, weights, lightest, for_riders);
+    const double round = round_of(busy, weights, lightest, for_riders, calm);
     per_weight_ns_ = round / weights;
     work_part_ = std::max(1 - busy * handover_ns_ / round, kLeastWork);
     return round;
@@ -82,10 +82,14 @@ class SliceLengths {
   // much, of many each is little. Fitted.
   static constexpr double kWindowNs = 1e9, kFewRounds = 3, kManyRounds = 150;
   static constexpr double kLongestForAllNs = 60e6, kLongestForRidersNs = 150e6;
+  // Where nobody waits for a slice to end, short rounds are up to a third longer.
+  static constexpr double kCalmNs = 30e6, kCalmer = 1.35;
 
   // Long enough that the lightest has a turn in each, if that is not long.
-  double round_of(double busy, double weights, double lightest, double for_riders) const {
+  double round_of(double busy, double weights, double lightest, double for_riders,
+                  bool calm) const {
     double round = busy * (static_cast<double>(mean_slice_ns()) + handover_ns_);
+    if (calm) round = std::max(round, std::min(kCalmNs, kCalmer * round));
     const double for_all = shortest_turn_ns() * weights / lightest;
     if (for_all > round && for_all <= kLongestForAllNs) round = kSpare * for_all;
     if (for_riders > round && for_riders <= kLongestForRidersNs) round = for_riders;
