@@ -38,7 +38,10 @@ void ShareBucket::fill(uint64_t now_ns, double rate, double most_ns) {
   at_ns = now_ns;
 }
 
-ShareNodes::ShareNodes(uint32_t sms) : sms_(sms), groups_(1) { groups_[kRootGroup].present = true; }
+ShareNodes::ShareNodes(uint32_t sms, uint64_t reserve_ns)
+    : sms_(sms), reserve_ns_(static_cast<double>(reserve_ns)), groups_(1) {
+  groups_[kRootGroup].present = true;
+}
 
 template <class F>
 void ShareNodes::each_above(const ShareNode& leaf, F&& use) {
@@ -415,18 +418,18 @@ bool ShareNodes::check_reserve(uint64_t now_ns, NodeRef ref) {
   if (checks_.contains(dense)) checks_.remove(dense);
   const bool active = is_active(ref) && n.min > 0, was_below = std::exchange(n.below, false);
   n.below = active && (own_level(n) < top_ || n.beside_capped);
-  if (was_below || n.goes_before) n.reserve.fill(now_ns, n.min, kReserveNs + n.min * kLackNs);
+  if (was_below || n.goes_before) n.reserve.fill(now_ns, n.min, reserve_ns_ + n.min * kLackNs);
   // Beside equals it has its floor: that earns nothing, and what it uses is no debt. What it earned
   // below others it has first then, so that those find little of it when they are back.
   n.reserve.at_ns = now_ns;
-  const double enough_ns = n.goes_before ? 1.0 : n.below ? kReserveNs : kReserveNs / 4.0;
+  const double enough_ns = n.goes_before ? 1.0 : n.below ? reserve_ns_ : reserve_ns_ / 4.0;
   const bool before = active && n.reserve.ns >= enough_ns;
   const bool changed = before != n.goes_before;
   n.goes_before = before;
   if (changed && before) ++n.reserved;
   if (before || n.below) {
     const double wait_ns =
-        before ? n.reserve.ns : std::max((kReserveNs - n.reserve.ns) / n.min, 0.0);
+        before ? n.reserve.ns : std::max((reserve_ns_ - n.reserve.ns) / n.min, 0.0);
     check_at_ns_[dense] = now_ns + std::max(static_cast<uint64_t>(wait_ns) + 1, kShortestWaitNs);
     checks_.push(dense);
   }

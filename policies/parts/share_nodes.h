@@ -66,7 +66,8 @@ struct ShareGroup : ShareNode {
 
 class ShareNodes {
  public:
-  explicit ShareNodes(uint32_t sms);
+  // `reserve_ns`: the least turn that a minimum takes before others.
+  ShareNodes(uint32_t sms, uint64_t reserve_ns);
 
   // ---- shape: what nodes there are
   void add_vgpu(VgpuId v);
@@ -150,6 +151,7 @@ class ShareNodes {
   void find_top();
 
   const uint32_t sms_;
+  const double reserve_ns_;
   std::vector<ShareVgpu> vgpus_;
   std::vector<ShareGroup> groups_;
   std::vector<VgpuId> capped_;

@@ -21,7 +21,7 @@ class ShareTree final : public Forwarding {
         free_alone_(proportional_ && config.machine.slices_are_free_alone),
         sms_(sms_of(config)),
         cells_(config.machine.spatial ? sms_ : 1),
-        nodes_(sms_) {}
+        nodes_(sms_, std::max(kReserveNs, config.min_quantum_ns)) {}
 
   void on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) override {
     if (v >= vgpus_.size()) vgpus_.resize(v + 1);

@@ -178,7 +178,7 @@ TEST(ShareTree, WhatAMemberIsOwedAndLosesItsSiblingsHave) {
 TEST(ShareTree, NamesAllWhoseWeightsChange) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     Random r = Random::of(seed, 19);
-    ShareNodes nodes(132);
+    ShareNodes nodes(132, kReserveNs);
     const auto groups = static_cast<GroupId>(r.between(0, 8));
     const auto minimum = [&] { return static_cast<uint32_t>(r.below(3) ? 0 : r.between(1, 60)); };
     for (GroupId g = 1; g <= groups; ++g)

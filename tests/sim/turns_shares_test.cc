@@ -99,6 +99,20 @@ INSTANTIATE_TEST_SUITE_P(
                          {200, {.launch_ns = 20 * kMs, .opaque = true}}}),
     [](const testing::TestParamInfo<Pair>& i) { return std::string(i.param.name); });
 
+// In turns that are no shorter than others': a part of each is lost to what fills its gaps.
+TEST(TurnsShares, AMinimumBelowAHigherPriorityComesInWholeTurns) {
+  TurnsHost h(shared(), {});
+  const TurnsProgram program{.launch_ns = kMs, .queued = 8};
+  const core::VgpuId least = h.add({.weight = 100, .min_permille = 200}, program);
+  const core::VgpuId first = h.add({.weight = 100, .priority = 1}, program);
+  h.run_until(kSecond / 2);
+  const uint64_t before = h.ran_ns(least), grants = h.stats(least).grants;
+  h.run_until(kSecond / 2 + 4 * kSecond);
+  EXPECT_NEAR(static_cast<double>(h.ran_ns(least) - before) / (4 * kSecond), 0.2, 0.005);
+  EXPECT_LE(h.stats(least).grants - grants, 4 * 45u);
+  EXPECT_GT(h.ran_ns(first), 3 * kSecond);
+}
+
 // Random weights from 1 to 10, half of them with kernels that have no windows.
 TEST(TurnsShares, ManyTenantsHaveWhatTheirWeightsSay) {
   for (const uint32_t count : {8u, 32u}) {
