@@ -146,6 +146,12 @@ class Host:
                                         self._client_env(name, original))
         return self.tenants[name]
 
+    def end(self, name):
+        """Ends the tenant, and removes its vGPU: a host has 64."""
+        self.tenants.pop(name).end()
+        if self.sluiced:
+            self.sluiced.ctl("delete", name)
+
     def several(self, *names, original=False):
         """Tenants, started side by side."""
         return [self.tenant(n, original) for n in names]

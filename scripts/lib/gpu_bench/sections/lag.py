@@ -95,7 +95,7 @@ class Team:
     def end(self):
         self.bench.wrong += check(self.loaded)
         for tenant in self.all:
-            self.host.tenants.pop(tenant.name).end()
+            self.host.end(tenant.name)
 
 
 def run(host, bench):

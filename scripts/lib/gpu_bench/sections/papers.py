@@ -75,7 +75,7 @@ def _frs(host, bench):
         ends.append((max(r["last_end_ns"] for r in answers.values()) - at) / 1e3)
     bench.wrong += check([(t, n) for n, t in team.items()], "hash")
     for t in team.values():
-        host.tenants.pop(t.name).end()
+        host.end(t.name)
     return {"antt": antt, "ends_us": ends, "alone_us": own}
 
 

@@ -56,7 +56,7 @@ def run(host, bench):
                              "charged": charged}
         bench.wrong += check([(t, "work") for t, _, _ in team])
         for tenant, _, _ in team:
-            host.tenants.pop(tenant.name).end()
+            host.end(tenant.name)
     return [(host.name, found)]
 
 
