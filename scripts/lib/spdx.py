@@ -7,7 +7,8 @@ usage: spdx.py ROOT           writes
 
 The line is the first of the file, or the second below `#!`. Text that a tool made (PTX, golden
 files, recordings), documents and manual pages have none; debian/copyright covers them. Where PTX
-carries the line numbers of its .cu file, run scripts/regenerate-ptx after writing.
+carries the line numbers of its .cu file, run scripts/regenerate-ptx after writing. PTX that holds
+a table of NVIDIA's libdevice, as sinf() and cosf() bring one, is reported, too.
 """
 import pathlib
 import sys
@@ -32,13 +33,15 @@ def comment(path):
 
 def main():
     root, write = pathlib.Path(sys.argv[1]), "--check" not in sys.argv
-    lacking = []
+    lacking, foreign = [], []
     for path in sorted(root.rglob("*")):
         first = path.relative_to(root).parts[0]
         if not path.is_file() or first == ".git" or first.startswith("build"):
             continue
         if first in ("out", "demo-out") or path.is_symlink():
             continue
+        if path.suffix == ".ptx" and ".b8 __cudart" in path.read_text(encoding="utf-8"):
+            foreign.append(path.relative_to(root))
         line = comment(path)
         if line is None:
             continue
@@ -52,7 +55,9 @@ def main():
                             encoding="utf-8")
     for path in lacking:
         print(f"{path}: {'now has' if write else 'lacks'} its SPDX line")
-    sys.exit(1 if lacking and not write else 0)
+    for path in foreign:
+        print(f"{path}: holds a table of NVIDIA's libdevice")
+    sys.exit(1 if foreign or (lacking and not write) else 0)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 TOP = ("abi", "mediator", "policies", "kernels", "guest-agent", "tests", "docs", "scripts",
-       "debian",
+       "debian", "packaging",
        "qemu-patches")
 ENDINGS = {".md", ".cc", ".h", ".c", ".cu", ".cuh", ".inc", ".py", ".sh", ".build", ".toml", ".txt",
            ".8", ".1"}
