@@ -33,11 +33,11 @@ void Deadlines::stop(VgpuId v) {
   std::erase(running_, v);
 }
 
-void Deadlines::excuse(VgpuId v, uint64_t now_ns, uint64_t ns) {
+void Deadlines::excuse(VgpuId v, uint64_t now_ns, uint64_t ns, uint32_t limits) {
   Eviction& e = evictions_[v];
   if (e.stage == Stage::kStopped) return;
   ns = std::min(ns, now_ns - e.since_ns - e.excused_ns);
-  e.excused_ns = std::min(e.excused_ns + ns, limit_ns(v));
+  e.excused_ns = std::max(e.excused_ns, std::min(e.excused_ns + ns, limits * limit_ns(v)));
 }
 
 // Whoever asked: the count is the same.

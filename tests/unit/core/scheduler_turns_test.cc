@@ -400,6 +400,32 @@ TEST_F(StuckTest, WhoWasThereBeforeIsEnded) {
   EXPECT_EQ(h.scheduler->stats(h.now, b).ended, 0u);
 }
 
+// Its turn goes on, since b's visit was over soon, and nobody else asks for it.
+TEST_F(StuckTest, WhoHasTheTurnAgainIsEnded) {
+  quietly(t, 1, 1, 100);
+  for (int i = 0; i < 10 && !holds(a); ++i) h.time(h.wake);
+  ASSERT_TRUE(holds(a));
+  const std::string did = until_one_is_ended();
+  EXPECT_NE(did.find(ends(s)), std::string::npos) << did;
+  EXPECT_EQ(did.find(ends(t)), std::string::npos) << did;
+}
+
+// Else one could launch what takes long, where it was known as short, at its neighbour's cost.
+TEST_F(StuckTest, WhoIsStuckPaysAllTheSame) {
+  for (int i = 0; i < 200 && h.now < 500 * kMs; ++i) {
+    quietly(s, 1, 1, 100), quietly(t, 1, 1, 100);
+    h.time(std::max(h.wake, h.now + 1));
+  }
+  const uint64_t of_a = charged(a), of_b = charged(b);
+  const uint64_t at = h.now;
+  for (int i = 0; i < 2000 && h.now < at + 500 * kMs; ++i) {
+    quietly(s, 1, 1, 100), quietly(t, 1, 1, 100);
+    h.time(std::max(h.wake, h.now + 1));
+  }
+  EXPECT_LE(charged(a) - of_a, 10 * kMs);
+  EXPECT_GE(charged(b) - of_b, 490 * kMs);
+}
+
 // It was b: of those that are innocent one is ended at most.
 TEST_F(StuckTest, WhoDoesNotLeaveThenEitherIsTheNext) {
   const VgpuId c = h.vgpu();

@@ -294,7 +294,7 @@ bool Turns::has_place(VgpuId v, uint32_t level) const {
 
 // ---- who runs --------------------------------------------------------------------------------
 
-VgpuId Turns::first_by_level() const {
+VgpuId Turns::runner() const {
   const VgpuId h = holder();
   VgpuId first = policy::kNoVgpu;
   uint32_t level = 0;
@@ -333,12 +333,14 @@ VgpuId Turns::blocker_of(uint64_t now_ns, VgpuId v) const {
 // Stops the deadlines' clocks of all that leave but did not run in the time that has passed.
 void Turns::settle(uint64_t now_ns) {
   const uint64_t ns = now_ns - std::exchange(settled_ns_, now_ns);
+  const bool is_stuck = blocker_ != policy::kNoVgpu;
+  const VgpuId ran = is_stuck ? blocker_ : runs_;
+  // The blocker itself may be excused for as long as its limit, if its worker starves.
+  const uint32_t limits = is_stuck ? 2 : 1;
   for (const VgpuId v : leaving_)
-    if (v != runs_) sharing_.deadlines.excuse(v, now_ns, ns);
-  const VgpuId first = first_by_level(), blocker = blocker_of(now_ns, first);
-  stuck_ = blocker == policy::kNoVgpu ? policy::kNoVgpu : first;
-  const VgpuId next = blocker == policy::kNoVgpu ? first : blocker;
-  if (next != runs_) change_runner(now_ns, next);
+    if (v != ran) sharing_.deadlines.excuse(v, now_ns, ns, limits);
+  if (const VgpuId next = runner(); next != runs_) change_runner(now_ns, next);
+  blocker_ = blocker_of(now_ns, runs_);
 }
 
 void Turns::change_runner(uint64_t now_ns, VgpuId next) {
@@ -415,7 +417,7 @@ void Turns::on_drained(uint64_t now_ns, VgpuId v, ActionQueue& out) {
 void Turns::on_session_removed(uint64_t now_ns, SessionId s, ActionQueue& out) {
   const SessionState& x = sharing_.sessions[s];
   const VgpuId v = x.vgpu;
-  if (v == runs_ && stuck_ != policy::kNoVgpu) vgpus_[stuck_].cleared_for = true;
+  if (v == blocker_) vgpus_[runs_].cleared_for = true;
   if (x.drain != Drain::kNone) sharing_.session_drained(now_ns, s, out);
   if (!sharing_.vgpus[v].sessions.empty()) return;
   settle(now_ns);

@@ -59,10 +59,11 @@
 // is late, or fills what the holder leaves idle.
 //
 // If the one of the highest level does not leave for evict_warn_ns, it may never have begun: blocks
-// below that do not end keep their SMs. So from then on, of those below whose gates opened before
-// its did and that have something in flight, the one whose gates opened first counts as the one
-// that runs: it is charged, and its deadline is not put off. A *stuck* vGPU for whom a session was
-// ended in that way, and that does not leave then, runs.
+// below that do not end keep their SMs. So from then on it is *stuck*, and of those below whose
+// gates opened before its did and that have something in flight, the one whose gates opened first
+// is its *blocker*, whose deadline runs as if that one ran. The stuck one is charged all the same,
+// or long launches in the place of short ones would be at its neighbours' cost. If a session of its
+// blocker is ended and it does not leave then either, it has no blocker any more.
 //
 // A vGPU that leaves has a deadline, in which time that others ran does not count. If its next turn
 // comes before it has left, it continues to leave, perhaps for many turns. Its deadline restarts
@@ -112,7 +113,7 @@ class Turns final : public SharingStrategy {
     uint64_t left_ns = 0;     // ... when its gates had closed behind that
     uint32_t closed_level = 0;  // of the newest grant when its gates closed last
     bool recall = false;        // launches of older generations drain while its gates are open
-    bool cleared_for = false;   // a session of another was ended because it was stuck
+    bool cleared_for = false;   // a session of its blocker was ended
     uint64_t opened_ns = 0;     // when its gates opened, for the oldest of what it has in flight
     uint64_t closed_ns = 0;     // kLeaving: since then
   };
@@ -138,7 +139,7 @@ class Turns final : public SharingStrategy {
   VgpuId holder() const;
   bool is_leaving(VgpuId v) const;
 
-  VgpuId first_by_level() const;
+  VgpuId runner() const;
   VgpuId blocker_of(uint64_t now_ns, VgpuId v) const;
   void settle(uint64_t now_ns);
   void change_runner(uint64_t now_ns, VgpuId next);
@@ -157,7 +158,7 @@ class Turns final : public SharingStrategy {
   bool goes_down_ = false;             // the holder, as soon as it has a place
   VgpuId runs_ = policy::kNoVgpu;      // since settled_ns_; its clock runs
   uint64_t settled_ns_ = 0;
-  VgpuId stuck_ = policy::kNoVgpu;  // in whose place runs_ runs
+  VgpuId blocker_ = policy::kNoVgpu;  // of runs_, which is stuck
 };
 
 }  // namespace sluice::core
