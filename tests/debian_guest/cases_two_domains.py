@@ -4,6 +4,8 @@ their metadata and over the admin socket, their shares measured, detached live, 
 of them is left. The guests are small: a kernel, the guest's package, the suite's programs."""
 import os
 import pathlib
+import re
+import subprocess
 import time
 import unittest
 
@@ -31,6 +33,13 @@ def processes(folder):
         except OSError:
             pass
     return sorted(found)
+
+
+def memory(sluiced):
+    """Names of the memory that sluiced shares with guests and workers."""
+    listed = subprocess.run(["ls", "-l", f"/proc/{sluiced.process.pid}/fd"], capture_output=True,
+                            text=True).stdout
+    return sorted(re.findall("-> (/memfd:.*)", listed))
 
 
 @unittest.skipUnless(os.geteuid() == 0, "libvirt runs hooks for qemu:///system")
@@ -76,7 +85,7 @@ class TwoDomains(WithInstalledHost, unittest.TestCase):
         return self.sluiced.ctl("show", name)["weight"]
 
     def test_two_domains(self):
-        before = processes(self.host)
+        before, shared = processes(self.host), memory(self.sluiced)
         guests = {"vm1": self.start("vm1", 200), "vm2": self.start("vm2", 100)}
         jobs = {n: [g.start("sluice-suite-md5 --seconds 100000 --json") for _ in range(2)]
                 for n, g in guests.items()}
@@ -101,4 +110,5 @@ class TwoDomains(WithInstalledHost, unittest.TestCase):
             self.libvirt.virsh("destroy", name)
         self.eventually(lambda: not self.sluiced.ctl("list"), "no vGPU is left")
         self.eventually(lambda: processes(self.host) == before, "no process is left")
+        self.eventually(lambda: memory(self.sluiced) == shared, "no memory is left")
         self.assertEqual(list((self.sluiced.run_dir / "vgpu").iterdir()), [])

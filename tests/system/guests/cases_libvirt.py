@@ -44,6 +44,7 @@ BAD_SETTINGS = [
     (settings("memory='-1'"), "memory"),
     (settings("priority='32'"), "priority"),
     (settings("latency='soon'"), "latency"),
+    (settings("mode='loose'"), "mode"),
     (settings("min='101'"), "min"),
     (settings("max='half'"), "max"),
     (settings("group='../../etc'"), "group"),
@@ -231,7 +232,7 @@ class Hook(support.WithSluiced):
                                    stderr=subprocess.DEVNULL, timeout=60).returncode == 0
                     for option, kind in (("--relaxng", "rng"), ("--schema", "xsd"))]
         good = settings("weight='300' memory='8G' priority='31' latency='low' min='5' max='50' "
-                        "group='tenant-1'")
+                        "group='tenant-1' mode='strict'")
         self.assertEqual(valid(good), [True, True])
         self.assertEqual(valid(settings("")), [True, True])
         for metadata in [m for m, _ in BAD_SETTINGS] + UNKNOWN_ELEMENTS:
