@@ -72,8 +72,8 @@ class AdversaryRegions(WithVictim):
         self.kill_at_random(lambda kills: kills < most)
 
     def test_three_minutes_of_random_kills(self):
-        if not os.environ.get("SLUICE_TEST_ALL"):
-            self.skipTest("with SLUICE_TEST_ALL=1")
+        if not support.rounds(True, False):
+            self.skipTest("runs with scripts/test --all")
         end = time.monotonic() + 180
         self.kill_at_random(lambda kills: time.monotonic() < end)
 
