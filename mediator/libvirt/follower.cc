@@ -64,7 +64,7 @@ void Follower::lost(const DomainVgpu& d, const std::string& uuid, uint64_t now_n
            "it runs without its vGPU (sluiced was stopped meanwhile); shut it off and start it");
 }
 
-Result<void> Follower::follow(RunningDomains& domains, const std::vector<Vgpu>& vgpus,
+Result<void> Follower::follow(RunningDomains& domains, const std::vector<ListedVgpu>& vgpus,
                               const std::string& uuid, uint64_t now_ns) {
   auto domain = domains.find(uuid);
   if (!domain) {
@@ -79,7 +79,7 @@ Result<void> Follower::follow(RunningDomains& domains, const std::vector<Vgpu>& 
     report(uuid, (*domain)->name, "nothing changed: " + ours.error().message);
     return {};
   }
-  const Vgpu* vgpu = *ours ? vgpu_of(vgpus, **ours) : nullptr;
+  const ListedVgpu* vgpu = *ours ? vgpu_of(vgpus, **ours) : nullptr;
   if (vgpu || !*ours) lost_since_.erase(uuid);
   if (!*ours) {
     applied_.erase(uuid);
@@ -95,7 +95,7 @@ Result<void> Follower::follow(RunningDomains& domains, const std::vector<Vgpu>& 
   return follow_settings(d, *vgpu, uuid);
 }
 
-Result<void> Follower::follow_pause(const DomainVgpu& d, const Vgpu& vgpu, bool paused,
+Result<void> Follower::follow_pause(const DomainVgpu& d, const ListedVgpu& vgpu, bool paused,
                                     const std::string& uuid) {
   if (vgpu.paused == paused) return {};
   auto set = vgpus_.set({{"name", vgpu.name}, {"paused", paused ? 1 : 0}});
@@ -108,7 +108,7 @@ Result<void> Follower::follow_pause(const DomainVgpu& d, const Vgpu& vgpu, bool 
 }
 
 // What has changed in the domain's settings since they were applied last.
-Result<void> Follower::follow_settings(const DomainVgpu& d, const Vgpu& vgpu,
+Result<void> Follower::follow_settings(const DomainVgpu& d, const ListedVgpu& vgpu,
                                        const std::string& uuid) {
   auto wanted = settings(d);
   if (!wanted) return wanted.error();
@@ -166,7 +166,7 @@ Result<bool> Follower::collect(RunningDomains& domains, uint64_t now_ns) {
   auto vgpus = vgpus_.list();
   if (!vgpus) return vgpus.error();
   std::map<std::string, uint64_t> left;
-  for (const Vgpu& v : *vgpus) {
+  for (const ListedVgpu& v : *vgpus) {
     if (!v.owner.starts_with(kOwnerPrefix) || !v.waiting()) continue;
     auto domain = domains.find(v.owner.substr(kOwnerPrefix.size()));
     if (!domain) continue;

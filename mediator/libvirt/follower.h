@@ -49,11 +49,12 @@ class Follower {
   Result<bool> collect(RunningDomains& domains, uint64_t now_ns);
 
  private:
-  Result<void> follow(RunningDomains& domains, const std::vector<Vgpu>& vgpus,
+  Result<void> follow(RunningDomains& domains, const std::vector<ListedVgpu>& vgpus,
                       const std::string& uuid, uint64_t now_ns);
-  Result<void> follow_pause(const DomainVgpu& domain, const Vgpu& vgpu, bool paused,
+  Result<void> follow_pause(const DomainVgpu& domain, const ListedVgpu& vgpu, bool paused,
                             const std::string& uuid);
-  Result<void> follow_settings(const DomainVgpu& domain, const Vgpu& vgpu, const std::string& uuid);
+  Result<void> follow_settings(const DomainVgpu& domain, const ListedVgpu& vgpu,
+                               const std::string& uuid);
   Result<boost::json::object> settings(const DomainVgpu& domain);
   void mode_waits(const DomainVgpu& domain);
   void lost(const DomainVgpu& domain, const std::string& uuid, uint64_t now_ns);

@@ -22,7 +22,7 @@ bool is_uuid(std::string_view text) {
 
 // vGPUs of domains whose end nobody saw: the domain's own, or one of its name. They have the
 // settings of that time.
-Result<void> remove_left_over(Vgpus& vgpus, std::vector<Vgpu>& all, const DomainVgpu& d) {
+Result<void> remove_left_over(Vgpus& vgpus, std::vector<ListedVgpu>& all, const DomainVgpu& d) {
   for (auto v = all.begin(); v != all.end();) {
     const bool left =
         v->owner == owner_of(d.uuid) || (v->name == d.vgpu && v->owner.starts_with(kOwnerPrefix));
@@ -37,8 +37,8 @@ Result<void> remove_left_over(Vgpus& vgpus, std::vector<Vgpu>& all, const Domain
 }
 
 // Why the domain cannot have its vGPU beside those that there are.
-std::optional<Error> in_the_way(const std::vector<Vgpu>& all, const DomainVgpu& d) {
-  for (const Vgpu& v : all) {
+std::optional<Error> in_the_way(const std::vector<ListedVgpu>& all, const DomainVgpu& d) {
+  for (const ListedVgpu& v : all) {
     const bool same_name = v.name == d.vgpu;
     if (same_name && !v.waiting())
       return Error{EBUSY, "vGPU '" + v.name + "' is " + v.state +
@@ -61,7 +61,7 @@ std::optional<Error> in_the_way(const std::vector<Vgpu>& all, const DomainVgpu& 
 }
 
 // sluiced may be about to start: systemd starts it anew after an upgrade.
-Result<std::vector<Vgpu>> list_when_there(Vgpus& vgpus) {
+Result<std::vector<ListedVgpu>> list_when_there(Vgpus& vgpus) {
   const uint64_t end_ns = monotonic_ns() + limits::kAbsentSeconds * 1'000'000'000ull;
   for (;;) {
     auto all = vgpus.list();
@@ -78,7 +78,7 @@ Result<void> prepare(Vgpus& vgpus, const DomainVgpu& d) {
   if (auto removed = remove_left_over(vgpus, *all, d); !removed) return removed;
   if (auto why = in_the_way(*all, d)) return *why;
   // One of its name is left: made by hand, with its socket.
-  for (const Vgpu& v : *all)
+  for (const ListedVgpu& v : *all)
     if (v.name == d.vgpu) return vgpus.set(set_request(d));
   return vgpus.create(create_request(d, owner_of(d.uuid)));
 }
@@ -88,7 +88,7 @@ Result<void> release(Vgpus& vgpus, const DomainVgpu& d) {
   auto all = vgpus.list();
   // Without sluiced there is no vGPU either.
   if (!all) return refused(all.error()) ? Result<void>(all.error()) : Result<void>();
-  for (const Vgpu& v : *all)
+  for (const ListedVgpu& v : *all)
     if (v.owner == owner_of(d.uuid))
       if (auto gone = vgpus.remove(v.name); !gone) return gone.error();
   return {};

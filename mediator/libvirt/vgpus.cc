@@ -40,10 +40,10 @@ Result<json::value> AdminVgpus::call(const char* method, json::object params) {
   return answer;
 }
 
-Result<std::vector<Vgpu>> AdminVgpus::list() {
+Result<std::vector<ListedVgpu>> AdminVgpus::list() {
   auto answer = call("vgpu.list", {});
   if (!answer) return answer.error();
-  std::vector<Vgpu> all;
+  std::vector<ListedVgpu> all;
   if (answer->is_array())
     for (const json::value& v : answer->get_array())
       all.push_back({text(v, "name"), text(v, "state"), text(v, "socket"), text(v, "owner"),
@@ -78,11 +78,12 @@ Result<void> AdminVgpus::remove(const std::string& name) {
   return without_value(call("vgpu.delete", {{"name", name}}));
 }
 
-const Vgpu* vgpu_of(const std::vector<Vgpu>& all, const DomainVgpu& d) {
+const ListedVgpu* vgpu_of(const std::vector<ListedVgpu>& all, const DomainVgpu& d) {
   const std::string owner = owner_of(d.uuid);
-  auto own = std::find_if(all.begin(), all.end(), [&](const Vgpu& v) { return v.owner == owner; });
+  auto own =
+      std::find_if(all.begin(), all.end(), [&](const ListedVgpu& v) { return v.owner == owner; });
   if (own == all.end())
-    own = std::find_if(all.begin(), all.end(), [&](const Vgpu& v) {
+    own = std::find_if(all.begin(), all.end(), [&](const ListedVgpu& v) {
       return v.owner.empty() && v.name == d.vgpu && v.socket == d.socket;
     });
   return own == all.end() ? nullptr : &*own;

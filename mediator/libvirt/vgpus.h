@@ -17,7 +17,8 @@
 
 namespace sluice::libvirt {
 
-struct Vgpu {
+// A vGPU as sluiced lists it.
+struct ListedVgpu {
   std::string name, state, socket, owner;
   bool paused = false;                                 // sluiced gives it no turn
   bool waiting() const { return state == "waiting"; }  // no virtual machine has its socket
@@ -31,7 +32,7 @@ struct VgpuDefaults {
 class Vgpus {
  public:
   virtual ~Vgpus() = default;
-  virtual Result<std::vector<Vgpu>> list() = 0;
+  virtual Result<std::vector<ListedVgpu>> list() = 0;
   virtual Result<VgpuDefaults> defaults() = 0;
   virtual Result<void> create(boost::json::object request) = 0;
   virtual Result<void> set(boost::json::object request) = 0;
@@ -43,7 +44,7 @@ class AdminVgpus final : public Vgpus {
  public:
   explicit AdminVgpus(std::string admin_socket, int timeout_s = limits::kAdminTimeoutSeconds)
       : socket_(std::move(admin_socket)), timeout_s_(timeout_s) {}
-  Result<std::vector<Vgpu>> list() override;
+  Result<std::vector<ListedVgpu>> list() override;
   Result<VgpuDefaults> defaults() override;
   Result<void> create(boost::json::object request) override;
   Result<void> set(boost::json::object request) override;
@@ -60,6 +61,6 @@ class AdminVgpus final : public Vgpus {
 inline bool refused(const Error& e) { return e.code < 0; }
 
 // The vGPU of a domain: its own, or one of its name and socket that was created by hand.
-const Vgpu* vgpu_of(const std::vector<Vgpu>& all, const DomainVgpu& domain);
+const ListedVgpu* vgpu_of(const std::vector<ListedVgpu>& all, const DomainVgpu& domain);
 
 }  // namespace sluice::libvirt

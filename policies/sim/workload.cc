@@ -38,7 +38,7 @@ std::string check_group(const Workload& w, size_t i) {
   return {};
 }
 
-std::string check_vgpu(const Workload& w, const Vgpu& v) {
+std::string check_vgpu(const Workload& w, const SimulatedVgpu& v) {
   const auto good_share = [&](const VgpuShare& s) {
     return s.weight >= 1 && s.weight <= kMaxWeight && s.priority < kPriorityLevels &&
            s.group <= w.groups.size() && s.min_permille <= kWholePermille &&

@@ -128,7 +128,7 @@ struct ShareChange {
   uint64_t at_ns = 0;
   VgpuShare share;
 };
-struct Vgpu {
+struct SimulatedVgpu {
   std::string name;
   VgpuShare share;
   std::vector<ShareChange> changes;
@@ -153,7 +153,7 @@ struct Workload {
   GpuModel gpu;
   std::vector<Kernel> kernels;
   std::vector<Group> groups;  // parents before children
-  std::vector<Vgpu> vgpus;
+  std::vector<SimulatedVgpu> vgpus;
   std::vector<Program> programs;
   // The simulation ends when every program with a number of runs has done them, when replay_runs >
   // 0 and each program has ended that many, or at horizon_ns, whichever comes first. 0: none.

@@ -150,7 +150,7 @@ Had had(const Settings& s, const Workload& w) {
   Had h{.cheat_ns = ns(0), .complete = !o.cut && !o.stuck};
   const double rest_ns = std::max(ns(0) - longest_lead_ns(w), 0.0);
   double weights = 0;
-  for (const Vgpu& v : w.vgpus) weights += v.share.weight;
+  for (const SimulatedVgpu& v : w.vgpus) weights += v.share.weight;
   for (size_t v = 1; v < w.vgpus.size(); ++v) {
     double due_ns = rest_ns / w.vgpus[0].share.weight * w.vgpus[v].share.weight;
     if (s.opaque)

@@ -142,7 +142,7 @@ TEST_P(PolicyProperties, NobodyPromisedProgressStarves) {
   for (uint64_t seed = tried.first; tried.more(seed); ++seed) {
     Workload w = random_workload(seed, Shape::kBacklogged, GetParam());
     // Within a factor of eight, so that a fair wait of the lightest stays far below the horizon.
-    for (Vgpu& v : w.vgpus) v.share.weight = 100 + v.share.weight % 701;
+    for (SimulatedVgpu& v : w.vgpus) v.share.weight = 100 + v.share.weight % 701;
     // Short tasks: behind long ones a fair wait is long too (ffs makes its epochs ten times as long
     // as what preemptions cost).
     for (Kernel& k : w.kernels) {
@@ -181,7 +181,7 @@ TEST_P(PolicyProperties, MoreWeightIsNeverLessGpu) {
   const Seeds tried = seeds(100);
   for (uint64_t seed = tried.first; tried.more(seed); ++seed) {
     Workload w = random_workload(seed, Shape::kBacklogged, GetParam());
-    for (Vgpu& v : w.vgpus) v.share.weight = 100 + v.share.weight % 301;
+    for (SimulatedVgpu& v : w.vgpus) v.share.weight = 100 + v.share.weight % 301;
     for (Kernel& k : w.kernels) {  // evictable within a short time, so that the share can be held
       k.evictable = true;
       k.task_ns = std::min<uint64_t>(k.alone_ns, 50'000);

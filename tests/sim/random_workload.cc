@@ -41,7 +41,7 @@ Workload random_workload(uint64_t seed, Shape shape, PreemptorKind preemptor) {
   }
   const auto vgpus = r.between(1, 6);
   for (uint64_t v = 0; v < vgpus; ++v) {
-    Vgpu g;
+    SimulatedVgpu g;
     g.name = "v" + std::to_string(v);
     g.share.weight = static_cast<uint32_t>(r.below(3) ? r.between(50, 400) : r.between(1, 1000));
     g.share.priority = shape == Shape::kFinite ? static_cast<uint32_t>(r.below(4)) : 0;

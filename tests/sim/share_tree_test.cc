@@ -681,7 +681,7 @@ TEST(ShareTree, RandomTreesKeepTheContract) {
         s.min_permille = static_cast<uint32_t>(r.below(2) * r.below(300));
         s.max_permille = static_cast<uint32_t>(r.below(2) * r.between(100, 1000));
       };
-      for (Vgpu& v : w.vgpus) {
+      for (SimulatedVgpu& v : w.vgpus) {
         draw(v.share);
         for (ShareChange& c : v.changes) draw(c.share);
       }

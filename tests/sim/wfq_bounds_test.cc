@@ -268,7 +268,7 @@ TEST(WfqBounds, BurstsOfClassLowAreALeadAndNoShare) {
       for (const uint64_t horizon_ns : {2'000'000'000ull, 5'000'000'000ull}) {
         Shared o{find_workload(row)->make(i, 9001), {}};
         o.w.horizon_ns = horizon_ns;
-        for (Vgpu& v : o.w.vgpus)
+        for (SimulatedVgpu& v : o.w.vgpus)
           if (!v.compared) v.share.latency = LatencyClass::kLow;
         const auto policy = find_policy("wfq")->make(engine_config(o.w));
         o.r = simulate(o.w, *policy, {.seed = 9001});
@@ -353,7 +353,7 @@ TEST(WfqBounds, LightTenantsOfAnyWeightAreOnTimeOnHeldPopulations) {
         for (uint32_t i = 0; i < 12; ++i) {
           const Shared& o = held(policy, row, i, seed);
           double weights = 0;
-          for (const Vgpu& v : o.w.vgpus) weights += v.share.weight;
+          for (const SimulatedVgpu& v : o.w.vgpus) weights += v.share.weight;
           for (const Program& p : o.w.programs) {
             if (p.arrival != ArrivalKind::kPoisson || p.prediction_factor != 1) continue;
             const double sure_ns =

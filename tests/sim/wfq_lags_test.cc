@@ -41,7 +41,7 @@ double longest_turn_ms(const Workload& w) {
 // Of those that always have work, so at any time at most.
 double largest_part(const Workload& w, uint32_t v) {
   double weights = w.vgpus[v].compared ? 0 : w.vgpus[v].share.weight;
-  for (const Vgpu& g : w.vgpus)
+  for (const SimulatedVgpu& g : w.vgpus)
     if (g.compared) weights += g.share.weight;
   return w.vgpus[v].share.weight / weights;
 }

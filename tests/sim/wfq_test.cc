@@ -42,7 +42,7 @@ const Seen& run(std::string_view workload, uint32_t number, bool spatial, uint64
   o.w = find_workload(workload)->make(number, 1);
   o.w.horizon_ns = horizon_ns;
   o.w.gpu.spatial = spatial;
-  for (const Vgpu& v : o.w.vgpus) o.weights += v.share.weight;
+  for (const SimulatedVgpu& v : o.w.vgpus) o.weights += v.share.weight;
   const auto policy = find_policy("wfq")->make(engine_config(o.w));
   o.r = simulate(o.w, *policy, {.seed = 1});
   EXPECT_EQ(o.r.violations, 0u) << o.r.violation;
@@ -283,8 +283,8 @@ TEST(WfqOnTimeSlices, SharesOverAnySecondWithinTurns) {
     const double handover = static_cast<double>(c.machine.handover_ns);
     const double round =
         static_cast<double>(o.w.vgpus.size()) * (handover / c.handover_loss + handover);
-    const bool steady =
-        std::all_of(o.w.vgpus.begin(), o.w.vgpus.end(), [](const Vgpu& v) { return v.compared; });
+    const bool steady = std::all_of(o.w.vgpus.begin(), o.w.vgpus.end(),
+                                    [](const SimulatedVgpu& v) { return v.compared; });
     ASSERT_GT(o.r.windows.size(), 100u) << i;
     for (size_t k = kWindowParts; k < o.r.windows.size(); ++k) {
       const Window& x = o.r.windows[k];
@@ -362,7 +362,7 @@ TEST(WfqOneAtATime, WhoIsOwedAPartOfAMillisecondInASecondGetsIt) {
     Workload w = find_workload("wfq-turns-weights")->make(i, 1);
     w.horizon_ns = 16 * kSecond;
     double weights = 0;
-    for (const Vgpu& v : w.vgpus) weights += v.share.weight;
+    for (const SimulatedVgpu& v : w.vgpus) weights += v.share.weight;
     const auto policy = find_policy("wfq")->make(engine_config(w));
     const Outcome r = simulate(w, *policy, {.seed = 1});
     const double handover_ns = 15'000;
@@ -401,8 +401,8 @@ TEST(WfqMixes, SharesInEverySetOfHabits) {
     for (uint32_t i = 0; i < row.runs; ++i) {
       Workload w = row.make(i, 1);
       w.horizon_ns = form.horizon_ns;
-      const bool bursty =
-          std::any_of(w.vgpus.begin(), w.vgpus.end(), [](const Vgpu& v) { return !v.compared; });
+      const bool bursty = std::any_of(w.vgpus.begin(), w.vgpus.end(),
+                                      [](const SimulatedVgpu& v) { return !v.compared; });
       const auto policy = find_policy("wfq")->make(engine_config(w));
       const Outcome r = simulate(w, *policy, {.seed = 1 + i});
       const Metrics m = measure(w, r, std::vector<double>(w.programs.size()));

@@ -190,9 +190,9 @@ Group group(const json::value& v, const std::string& where, const Names& groups)
   return g;
 }
 
-Vgpu vgpu(const json::value& v, const std::string& where, const Names& groups) {
+SimulatedVgpu vgpu(const json::value& v, const std::string& where, const Names& groups) {
   Reader r(v, where);
-  Vgpu g;
+  SimulatedVgpu g;
   g.name = r.text("name");
   if (g.name.empty()) wrong(where, "needs a name");
   g.share = share(r, {}, groups);

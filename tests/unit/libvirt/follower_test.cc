@@ -16,7 +16,7 @@ constexpr uint64_t kGrace = 10;
 
 // sluiced with the vGPUs that a test puts in.
 struct FakeVgpus final : Vgpus {
-  std::vector<Vgpu> vgpus;
+  std::vector<ListedVgpu> vgpus;
   std::vector<std::string> sets, removed;
   bool away = false;
   std::string refusal;
@@ -26,7 +26,7 @@ struct FakeVgpus final : Vgpus {
     if (!refusal.empty()) return Error{-32000, refusal};
     return {};
   }
-  Result<std::vector<Vgpu>> list() override {
+  Result<std::vector<ListedVgpu>> list() override {
     if (away) return Error{ECONNREFUSED, "sluiced is away"};
     return vgpus;
   }
@@ -40,7 +40,7 @@ struct FakeVgpus final : Vgpus {
   Result<void> remove(const std::string& name) override {
     if (auto ok = answer(); !ok) return ok;
     removed.push_back(name);
-    std::erase_if(vgpus, [&](const Vgpu& v) { return v.name == name; });
+    std::erase_if(vgpus, [&](const ListedVgpu& v) { return v.name == name; });
     return {};
   }
 };
@@ -207,7 +207,7 @@ TEST_F(FollowerTest, AnUnreachableSluicedIsTriedAgain) {
 // come while there is none.
 TEST_F(FollowerTest, ADomainThatGoesBackToASnapshotHasNotLostItsVgpu) {
   ASSERT_TRUE(follower_.all(domains_, 0).ok());
-  const std::vector<Vgpu> there = vgpus_.vgpus;
+  const std::vector<ListedVgpu> there = vgpus_.vgpus;
   for (uint64_t now = 100; now < 100 + 3 * kGrace; now += 2 * kGrace) {
     vgpus_.vgpus.clear();
     for (uint64_t look = now; look < now + 3; ++look)
