@@ -43,6 +43,7 @@ def cuda_programs(folder):
     shutil.copy(support.BUILD / "tests/cudart/cudart_cases_test", folder / "sluice-cudart-cases")
     nvcc = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin/nvcc"
     if not nvcc.exists():
+        say(f"{nvcc} is not there: no program that it compiles is tried")
         return False
     subprocess.run([nvcc, "-std=c++17", "-O1", "-cudart", "shared", "-gencode",
                     "arch=compute_75,code=compute_75", "-Xcompiler",

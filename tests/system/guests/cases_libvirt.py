@@ -429,15 +429,15 @@ class Domain(support.WithSluiced):
         wait_until(lambda: self.sluiced.ctl("show", "vm1")["agent"]["epoch"] != 0)
 
     def detached_by_virsh(self, libvirt):
-        """The guest's agent is asked for the device, and gives it back."""
+        """The guest's agent is asked for the device, and gives it back. The event service deletes
+        the vGPU."""
         wait_until(lambda: self.sluiced.ctl("show", "vm1")["agent"]["epoch"] != 0)
         xml = libvirt.virsh("dumpxml", "vm1").stdout
         device = self.work / "device.xml"
         device.write_text(xml[xml.index("<shmem"):xml.index("</shmem>")] + "</shmem>")
         libvirt.virsh("detach-device", "vm1", device, "--live")
         wait_until(lambda: "shmem" not in libvirt.virsh("dumpxml", "vm1").stdout)
-        # The event service would do it in 20 s.
-        self.sluiced.ctl("delete", "vm1")
+        wait_until(lambda: self.gone("vm1"))
 
     def libvirtd_dies_during_an_attach(self, libvirt):
         """After the vGPU was made, before the device is there: nothing is left."""
