@@ -20,6 +20,7 @@
 #include <cstdlib>
 #include <map>
 #include <string>
+#include <string_view>
 #include <tuple>
 
 #include "policies/sim/metrics.h"
@@ -89,13 +90,13 @@ Shared run_as(Form form, const char* policy, const char* row, uint32_t run, uint
   return o;
 }
 // Ten seconds of a held population, one vGPU at a time: simulated once, looked at by several tests.
-const Shared& held(const std::string& policy, const std::string& row, uint32_t run, uint64_t seed) {
+const Shared& held(std::string_view policy, std::string_view row, uint32_t run, uint64_t seed) {
   static std::map<std::tuple<std::string, std::string, uint32_t, uint64_t>, Shared> runs;
-  const std::tuple key(policy, row, run, seed);
+  const std::tuple key(std::string(policy), std::string(row), run, seed);
   auto known = runs.find(key);
   if (known == runs.end())
-    known = runs.emplace(key, run_as(Form::kWhole, policy.c_str(), row.c_str(), run, seed,
-                                     10'000'000'000ull))
+    known = runs.emplace(key, run_as(Form::kWhole, std::get<0>(key).c_str(),
+                                     std::get<1>(key).c_str(), run, seed, 10'000'000'000ull))
                 .first;
   return known->second;
 }

@@ -3,6 +3,9 @@
 // reason.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
 #include "mediator/core/domain_xml.h"
 #include "mediator/libvirt/api/attachment.h"
 
