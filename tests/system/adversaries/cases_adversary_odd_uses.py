@@ -28,6 +28,9 @@ class AdversaryOddUses(WithVictim):
         """Some of its calls wait for the very function that makes them, for ever."""
         self.check("calling")
 
+    def test_exits_from_host_functions(self):
+        self.check("exiting")
+
     def test_pools_at_their_ends(self):
         for seed in (1, 2):
             with self.subTest(seed=seed):
