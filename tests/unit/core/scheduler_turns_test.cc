@@ -426,6 +426,21 @@ TEST_F(StuckTest, WhoIsStuckPaysAllTheSame) {
   EXPECT_GE(charged(b) - of_b, 490 * kMs);
 }
 
+// ... whatever else its vGPU lets go meanwhile.
+TEST_F(StuckTest, ASessionThatLeavesByItselfClearsNobody) {
+  const SessionId other = h.session(a);
+  stay = {s, t, other};
+  for (const uint64_t until = h.now + 500 * kMs; h.now < until;) {
+    for (const SessionId x : stay) quietly(x, 1, 1, 100);
+    h.time(std::max(h.wake, h.now + 1));
+  }
+  h.remove(other);
+  stay = {s, t};
+  const std::string did = until_one_is_ended();
+  EXPECT_NE(did.find(ends(s)), std::string::npos) << did;
+  EXPECT_EQ(did.find(ends(t)), std::string::npos) << did;
+}
+
 // It was b: of those that are innocent one is ended at most.
 TEST_F(StuckTest, WhoDoesNotLeaveThenEitherIsTheNext) {
   const VgpuId c = h.vgpu();

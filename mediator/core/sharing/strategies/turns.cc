@@ -417,7 +417,8 @@ void Turns::on_drained(uint64_t now_ns, VgpuId v, ActionQueue& out) {
 void Turns::on_session_removed(uint64_t now_ns, SessionId s, ActionQueue& out) {
   const SessionState& x = sharing_.sessions[s];
   const VgpuId v = x.vgpu;
-  if (v == blocker_) vgpus_[runs_].cleared_for = true;
+  // One that goes by itself shows nothing: its vGPU may have others.
+  if (v == blocker_ && x.life == SessionLife::kEnding) vgpus_[runs_].cleared_for = true;
   if (x.drain != Drain::kNone) sharing_.session_drained(now_ns, s, out);
   if (!sharing_.vgpus[v].sessions.empty()) return;
   settle(now_ns);
