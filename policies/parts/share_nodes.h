@@ -47,8 +47,8 @@ struct ShareNode {
   ShareBucket cap, reserve;
   bool below = false;          // it is active, and so is a higher priority, or it is beside_capped
   bool beside_capped = false;  // there are vGPUs outside it that have a maximum
-  bool goes_before = false;    // before higher priorities, for its minimum
-  uint64_t reserved = 0;       // times that a vGPU went before higher priorities
+  bool goes_before = false;    // before all others, for its minimum
+  uint64_t reserved = 0;       // times that a vGPU began to do so
 };
 struct ShareVgpu : ShareNode {
   bool active = false;

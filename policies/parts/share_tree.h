@@ -13,10 +13,11 @@
 //             A group's part goes to its own active nodes, so nobody gains by having more vGPUs.
 //   priority  The sum of those on the way to the root.
 //   minimum   An active node's part is raised to its minimum. Below higher priorities it is put
-//             before them, a turn of kReserveNs or the least quantum at a time, for its minimum of
-//             the time, and keeps for kLackNs what it lacks; so it is beside vGPUs that have a
-//             maximum, which go as short work does. What it lacks when they go it has at once,
-//             before its equals, or it would wait for that until it interrupts their next bursts.
+//             before them, in turns of at least kReserveNs or the least quantum, whichever is
+//             longer, for its minimum of the time, and keeps for kLackNs what it lacks. The same
+//             holds beside vGPUs that have a maximum, since these go as short work does. What it
+//             lacks when they go it has at once, before its equals, or it would wait for that until
+//             it interrupts their next bursts.
 //   maximum   A token bucket: max of the time, kBurstNs * max at once. A node without tokens is
 //             throttled: to the policy its vGPUs are idle, and they leave the GPU. The time to
 //             leave is paid from the bucket, too. Where use alone is free, it is paid by the clock.

@@ -10,8 +10,9 @@
 // Rules, each in the file of policies/wfq/slices/ that is named, or below
 //   lengths.h      a mean slice is just long enough to pay for a switch: handover / handover_loss.
 //                  A round is long enough that the lightest vGPU has a turn in each, and a whole
-//                  number of rounds in a second. A slice is the quantum, corrected once a round by
-//                  a part of the lag
+//                  number of rounds in a second. Short rounds are a third longer where no vGPU has
+//                  come or gone lately and none is expected (is_calm()). A slice is the quantum,
+//                  corrected once a round by a part of the lag
 //   gpu.h          sits_out(): a vGPU is gated for a round if that leaves it closer to its
 //                  entitlement than a turn would: nobody is further off than one turn. (LoGA's and
 //                  NEON's disengaged fair queuing, with weights and turn by turn.) Leads add up to
@@ -36,8 +37,9 @@
 //   pause_budget.h the gates stay shut for a switch's length for one that may be back at once
 //
 // Guarantee  while all are backlogged, over a window T: |got / entitled - 1| <= (slice + switch) /
-//   (entitlement in T), that is n * handover / (handover_loss * T) for n equal vGPUs, and
-//   (floor + switch) / (entitlement in T) for those below the floor. tests/sim/wfq_test.cc.
+//   (entitlement in T), that is n * handover / (handover_loss * T) for n equal vGPUs (1.35 times
+//   that in the longer rounds), and (floor + switch) / (entitlement in T) for those below the
+//   floor. tests/sim/wfq_test.cc.
 // Priorities are strict: lower levels are gated while a higher one is backlogged. No timer while
 // one vGPU is backlogged alone. Cost: O(backlogged) per round, and per arrival while several are
 // backlogged that have no turns one by one; else O(1) per event.

@@ -84,7 +84,8 @@ class Deadlines {
   // It has left, or may take its time.
   void stop(VgpuId v);
   uint64_t evicted_at_ns(VgpuId v) const { return evictions_[v].since_ns; }
-  // So much of the time since then was not v's to leave in; in sum at most so many of its limits.
+  // So much of the time since then was not v's to leave in. In sum at most so many of its limits;
+  // what was excused already stays so.
   void excuse(VgpuId v, uint64_t now_ns, uint64_t ns, uint32_t limits = 1);
   // The answer to kAskStarved: so long since its worker's start. To be followed by enforce().
   void on_starved(SessionId s, uint64_t starved_ns, ActionQueue& out);
