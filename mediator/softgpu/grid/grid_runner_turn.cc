@@ -246,7 +246,12 @@ void GridRunner::wait_for_turn(Lock& lock) {
                                      ? std::max(slice_left_ns % kLivenessCheck_ns, kShortestWait_ns)
                                      : kLivenessCheck_ns));
     if (!rang && ends) gpu_.nudge_holder();
-    if (!rang) gpu_.eject_absent();
+    // Two that find no room ring one another at each look, so silence may never come.
+    if (const uint64_t now = monotonic_ns();
+        !rang || now - absent_looked_ns_ >= kLivenessCheck_ns) {
+      gpu_.eject_absent();
+      absent_looked_ns_ = now;
+    }
     misses = !rang && !ends && gpu_.engine_free() ? misses + 1 : 0;
     lock.lock();
     // An owner of a reused slot may have lost its mark to somebody's cleaning: stand there again.

@@ -146,7 +146,7 @@ class SharedGpu {
   void beat() { state_->processes[process_].beat.fetch_add(1, std::memory_order_relaxed); }
 
   // Waiting: read bell(), try, then wait_bell(what was read), so that no ring is lost. False: the
-  // time ran out (then call eject_absent).
+  // time ran out. Call eject_absent() then, and now and then if it never does.
   uint32_t bell() const { return state_->processes[process_].bell.load(); }
   bool wait_bell(uint32_t seen, std::chrono::nanoseconds timeout);
   void ring_self() { ring(process_); }

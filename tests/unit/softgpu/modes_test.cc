@@ -394,6 +394,25 @@ TEST_F(Modes, WhoFillsTheGpuAndDiesOrStopsLeavesItsRoom) {
   EXPECT_EQ(c.answer(), 0) << "b is dead";
 }
 
+// At each look two that find no room ring one another, and neither ever waits in silence.
+TEST_F(Modes, WhoFillsTheGpuAndDiesLeavesItsRoomToTwoThatWait) {
+  for (int round = 0; round < 4; ++round) {
+    Contender a(path_, mode("mps")), b(path_, mode("mps")), c(path_, mode("mps"));
+    const auto ta = static_cast<uint32_t>(a.ask('i'));
+    const uint32_t waiting[] = {static_cast<uint32_t>(b.ask('i')),
+                                static_cast<uint32_t>(c.ask('i'))};
+    ASSERT_EQ(a.ask('S'), 0);
+    while (state().claims[channel(ta).process][3].load() >> 48 != 4) ::usleep(200);
+    ASSERT_EQ(b.ask('S'), 0);
+    ASSERT_EQ(c.ask('S'), 0);
+    for (const uint32_t t : waiting)
+      while ((state().starved.load() >> channel(t).process & 1) == 0) ::usleep(200);
+    a.kill();
+    EXPECT_EQ(b.ask('r'), 0);
+    EXPECT_EQ(c.ask('r'), 0);
+  }
+}
+
 TEST_F(Modes, AHolderThatStopsLosesTheEngineAndGoesOnAsANewcomer) {
   Environment settings = mode("fcfs");
   settings["SLUICE_SOFT_STALL_MS"] = "100";
