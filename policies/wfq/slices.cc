@@ -337,19 +337,9 @@ class WfqSlices final : public Policy {
   }
   // Lower levels are gated; the rest of a round is about the highest one only.
   void find_top(uint64_t now_ns) {
-    gpu_.top_priority = kPriorityLevels - 1;
-    while (gpu_.clock.busy(gpu_.top_priority) == 0) --gpu_.top_priority;
-    gpu_.top.clear();
-    gpu_.weight_of_top = 0;
-    for (const VgpuId v : gpu_.busy) {
-      if (gpu_.share(v).priority != gpu_.top_priority) {
-        gpu_.gate(now_ns, v, true);
-        continue;
-      }
-      gpu_.top.push_back(v);
-      gpu_.weight_of_top += gpu_.share(v).weight;
-      gpu_[v].lead_ns = gpu_.lead_of(v);
-    }
+    gpu_.find_top();
+    for (const VgpuId v : gpu_.busy)
+      if (gpu_.share(v).priority != gpu_.top_priority) gpu_.gate(now_ns, v, true);
   }
   // Nobody has come or gone lately, and nobody is expected.
   bool is_calm(uint64_t now_ns) const {

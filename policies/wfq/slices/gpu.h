@@ -100,6 +100,19 @@ struct SlicedGpu {
     vgpus[v].used_gated_ns = 0;
     closed ? ++gated : --gated;
   }
+  // A round begins; somebody is backlogged.
+  void find_top() {
+    top_priority = kPriorityLevels - 1;
+    while (clock.busy(top_priority) == 0) --top_priority;
+    top.clear();
+    weight_of_top = 0;
+    for (const VgpuId v : busy) {
+      if (share(v).priority != top_priority) continue;
+      top.push_back(v);
+      weight_of_top += share(v).weight;
+      vgpus[v].lead_ns = lead_of(v);
+    }
+  }
 
   // ---- entitlement and lead ---------------------------------------------------------------------
   double sms() const { return std::max(config.machine.sm_count, 1u); }

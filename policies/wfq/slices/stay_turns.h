@@ -24,7 +24,7 @@
 // among more visitors than kMostVisitors, and where slices are not free alone. Who has its share,
 // or comes too often, visits nobody, whatever its worker says (SlicedGpu::asks_much()): it stays.
 //
-// Pure; part of WfqSlices. Tested in tests/sim/slices_shares_test.cc.
+// Pure; part of WfqSlices. Tested with a host in tests/sim/slices_shares_test.cc, too.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Every registered policy has a row in the guide for writers of policies, and every row a policy.
+Every rule of wfq, a header in policies/wfq/, has a test of its own in tests/unit/policies/wfq/.
 
     table_test.py SLUICE_SIM SOURCE_ROOT
 """
@@ -17,6 +18,14 @@ def rows_of(guide):
     return dict(re.findall(r"^\| `([^`]+)` \| (.*?) \|", section, re.M))
 
 
+def rules_without_test(root):
+    rules = [p.relative_to(root / "policies/wfq").with_suffix("").as_posix()
+             for p in (root / "policies/wfq").rglob("*.h") if p.name != "forms.h"]
+    listed = (root / "tests/unit/policies/meson.build").read_text()
+    return [f"policies/wfq/{rule}.h: '{rule}' is not in tests/unit/policies/meson.build"
+            for rule in sorted(rules) if f"'{rule}'" not in listed]
+
+
 def main():
     sim, root = sys.argv[1], pathlib.Path(sys.argv[2])
     listed = json.loads(subprocess.run([sim, "--list", "--json"], check=True, capture_output=True,
@@ -25,7 +34,7 @@ def main():
     documented = rows_of((root / "docs/internals/policy-writers-guide.md").read_text())
     wrong = [f"{name}: registered as '{registered.get(name)}', documented as "
              f"'{documented.get(name)}'" for name in sorted(registered | documented)
-             if registered.get(name) != documented.get(name)]
+             if registered.get(name) != documented.get(name)] + rules_without_test(root)
     print("\n".join(wrong))
     return 1 if wrong or not registered else 0
 

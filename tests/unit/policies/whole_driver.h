@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <utility>
 
 #include "policies/policy.h"
 
@@ -13,10 +14,15 @@ namespace sluice::policy {
 
 struct WholeDriver {
   explicit WholeDriver(std::string_view name, Config config = {})
-      : policy(find_policy(name)->make(config)), sms(config.machine.sm_count) {}
+      : WholeDriver(find_policy(name)->make(config), config) {}
+  WholeDriver(std::unique_ptr<Policy> driven, const Config& config)
+      : policy(std::move(driven)), sms(config.machine.sm_count) {}
 
   void add(VgpuId v, uint32_t weight = 100, uint32_t priority = 0) {
-    call([&] { policy->on_vgpu_added(now, v, {.weight = weight, .priority = priority}, out); });
+    add(v, {.weight = weight, .priority = priority});
+  }
+  void add(VgpuId v, const VgpuShare& share) {
+    call([&] { policy->on_vgpu_added(now, v, share, out); });
   }
   void arrive(VgpuId v) {
     call([&] { policy->on_arrival(now, v, out); });

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// OneByOne: when the rest has turns one by one, and whose gate opens next.
+#include "policies/wfq/slices/one_by_one.h"
+
+#include "tests/unit/policies/wfq/slices/sliced_gpu_test.h"
+
+namespace sluice::policy::slices {
+namespace {
+
+class OneByOneTest : public SlicedGpuTest {
+ protected:
+  using SlicedGpuTest::SlicedGpuTest;
+  // 0 pauses, with bursts of 2 ms; 1, 2 and 3 do not.
+  void SetUp() override {
+    for (int i = 0; i < 4; ++i) add_busy();
+    has_habit(0, 2e6, 100e3);
+  }
+  void lag(VgpuId v, uint64_t ns) {
+    for (const VgpuId other : {0, 1, 2, 3})
+      if (other != v) charge(other, ns);
+  }
+  bool applies() {
+    const double round = begin_round();
+    return one_by_one.applies(now, round, gpu.weight_of_top);
+  }
+  OneByOne one_by_one{gpu};
+};
+
+TEST_F(OneByOneTest, WhileOneThatPausesLagsByHalfOfABurst) {
+  lag(0, kMs);
+  EXPECT_FALSE(applies()) << "3/4 ms";
+  EXPECT_FALSE(one_by_one.active());
+  lag(0, kMs);
+  EXPECT_TRUE(applies());
+  EXPECT_TRUE(one_by_one.active());
+  EXPECT_EQ(gpu.rest, (Open{1, 2, 3}));
+  gpu[0].habit.burst_ns = 50e6;  // it fills its quantum
+  EXPECT_FALSE(applies());
+  EXPECT_EQ(gpu.rest, (Open{0, 1, 2, 3}));
+}
+
+TEST_F(OneByOneTest, NotForTheRestOfOne) {
+  go(2), go(3);
+  lag(0, 8 * kMs);
+  EXPECT_FALSE(applies());
+}
+
+TEST_F(OneByOneTest, TheFurthestBehindOfTheRestIsOpenAndWhoPauses) {
+  lag(0, 8 * kMs);
+  charge(1, 2 * kMs), charge(3, 3 * kMs);
+  ASSERT_TRUE(applies());
+  const double ends_ns = one_by_one.begin_round(now);
+  EXPECT_EQ(open(), (Open{0, 2}));
+  // A turn of that one, and a burst with its switch.
+  EXPECT_NEAR(ends_ns, gpu[2].left_ns + 2e6 + kHandoverNs, 1);
+  EXPECT_NEAR(gpu[2].left_ns, static_cast<double>(gpu[2].wanted_ns) + kHandoverNs, 1);
+}
+
+TEST_F(OneByOneTest, FurthestIsByWeight) {
+  add_busy({.weight = 300});
+  lag(0, 8 * kMs);
+  charge(2, 2 * kMs), charge(4, 20 * kMs);
+  ASSERT_TRUE(applies());
+  one_by_one.begin_round(now);
+  EXPECT_EQ(open(), (Open{0, 4}));
+}
+
+// As the hardware does: whoever goes on is before all others.
+TEST_F(OneByOneTest, ATurnGoesOnUntilItIsOver) {
+  lag(0, 8 * kMs);
+  ASSERT_TRUE(applies());
+  one_by_one.begin_round(now);
+  ASSERT_EQ(open(), (Open{0, 1}));
+  charge(1, 500 * kUs), gpu[1].left_ns -= 500e3;
+  ASSERT_TRUE(applies());
+  one_by_one.begin_round(now);
+  EXPECT_EQ(open(), (Open{0, 1})) << "though the others are further behind now";
+  charge(1, gpu.quantum_ns(1)), gpu[1].left_ns = 0.1 * gpu.quantum_ns(1);
+  ASSERT_TRUE(applies());
+  one_by_one.begin_round(now);
+  EXPECT_EQ(open(), (Open{0, 2})) << "what is left is no turn of its own";
+}
+
+// As short as those that pause want it, and no shorter than their bursts make worth while.
+TEST_F(OneByOneTest, ATurnBetweenShortBurstsIsShort) {
+  lag(0, 8 * kMs);
+  ASSERT_TRUE(applies());
+  one_by_one.begin_round(now);
+  EXPECT_NEAR(gpu[1].left_ns, 0.75 * 2e6 + kHandoverNs, 1e3);
+  gpu[1].left_ns = 0;
+  gpu[0].habit.burst_ns = 4e6;
+  ASSERT_TRUE(applies());
+  one_by_one.begin_round(now);
+  EXPECT_NEAR(gpu[1].left_ns, 0.75 * 4e6 + kHandoverNs, 1e3);
+}
+
+TEST_F(OneByOneTest, OneThatPausesAndIsAheadIsGated) {
+  add_busy();
+  has_habit(4, 2e6, 100e3);
+  lag(0, 8 * kMs);
+  charge(4, 8 * kMs + 500 * kUs);
+  for (const VgpuId v : {1, 2, 3}) charge(v, kMs);
+  charge(4, 6 * kMs);
+  ASSERT_TRUE(applies());
+  one_by_one.begin_round(now);
+  EXPECT_EQ(open().front(), 0u);
+  EXPECT_TRUE(gpu[4].gated) << "by more than half of a burst";
+}
+
+// A kernel that no gate stops, and that is too far ahead, has no more than its share in a longer
+// cycle: as many of the others as fit into it have turns.
+TEST_F(OneByOneTest, BesideARiderMoreOfTheRestHaveTurns) {
+  lag(0, 8 * kMs);
+  charge(3, 60 * kMs);
+  gpu[3].rides_until_ns = now + kSecond;
+  gpu.find_top();
+  const double weights = 400;
+  begin_round();
+  ASSERT_TRUE(one_by_one.applies(now, 30e6, weights));
+  gpu[3].rides_until_ns = 0;
+  ASSERT_TRUE(one_by_one.applies(now, 30e6, weights));
+  one_by_one.begin_round(now);
+  const size_t without = open().size();
+  gpu[3].rides_until_ns = now + kSecond;
+  SlicedGpuTest::gpu.lengths.begin_round(4, 40'000, 100, 0, false);
+  EXPECT_FALSE(one_by_one.applies(now, 30e6, 40'000)) << "its cycle is longer than the round";
+  EXPECT_EQ(without, 2u);
+}
+
+class OneByOneWithoutLeads : public OneByOneTest {
+ protected:
+  static Config no_leads() {
+    Config c = config();
+    c.max_lead_turns = 0;
+    return c;
+  }
+  OneByOneWithoutLeads() : OneByOneTest(no_leads()) {}
+};
+
+TEST_F(OneByOneWithoutLeads, NobodyIsPutAheadWhereThatIsConfigured) {
+  lag(0, 8 * kMs);
+  EXPECT_FALSE(applies());
+}
+
+}  // namespace
+}  // namespace sluice::policy::slices
