@@ -43,8 +43,7 @@ class SpatialFigures : public ::testing::Test {
   AllFigures f;
 };
 
-// ---- frames
-// ---------------------------------------------------------------------------------------
+// ---- frames ------------------------------------------------------------------------------------
 
 TEST_F(SpatialFigures, AFrameIsLongEnoughForTheHandOversInIt) {
   EXPECT_EQ(f.frame_ns(0), 4 * kMs);
@@ -107,8 +106,7 @@ TEST_F(SteadyFigures, AFrameIsShorterForTheSakeOfTheLightest) {
   EXPECT_EQ(f.frame_ns(0), 3 * kMs) << "two changes are handover_loss of that";
 }
 
-// ---- SMs
-// ------------------------------------------------------------------------------------------
+// ---- SMs ---------------------------------------------------------------------------------------
 
 TEST_F(SpatialFigures, EntitlementIsByWeight) {
   const VgpuId a = add({.weight = 300}), b = add();
@@ -166,8 +164,7 @@ TEST_F(SpatialFigures, ALongNarrowLaunchHasASurplusAtOnce) {
   EXPECT_EQ(f.surplus_of(v), 6u);
 }
 
-// ---- short ones
-// -----------------------------------------------------------------------------------
+// ---- short ones --------------------------------------------------------------------------------
 
 // By a frame of 4 ms an eighth of 16 SMs is 8 SM-ms.
 TEST_F(SpatialFigures, ShortWorkFitsIntoTheEntitlementOfAFrame) {
@@ -225,8 +222,7 @@ TEST_F(SpatialFigures, KnownWorkEndsAsItIsUsed) {
   EXPECT_EQ(f.known(v), FairClock::kMaxUsage - kMs);
 }
 
-// ---- the order
-// ------------------------------------------------------------------------------------
+// ---- the order ---------------------------------------------------------------------------------
 
 TEST_F(SpatialFigures, AheadIsTheVirtualTimeOneFrameFromNow) {
   add({.weight = 700});

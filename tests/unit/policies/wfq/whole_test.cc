@@ -78,8 +78,7 @@ class WholeRules : public ::testing::Test, protected WholeDriver {
   VgpuId count = 0;
 };
 
-// ---- next()
-// ---------------------------------------------------------------------------------------
+// ---- next() ------------------------------------------------------------------------------------
 
 TEST_F(WholeRules, NextIsTheEarliestRank) {
   add_all({{}, {}, {}});
@@ -147,8 +146,7 @@ TEST_F(WholeRules, PatienceIsByEntitlement) {
   EXPECT_LT(ms, 60u);
 }
 
-// ---- bursts()
-// -------------------------------------------------------------------------------------
+// ---- bursts() ----------------------------------------------------------------------------------
 
 class WholeBursts : public WholeRules {
  protected:
@@ -250,8 +248,7 @@ TEST_F(WholeBursts, ABurstIsOfTwoLatencyTargetsByShareAndOfOneAtMost) {
   EXPECT_EQ(rules.longest_burst_ns(0), 10 * kMs) << "an eighth of two";
 }
 
-// ---- covered(), watch()
-// ---------------------------------------------------------------------------
+// ---- covered(), watch() ------------------------------------------------------------------------
 
 TEST_F(WholeRules, OneWhoseSureShareCoversItGoesBeforeAndEndsOverdueTurns) {
   add_all({{}, {}, {}});
@@ -266,15 +263,24 @@ TEST_F(WholeRules, OneWhoseSureShareCoversItGoesBeforeAndEndsOverdueTurns) {
 }
 
 TEST_F(WholeRules, OfThoseThatAreCoveredTheShortestGoesBeforeAnOverdueTurn) {
-  add_all({{}, {}, {}, {}, {}});
-  now += 100 * kMs;
-  arrive(0), arrive(1);
-  use(0, 200 * kMs);
-  arrive_with(2, 3 * kMs), arrive_with(3, 2 * kMs);
-  lose_sure_share(4);
-  arrive_with(4, kMs);
-  EXPECT_TRUE(rules.turn_is_overdue(1));
-  EXPECT_TRUE(is(rules.next(now), 3, true));
+  for (const bool second : {false, true}) {
+    WholeDriver d(std::make_unique<Rules>(Config{}), Config{});
+    auto& r = static_cast<Rules&>(*d.policy);
+    for (VgpuId v = 0; v < 5; ++v) d.add(v, VgpuShare{});
+    d.now += 100 * kMs;
+    d.arrive(0), d.arrive(1);
+    d.policy->on_usage(d.now, 0, {.sm_ns = 200 * kMs});
+    // The shortest, 4, has had its sure share.
+    for (const auto& [v, ns] : {std::pair{4, 1}, {2, second ? 2 : 3}, {3, second ? 3 : 2}}) {
+      const Launch l{.vgpu = static_cast<VgpuId>(v), .run_predicted_sm_ns = ns * kMs};
+      d.call([&] { r.on_launch_queued(d.now, l, d.out); });
+      if (v == 4) d.policy->on_usage(d.now, 4, {.sm_ns = 20 * kMs});
+      d.arrive(l.vgpu);
+    }
+    EXPECT_TRUE(r.turn_is_overdue(1));
+    EXPECT_FALSE(r.covered(4));
+    EXPECT_TRUE(is(r.next(d.now), second ? 2 : 3, true));
+  }
 }
 
 TEST_F(WholeRules, WithoutASureShareNobodyEndsAnOverdueTurn) {
@@ -322,8 +328,16 @@ TEST_F(WholeRules, OneThatASureShareCoversLaterIsCheckedThen) {
   EXPECT_EQ(evicted, 0u);
 }
 
-// ---- rank()
-// ---------------------------------------------------------------------------------------
+TEST_F(WholeRules, SoIsAShortOneThatIsTooFarAhead) {
+  add_all({{}, {}});
+  arrive(0);
+  use(1, 4 * kMs);
+  arrive_with(1, 4 * kMs);
+  EXPECT_FALSE(rules.eligible(1));
+  EXPECT_NEAR(static_cast<double>(wake_ns - now), 16e6, 10);
+}
+
+// ---- rank() ------------------------------------------------------------------------------------
 
 class WholeRanks : public WholeRules {
  protected:
@@ -376,8 +390,7 @@ TEST_F(WholeRanks, OneThatAlwaysHasWorkKeepsItsPlaceOnceItHadATurn) {
   EXPECT_EQ(rules.next(now).vgpu, 0u);
 }
 
-// ---- next_due(), quantum(), correct()
-// -------------------------------------------------------------
+// ---- next_due(), quantum(), correct() ----------------------------------------------------------
 
 TEST_F(WholeRules, TheNextTurnIsDueAQuantumLaterUnlessThatIsFarFromWhatWasUsed) {
   add_all({{}, {}});
@@ -427,8 +440,7 @@ TEST_F(WholeRules, AnOverrunIsTakenOffTheNextTurnAndAShortfallAdded) {
   }
 }
 
-// ---- eligible()
-// -----------------------------------------------------------------------------------
+// ---- eligible() --------------------------------------------------------------------------------
 
 TEST_F(WholeRules, AnEligibleOneLeadsByItsLengthAtMostWhenItIsDone) {
   add_all({{}, {}});
@@ -461,8 +473,7 @@ TEST_F(WholeRules, OneOfClassLowIsEligibleBelowItsShareWhateverItHasToDo) {
   EXPECT_FALSE(rules.eligible(1));
 }
 
-// ---- preempts(), shorter(), finish()
-// --------------------------------------------------------------
+// ---- preempts(), shorter(), finish() -----------------------------------------------------------
 
 TEST_F(WholeRules, AShortOneEndsATurn) {
   add_all({{}, {}});
@@ -552,8 +563,7 @@ TEST_F(WholeRules, WhatEndsSoonerThanItCouldBeEvictedEnds) {
   EXPECT_EQ(rules.finish(), 0u) << "it has said nothing more";
 }
 
-// ---- linger()
-// -------------------------------------------------------------------------------------
+// ---- linger() ----------------------------------------------------------------------------------
 
 class WholeLingers : public WholeRules {
  protected:
@@ -668,8 +678,7 @@ TEST_F(WholeLingers, NorBeforeAShortOne) {
   EXPECT_FALSE(rules.linger(now, 0));
 }
 
-// ---- hold_back()
-// ----------------------------------------------------------------------------------
+// ---- hold_back() -------------------------------------------------------------------------------
 
 TEST_F(WholeRules, WhoLeftLateWaitsUntilTheOthersHaveUsedAsMuch) {
   add_all({{}, {}});
@@ -736,8 +745,7 @@ TEST_F(WholeRules, WhoLeftLateDoesNotWaitForPausesWithoutEnd) {
   EXPECT_NEAR(pauses, 50, 5);
 }
 
-// ---- what others ask
-// ------------------------------------------------------------------------------
+// ---- what others ask ---------------------------------------------------------------------------
 
 TEST_F(WholeRules, OneThatASureShareWouldLetGoFirstComesUnasked) {
   const auto comes = [](const VgpuShare& share, uint32_t priority_of_other, uint64_t work_ns) {

@@ -44,8 +44,7 @@ class StayTurnsTest : public SlicedGpuTest {
   StayTurns turns{gpu, expected};
 };
 
-// ---- when there are such turns
-// --------------------------------------------------------------------
+// ---- when there are such turns -----------------------------------------------------------------
 
 TEST_F(StayTurnsTest, BesideAVisitorTwoThatStayHaveTurns) {
   add_staying(), add_staying();
@@ -162,8 +161,7 @@ TEST_F(StayTurnsOnOtherMachine, NotWhereShortSlicesCost) {
   EXPECT_FALSE(turns.begin_with(now, 2));
 }
 
-// ---- one that comes in the middle of a round
-// ------------------------------------------------------
+// ---- one that comes in the middle of a round ---------------------------------------------------
 
 TEST_F(StayTurnsTest, AVisitorThatComesBeginsThem) {
   add_staying(), add_staying();
@@ -183,8 +181,7 @@ TEST_F(StayTurnsTest, NotOneOfALowerPriorityNorWhereOthersHaveGone) {
   EXPECT_FALSE(turns.begin_with(now, visitor));
 }
 
-// ---- the states of a turn
-// -------------------------------------------------------------------------
+// ---- the states of a turn ----------------------------------------------------------------------
 
 TEST_F(StayTurnsTest, TheFurthestBehindByWeightBegins) {
   add_staying(), add_staying({.weight = 300}), add_staying(), add_visiting();
