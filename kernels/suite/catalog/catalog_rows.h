@@ -18,7 +18,8 @@
   X(md5, "E", 8192)          \
   SLUICE_SUITE_MORE_ROWS(X)
 
-// Each in a file of its own: <name>.cu, <name>.ptx, case_<name>.cc.
+// Each in files of its own, in papers/ or scans/: cuda/.../<name>.cu, ptx/.../<name>.ptx,
+// cases/.../<name>.cc.
 #define SLUICE_SUITE_MORE_ROWS(X) \
   X(vecadd, "FR", 8192)           \
   X(bfs, "E", 4096)               \

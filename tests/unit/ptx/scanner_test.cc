@@ -264,7 +264,8 @@ TEST_P(RoundTrip, IsLossless) {
 
 std::vector<std::filesystem::path> ptx_files() {
   std::vector<std::filesystem::path> paths;
-  for (const char* folder : {"/tests/golden", "/kernels/suite/ptx"})
+  for (const char* folder : {"/tests/golden", "/kernels/suite/ptx", "/kernels/suite/ptx/papers",
+                             "/kernels/suite/ptx/scans"})
     for (const auto& entry :
          std::filesystem::directory_iterator(std::string(SLUICE_SOURCE_ROOT) + folder))
       if (entry.path().extension() == ".ptx") paths.push_back(entry.path());
