@@ -7,7 +7,7 @@
 #include <cmath>
 #include <random>
 
-#include "tests/sim/sim_host.h"
+#include "tests/sim/hosts/sim_host.h"
 
 namespace sluice::sim {
 namespace {

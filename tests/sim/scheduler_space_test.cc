@@ -6,7 +6,7 @@
 #include <random>
 
 #include "policies/parts/in_units.h"
-#include "tests/sim/sim_host.h"
+#include "tests/sim/hosts/sim_host.h"
 
 namespace sluice::sim {
 namespace {

@@ -8,7 +8,7 @@
 #include <functional>
 #include <vector>
 
-#include "tests/sim/slices_host.h"
+#include "tests/sim/hosts/slices_host.h"
 
 namespace sluice::sim::hostile {
 namespace {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/sim/slices_host.h"
+#include "tests/sim/hosts/slices_host.h"
 
 namespace sluice::sim {
 namespace {

@@ -8,7 +8,7 @@
 #include <random>
 #include <string>
 
-#include "tests/sim/turns_host.h"
+#include "tests/sim/hosts/turns_host.h"
 
 namespace sluice::sim {
 namespace {

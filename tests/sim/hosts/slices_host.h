@@ -23,7 +23,7 @@
 #include "mediator/worker/streams/rhythm.h"
 #include "mediator/worker/streams/slice_queue.h"
 #include "policies/accounting/engine_use.h"
-#include "tests/sim/virtual_host.h"
+#include "tests/sim/hosts/virtual_host.h"
 
 namespace sluice::sim {
 

@@ -14,7 +14,7 @@
 
 #include "mediator/core/scheduler.h"
 #include "policies/accounting/share_meter.h"
-#include "tests/sim/virtual_host.h"
+#include "tests/sim/hosts/virtual_host.h"
 
 namespace sluice::sim {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/sim/sim_host.h"
+#include "tests/sim/hosts/sim_host.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/sim/turns_host.h"
+#include "tests/sim/hosts/turns_host.h"
 
 #include <algorithm>
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "mediator/core/scheduler.h"
-#include "tests/sim/virtual_host.h"
+#include "tests/sim/hosts/virtual_host.h"
 
 namespace sluice::sim {
 
