@@ -162,7 +162,9 @@ struct sluice_slot_header {    /* at the slot's offset; 4 KiB */
   uint32_t hold;
   uint32_t pad;
   /* [H] With SLUICE_JOINED_CLONES_ON_REQUEST: functions whose clones the worker wants, 0: none.
-   * Each stands at its handle modulo SLUICE_WANTED_CLONES; another one may take its place. */
+   * With SLUICE_JOINED_FORMS_APART also those that have their first form, and whose others it
+   * wants. Each stands at its handle modulo SLUICE_WANTED_CLONES; another one may take its place.
+   */
   uint64_t wanted_clones[SLUICE_WANTED_CLONES];
 };
 #define SLUICE_SUBMIT_DATA (64u << 10) /* from the slot's offset */
@@ -197,6 +199,9 @@ struct sluice_join {
 /* Beside LAZY_CLONES: a launch whose blocks the GPU holds at once needs no clones
  * (SLUICE_LAUNCHED_AT_ONCE). */
 #define SLUICE_JOINED_ORIGINALS_AT_ONCE 0x8u
+/* Beside LAZY_CLONES: the text of a kernel's clones has no original, and unless CLONES_ON_REQUEST
+ * stands here too it has their first form only (SLUICE_FUNCTION_OTHERS_LATER). */
+#define SLUICE_JOINED_FORMS_APART 0x10u
 /* Modules are loaded as the program gives them, and nothing is evicted: kernels have no clones. */
 #define SLUICE_JOINED_ORIGINALS 0x2u
 enum sluice_doorbell_kind {

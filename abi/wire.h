@@ -159,8 +159,12 @@ struct sluice_handle_reply {
 #define SLUICE_FUNCTION_RESUMABLE \
   0x10u /* its blocks leave in mid-work and are resumed (preempt.cuh) */
 #define SLUICE_FUNCTION_ONE_ROW \
-  0x20u                      /* only in grids of one row: others' launches take the original */
-struct sluice_function_get { /* name follows, name_bytes without NUL */
+  0x20u /* only in grids of one row: others' launches take the original */
+/* In sluice_function_clones only. */
+#define SLUICE_FUNCTION_OTHERS_LATER \
+  0x40u /* the first form, and there may be others once the worker wants them */
+#define SLUICE_FUNCTION_OTHER_FORMS 0x80u /* these are the others */
+struct sluice_function_get {              /* name follows, name_bytes without NUL */
   uint64_t module;
   uint32_t flags; /* SLUICE_FUNCTION_*, by the guest's rewriter; forged, they harm its guest only */
   uint32_t name_bytes;
@@ -169,8 +173,9 @@ struct sluice_function_get { /* name follows, name_bytes without NUL */
 };
 /* The clones of a kernel whose module was loaded without any (SLUICE_JOINED_LAZY_CLONES), in a
  * module of their own. From its answer on that module is a part of the kernel's: its own handle
- * names nothing any more. Once for a function. Addresses of variables follow, address_bytes: what
- * the module's array SLUICE_ADDRESS_ARRAY, of this many bytes, is to hold. */
+ * names nothing any more. Once for a function, and once more with OTHER_FORMS where the first time
+ * said OTHERS_LATER. Addresses of variables follow, address_bytes: what the module's array
+ * SLUICE_ADDRESS_ARRAY, of this many bytes, is to hold. */
 #define SLUICE_ADDRESS_ARRAY "sluice_addresses"
 struct sluice_function_clones {
   uint64_t function;

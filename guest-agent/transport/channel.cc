@@ -132,6 +132,7 @@ Result<void> Channel::map(const sluice_joined& joined, std::vector<Fd>& fds) {
   can_wait_ = joined.can_wait != 0;
   lazy_clones_ = joined.flags & SLUICE_JOINED_LAZY_CLONES;
   clones_on_request_ = joined.flags & SLUICE_JOINED_CLONES_ON_REQUEST;
+  forms_apart_ = joined.flags & SLUICE_JOINED_FORMS_APART;
   originals_at_once_ = joined.flags & SLUICE_JOINED_ORIGINALS_AT_ONCE;
   originals_ = joined.flags & SLUICE_JOINED_ORIGINALS;
   header_ = reinterpret_cast<const sluice_slot_header*>(region_ + SLUICE_SLOT_OFFSET +

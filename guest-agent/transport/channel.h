@@ -64,6 +64,13 @@ class Channel {
     return !clones_on_request_ ||
            load_shared(header_->wanted_clones[function % SLUICE_WANTED_CLONES]) == function;
   }
+  // ... and those of its other forms, where it has the first (forms_apart()).
+  bool wants_other_forms(uint64_t function) const {
+    return load_shared(header_->wanted_clones[function % SLUICE_WANTED_CLONES]) == function;
+  }
+  // A kernel's clones without its original.
+  bool forms_apart() const { return forms_apart_; }
+  bool clones_on_request() const { return clones_on_request_; }
   // ... but none for a launch whose blocks the GPU holds at once.
   bool originals_at_once() const { return originals_at_once_; }
   bool originals() const { return originals_; }
@@ -120,8 +127,8 @@ class Channel {
   uint64_t epoch_ = 0;
   const sluice_slot_header* header_ = nullptr;
   bool can_wait_ = false;
-  bool lazy_clones_ = false, clones_on_request_ = false, originals_at_once_ = false,
-       originals_ = false;
+  bool lazy_clones_ = false, clones_on_request_ = false, forms_apart_ = false,
+       originals_at_once_ = false, originals_ = false;
   std::atomic<bool> hung_up_{false};
 };
 

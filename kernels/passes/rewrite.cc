@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "abi/preempt.h"
@@ -10,7 +11,9 @@
 #include "kernels/passes/clone/clone.h"
 #include "kernels/passes/clone/inline.h"
 #include "kernels/passes/plan.h"
+#include "kernels/ptx/address_uses.h"
 #include "kernels/ptx/edit.h"
+#include "mediator/base/find_text.h"
 
 namespace sluice::passes {
 
@@ -21,7 +24,8 @@ namespace {
 std::string fresh_prefix(std::string_view text) {
   constexpr std::string_view kWord = "sluice";
   std::uint64_t highest = 0;
-  for (std::size_t at = text.find(kWord); at != text.npos; at = text.find(kWord, at + 1)) {
+  for (std::size_t at = find_text(text, kWord); at != text.npos;
+       at = find_text(text, kWord, at + 1)) {
     std::uint64_t number = 0;
     std::size_t digits = 0;
     for (std::size_t i = at + kWord.size(); i < text.size() && digits <= 9; ++i, ++digits) {
@@ -105,7 +109,8 @@ Made make(const PassInput& input, const Finding& name, const RewriteOptions& opt
     if (!why || facts.opaque) why = std::move(m.made.why_not);
     if (facts.opaque) break;
   }
-  if (!m.made.text.empty() && !m.report().once && !m.report().resumable) {
+  m.report().may_have_others = !m.made.text.empty() && !m.report().once && !m.report().resumable;
+  if (m.report().may_have_others && options.forms != Forms::kFirst) {
     PassInput second = input;
     for (const auto& [suffix, form] : kSeconds) {
       ++second.number;
@@ -260,6 +265,30 @@ bool has_room_for_seconds(const ptx::Module& module, const std::vector<Made>& ke
   return bytes <= kMostBytesWithSeconds;
 }
 
+// Takes the originals out, and the functions that no clone reaches.
+void keep_clones_alone(const ptx::Module& module, const std::vector<std::string_view>& clones,
+                       ptx::Edits& edits) {
+  std::unordered_map<std::string_view, std::vector<const ptx::Function*>> functions;
+  for (const ptx::Function& f : module.functions())
+    if (!f.is_entry) functions[f.name].push_back(&f);
+  std::unordered_set<const ptx::Function*> reached;
+  std::vector<std::string_view> todo(clones);
+  for (const ptx::Variable& v : module.variables()) todo.push_back(v.initializer);
+  for (const ptx::ModuleDirective& d : module.directives()) todo.push_back(module.text_of(d.range));
+  while (!functions.empty() && !todo.empty()) {
+    const std::string_view text = todo.back();
+    todo.pop_back();
+    ptx::for_each_word(text, [&](std::string_view word, std::size_t) {
+      const auto found = functions.find(word);
+      if (found == functions.end()) return;
+      for (const ptx::Function* f : found->second)
+        if (reached.insert(f).second) todo.push_back(module.text_of(f->range));
+    });
+  }
+  for (const ptx::Function& f : module.functions())
+    if (!reached.contains(&f)) edits.remove(f.range);
+}
+
 // The module's header, where its clones need more than it says.
 void raise_header(const ptx::Module& module, ptx::Module::Version version, ptx::Edits& clones) {
   if (!clones.empty()) version = std::max(version, kLeastVersion);  // rule isa-version
@@ -305,29 +334,33 @@ Rewritten rewrite_module(const ptx::Module& module, const RewriteOptions& option
 
   Rewritten out;
   ptx::Edits clones;
+  std::vector<std::string_view> texts;
   ptx::Module::Version version = module.version();
+  const auto add = [&](const Made& m, const Attempt& form) {
+    clones.insert(m.entry->range.end, std::string("\n\n").append(form.text));
+    texts.push_back(form.text);
+    version = std::max(version, form.version);
+  };
   for (Made& m : kernels) {
-    if (m.report().evictable) {
-      clones.insert(m.entry->range.end, std::string("\n\n").append(m.made.text));
-      version = std::max(version, m.made.version);
-      for (const Attempt& second : m.seconds) {
-        if (!seconds) break;
-        (second.form == Form::kOneTask ? m.report().one_task_too : m.report().windows_too) = true;
-        clones.insert(m.entry->range.end, std::string("\n\n").append(second.text));
-        version = std::max(version, second.version);
-      }
+    if (!m.report().evictable) continue;
+    if (options.forms != Forms::kOthers) add(m, m.made);
+    for (const Attempt& second : m.seconds) {
+      if (!seconds) break;
+      (second.form == Form::kOneTask ? m.report().one_task_too : m.report().windows_too) = true;
+      add(m, second);
     }
-    out.kernels.push_back(std::move(m.report()));
   }
   raise_header(module, version, clones);
+  if (options.alone) keep_clones_alone(module, texts, clones);
+  for (Made& m : kernels) out.kernels.push_back(std::move(m.report()));
   out.text = clones.apply(module.text(), {0, static_cast<std::uint32_t>(module.text().size())});
   return out;
 }
 
-Result<Rewritten> rewrite_module(std::string text) {
+Result<Rewritten> rewrite_module(std::string text, const RewriteOptions& options) {
   auto module = ptx::Module::parse(std::move(text));
   if (!module) return std::move(module).error();
-  return rewrite_module(*module);
+  return rewrite_module(*module, options);
 }
 
 }  // namespace sluice::passes

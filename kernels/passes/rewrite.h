@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // PTX text in, PTX text out: every entry keeps its original, byte for byte, and gets an evictable
-// clone `<entry>__sluice` behind it where the passes can make one.
+// clone `<entry>__sluice` behind it where the passes can make one. Where the original has been
+// loaded already, the text may have the clones alone (RewriteOptions).
 //
 // Pure and deterministic (same text, same bytes), so that a host can check what a guest did; any
 // thread. Runs in the guest's libcuda when a program loads a module, in sluice-worker, and in
@@ -36,6 +37,9 @@ struct KernelReport {
   bool one_task_too = false;
   // And one that is launched in windows of its grid (SLUICE_WINDOW_SUFFIX).
   bool windows_too = false;
+  // Its clone is a loop, so that there may be these two; whether there are is known where they are
+  // made (Forms).
+  bool may_have_others = false;
   // Its author says where its blocks can leave (kernels/include/sluice/preempt.cuh), and they do:
   // as many blocks as tasks are not finished. Each thread saves this many bytes.
   bool resumable = false;
@@ -59,7 +63,17 @@ struct Rewritten {
   std::vector<KernelReport> kernels;  // all entries with a body, in the order of the text
 };
 
+// Which of a kernel's forms the text has.
+enum class Forms {
+  kAll,
+  kFirst,   // the best one
+  kOthers,  // those beside a loop (one_task_too, windows_too)
+};
+
 struct RewriteOptions {
+  Forms forms = Forms::kAll;
+  // Without the originals, and without the functions that only they need.
+  bool alone = false;
   // Called after each pass with the kernel's name, the pass's name, and the clone as it stands or
   // the reason why its form is given up.
   std::function<void(std::string_view kernel, std::string_view pass, const std::string& clone,
@@ -68,7 +82,7 @@ struct RewriteOptions {
 };
 
 // An error only where the text cannot be cut into statements (guest's fault; line and column).
-Result<Rewritten> rewrite_module(std::string text);
+Result<Rewritten> rewrite_module(std::string text, const RewriteOptions& options = {});
 Rewritten rewrite_module(const ptx::Module& module, const RewriteOptions& options = {});
 
 }  // namespace sluice::passes

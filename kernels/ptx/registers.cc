@@ -2,7 +2,6 @@
 #include "kernels/ptx/registers.h"
 
 #include <algorithm>
-#include <unordered_set>
 
 #include "kernels/ptx/parse/cursor.h"
 
@@ -46,7 +45,7 @@ std::string_view next_identifier(std::string_view text, std::size_t& at) {
 }
 
 Effect effect_of(const Statement& s) {
-  static const std::unordered_set<std::string_view> kPureNames = {
+  static constexpr std::string_view kPureNames[] = {
       "add",    "addc",  "sub",       "subc",      "mul",      "mul24",  "mad",      "madc",
       "mad24",  "div",   "rem",       "sad",       "abs",      "neg",    "min",      "max",
       "fma",    "rcp",   "sqrt",      "rsqrt",     "sin",      "cos",    "lg2",      "ex2",
@@ -58,17 +57,24 @@ Effect effect_of(const Statement& s) {
       "vadd2",  "vadd4", "vsub2",     "vsub4",     "vavrg2",   "vavrg4", "vmin2",    "vmin4",
       "vmax2",  "vmax4", "vabsdiff2", "vabsdiff4", "vset2",    "vset4",  "isspacep", "createpolicy",
       "istypep"};
-  static const std::unordered_set<std::string_view> kOpaqueNames = {
+  static constexpr std::string_view kOpaqueNames[] = {
       "atom", "shfl", "vote", "match",      "redux",  "activemask", "elect",
       "tex",  "tld4", "txq",  "suld",       "suq",    "ldu",        "ldmatrix",
       "mma",  "wmma", "mapa", "getctarank", "alloca", "stacksave",  "movmatrix"};
-  static const std::unordered_set<std::string_view> kNoneNames = {
+  static constexpr std::string_view kNoneNames[] = {
       "st",       "red",           "bra",          "brx",      "ret",
       "exit",     "trap",          "brkpt",        "membar",   "fence",
       "prefetch", "prefetchu",     "nanosleep",    "stmatrix", "pmevent",
       "discard",  "applypriority", "sust",         "sured",    "griddepcontrol",
       "cp",       "setmaxnreg",    "stackrestore", "bar",      "barrier",
       "tensormap"};
+  static const auto kEffects = [] {
+    std::unordered_map<std::string_view, Effect> all;
+    for (const std::string_view name : kPureNames) all.emplace(name, Effect::kPure);
+    for (const std::string_view name : kNoneNames) all.emplace(name, Effect::kNone);
+    for (const std::string_view name : kOpaqueNames) all.emplace(name, Effect::kOpaque);
+    return all;
+  }();
   const std::string_view base = base_opcode(s.opcode);
   if (base == "ld") return Effect::kLoad;
   if (base == "mbarrier") {
@@ -79,10 +85,8 @@ Effect effect_of(const Statement& s) {
   }
   if ((base == "bar" || base == "barrier") && has_modifier(s.opcode, "red"))
     return Effect::kUniform;
-  if (kPureNames.count(base) != 0) return Effect::kPure;
-  if (kNoneNames.count(base) != 0) return Effect::kNone;
-  if (kOpaqueNames.count(base) != 0) return Effect::kOpaque;
-  return Effect::kUnknown;
+  const auto found = kEffects.find(base);
+  return found == kEffects.end() ? Effect::kUnknown : found->second;
 }
 
 std::uint32_t register_bits(const Function& f, std::string_view name, const Statement& in) {
@@ -114,52 +118,83 @@ RegisterTable::RegisterTable(const Function& function) : function_(function) {
     Names& names = scopes_[scope];
     if (v.register_count == 0) {
       names.singles.try_emplace(v.name, v.range.begin);
-    } else {
-      Names::Set& set = names.sets.try_emplace(v.name, Names::Set{0, v.range.begin}).first->second;
-      set.count = std::max(set.count, v.register_count);
+      return;
     }
+    for (Set& set : names.sets)
+      if (set.prefix == v.name) {
+        set.count = std::max(set.count, v.register_count);
+        return;
+      }
+    names.sets.push_back({v.name, v.register_count, v.range.begin, 0, {}});
+    names.ambiguous |= is_digit(v.name.back());
   };
   for (const Variable& v : function.variables) add(v, v.scope);
   for (const Variable& v : function.params) add(v, 0);
   for (const Variable& v : function.returns) add(v, 0);
+  names_.resize(std::max<std::size_t>(function.scopes.size(), 1));
+  // As many as a function of this length may name; a text that declares many does not cost memory.
+  std::uint64_t left = 64 + 4 * std::uint64_t{function.statements.size()};
+  for (auto& [scope, names] : scopes_) {
+    names_[scope] = &names;
+    for (Set& set : names.sets) {
+      set.most = static_cast<std::uint32_t>(
+          names.ambiguous ? 0 : std::min<std::uint64_t>(set.count, left));
+      left -= set.most;
+    }
+  }
 }
 
-bool RegisterTable::declared(const Names& names, std::string_view name, std::uint32_t before) {
-  if (const auto it = names.singles.find(name); it != names.singles.end() && it->second < before)
-    return true;
-  if (names.sets.empty()) return false;
-  std::size_t digits = name.size();
-  while (digits > 0 && is_digit(name[digits - 1])) --digits;
-  // `%r1<5>` declares %r10 .. %r14, so every split into prefix and number counts.
-  for (; digits < name.size(); ++digits) {
-    std::uint64_t value = 0;
-    const auto it = names.sets.find(name.substr(0, digits));
-    if (it == names.sets.end() || it->second.begin >= before) continue;
-    const std::string_view number = name.substr(digits);
-    if (number.size() > 1 && number[0] == '0') continue;
-    if (number.size() <= 10 && (number == "0" || parse_integer(number, value)) &&
-        value < it->second.count)
-      return true;
+namespace {
+
+// The number behind a set's prefix, as a register has it: without leading zeros.
+bool number_of(std::string_view digits, std::uint64_t& value) {
+  if (digits.empty() || digits.size() > 10 || (digits.size() > 1 && digits[0] == '0')) return false;
+  value = 0;
+  for (const char c : digits) {
+    if (!is_digit(c)) return false;
+    value = value * 10 + static_cast<std::uint64_t>(c - '0');
   }
+  return true;
+}
+
+}  // namespace
+
+bool RegisterTable::declared(const Names& names, std::string_view name, std::uint32_t before) {
+  if (!names.singles.empty())
+    if (const auto it = names.singles.find(name); it != names.singles.end() && it->second < before)
+      return true;
+  std::uint64_t value = 0;
+  for (const Set& set : names.sets)
+    if (set.begin < before && name.starts_with(set.prefix) &&
+        number_of(name.substr(set.prefix.size()), value) && value < set.count)
+      return true;
   return false;
 }
 
-std::uint32_t RegisterTable::number_in(std::uint32_t scope, std::string_view name,
+std::uint32_t* RegisterTable::place_of(Names& names, std::string_view name) {
+  std::uint64_t value = 0;
+  for (Set& set : names.sets)
+    if (set.most != 0 && name.starts_with(set.prefix) &&
+        number_of(name.substr(set.prefix.size()), value) && value < set.most) {
+      if (value >= set.numbers.size()) set.numbers.resize(value + 1, kNone);
+      return &set.numbers[value];
+    }
+  return &names.numbers.try_emplace(name, kNone).first->second;
+}
+
+std::uint32_t RegisterTable::number_in(Names& names, bool outermost, std::string_view name,
                                        std::uint32_t before) {
-  const auto names = scopes_.find(scope);
-  if (names == scopes_.end()) return kNone;
-  const auto it = names->second.numbers.find(name);
-  if (it != names->second.numbers.end() && scope == 0) return it->second;
-  if (!declared(names->second, name, before)) {
+  std::uint32_t* const place = place_of(names, name);
+  if (*place != kNone && outermost) return *place;
+  if (!declared(names, name, before)) {
     // `v.x` of a vector register is part of `v`.
     const std::string_view base = name.substr(0, name.find('.'));
-    return base.size() == name.size() || !declared(names->second, base, before)
+    return base.size() == name.size() || !declared(names, base, before)
                ? kNone
-               : number_in(scope, base, before);
+               : number_in(names, outermost, base, before);
   }
-  if (it != names->second.numbers.end()) return it->second;
-  names->second.numbers.emplace(name, size_);
-  return size_++;
+  if (*place == kNone) *place = size_++;
+  return *place;
 }
 
 std::uint32_t RegisterTable::number(std::string_view name, const Statement& in) {

@@ -49,21 +49,34 @@ class RegisterTable {
   std::uint32_t size() const { return size_; }
 
  private:
+  struct Set {
+    std::string_view prefix;  // `%r<5>`: "%r"
+    std::uint32_t count = 0;  // 5
+    std::uint32_t begin = 0;  // where it is declared
+    std::uint32_t most = 0;   // of them have their numbers here, as far as they were seen, or kNone
+    std::vector<std::uint32_t> numbers;
+  };
   struct Names {
-    struct Set {
-      std::uint32_t count = 0;  // `%r<5>`: 5
-      std::uint32_t begin = 0;  // where it is declared
-    };
-    std::unordered_map<std::string_view, Set> sets;
+    std::vector<Set> sets;  // a few
+    // `%r1<5>` declares %r10 .. %r14, which `%r<20>` does, too: a name says not which set it is of.
+    bool ambiguous = false;
     std::unordered_map<std::string_view, std::uint32_t> singles;  // `.reg .b32 x;`: where
-    std::unordered_map<std::string_view, std::uint32_t> numbers;  // every register seen
+    std::unordered_map<std::string_view, std::uint32_t> numbers;  // of others that were seen
   };
   // Declared before this byte of the text.
   static bool declared(const Names& names, std::string_view name, std::uint32_t before);
-  std::uint32_t number_in(std::uint32_t scope, std::string_view name, std::uint32_t before);
+  // The place of the number of `name`: by its set, where it can be of one only.
+  static std::uint32_t* place_of(Names& names, std::string_view name);
+  std::uint32_t number_in(Names& names, bool outermost, std::string_view name,
+                          std::uint32_t before);
+  std::uint32_t number_in(std::uint32_t scope, std::string_view name, std::uint32_t before) {
+    Names* const names = names_[scope];
+    return names == nullptr ? kNone : number_in(*names, scope == 0, name, before);
+  }
 
   const Function& function_;
   std::unordered_map<std::uint32_t, Names> scopes_;
+  std::vector<Names*> names_;  // by scope; null: it declares no registers
   std::uint32_t size_ = 0;
 };
 

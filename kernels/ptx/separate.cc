@@ -9,6 +9,7 @@
 #include "abi/cuda_driver.h"
 #include "kernels/ptx/address_uses.h"
 #include "kernels/ptx/edit.h"
+#include "mediator/base/find_text.h"
 
 namespace sluice::ptx {
 namespace {
@@ -66,8 +67,8 @@ Result<SeparableModule> SeparableModule::parse(std::string text) {
   if (!parsed) return std::move(parsed).error();
   SeparableModule m(*std::move(parsed));
   if (m.module_.address_size() != 64) return no("addresses of 32 bits");
-  if (m.module_.text().find(kNumber) != std::string_view::npos ||
-      m.module_.text().find(kAddressArray) != std::string_view::npos)
+  if (find_text(m.module_.text(), kNumber) != std::string_view::npos ||
+      find_text(m.module_.text(), kAddressArray) != std::string_view::npos)
     return no("what stands for addresses");
   if (auto done = m.check_items(); !done) return std::move(done).error();
   if (auto done = m.check_functions(); !done) return std::move(done).error();
@@ -89,6 +90,11 @@ Result<void> SeparableModule::check_items() {
   }
   for (size_t i = 0; i < module_.functions().size(); ++i)
     functions_[module_.functions()[i].name].push_back(i);
+  const auto begins = [&](std::string_view name) {
+    if (!name.empty()) begins_name_[static_cast<unsigned char>(name[0])] = true;
+  };
+  for (const Function& f : module_.functions()) begins(f.name);
+  for (const Variable& v : module_.variables()) begins(v.name);
   return {};
 }
 
@@ -115,8 +121,9 @@ Result<void> SeparableModule::check_functions() const {
       if (s.kind != StatementKind::kInstruction || base_opcode(s.opcode) == "call") continue;
       bool address = false;
       for (const std::string_view operand : s.operands)
-        for_each_word(operand,
-                      [&](std::string_view word, size_t) { address |= functions_.contains(word); });
+        for_each_word(operand, [&](std::string_view word, size_t) {
+          address |= begins_name_[static_cast<unsigned char>(word[0])] && functions_.contains(word);
+        });
       if (address) return no("function " + name + " takes a function's address");
     }
   }
@@ -143,23 +150,24 @@ SeparableModule::Reached SeparableModule::reached_from(std::string_view entry) c
   while (!todo.empty()) {
     const Function& f = module_.functions()[todo.back()];
     todo.pop_back();
-    for_each_word(module_.text_of(f.range), [&](std::string_view word, size_t) { add(word); });
+    for_each_word(module_.text_of(f.range), [&](std::string_view word, size_t) {
+      if (begins_name_[static_cast<unsigned char>(word[0])]) add(word);
+    });
   }
   return {{functions.begin(), functions.end()}, {variables.begin(), variables.end()}};
 }
 
-std::vector<std::string> SeparableModule::variables_of(std::string_view entry) const {
+std::vector<std::string> SeparableModule::variables_of(const Reached& reached) const {
   std::vector<std::string> names;
-  for (const size_t i : reached_from(entry).variables)
+  for (const size_t i : reached.variables)
     if (module_.variables()[i].space == Space::kGlobal)
       names.emplace_back(module_.variables()[i].name);
   return names;
 }
 
-Result<std::string> SeparableModule::kernel_text(std::string_view entry,
+Result<std::string> SeparableModule::kernel_text(const Reached& reached,
                                                  const std::vector<std::string>& elsewhere) const {
   if (elsewhere.size() > kMaxAddresses) return no("it reaches too many variables");
-  const Reached reached = reached_from(entry);
   std::unordered_map<std::string_view, size_t> numbers;
   for (const std::string& name : elsewhere) numbers.emplace(name, numbers.size());
   std::vector<std::pair<std::string_view, size_t>> wanted;
@@ -202,7 +210,7 @@ Result<std::string> addresses_from_array(const std::string& text, size_t count) 
   if (at == text.npos) return no("no header");
   std::string out = text.substr(0, at) + declared;
   // Each is in a statement of its own: `mov.b64 REGISTER, NUMBER;`.
-  for (size_t number; (number = text.find(kNumber, at)) != text.npos;) {
+  for (size_t number; (number = find_text(text, kNumber, at)) != text.npos;) {
     const size_t begin = text.rfind(kLoads, number), end = number + number_of(0).size();
     const size_t comma = text.find(',', begin);
     if (begin == text.npos || begin < at || end >= text.size() || text[end] != ';' ||

@@ -25,6 +25,7 @@
 // kernel linear in what it reaches.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -45,27 +46,29 @@ class SeparableModule {
 
   // Its kernels, in the order of the text.
   std::vector<std::string> entries() const;
-  // The variables that `entry` and what it calls name.
-  std::vector<std::string> variables_of(std::string_view entry) const;
-  // `entry` with what it calls. `elsewhere`: which of those variables have addresses, in the order
-  // of the array; all of them, but strings of the program's own text, which it can have copies of.
-  Result<std::string> kernel_text(std::string_view entry,
-                                  const std::vector<std::string>& elsewhere) const;
-
- private:
+  // What a kernel, it among them, and what it calls name.
   struct Reached {
     std::vector<size_t> functions;  // indices of definitions and declarations, in order
     std::vector<size_t> variables;
   };
+  Reached reached_from(std::string_view entry) const;
+  // Those of the variables that have addresses.
+  std::vector<std::string> variables_of(const Reached& reached) const;
+  // What was reached. `elsewhere`: which of its variables have addresses, in the order of the
+  // array; all of them, but strings of the program's own text, which it can have copies of.
+  Result<std::string> kernel_text(const Reached& reached,
+                                  const std::vector<std::string>& elsewhere) const;
+
+ private:
   explicit SeparableModule(Module module) : module_(std::move(module)) {}
   Result<void> check_items();
   Result<void> check_functions() const;
-  Reached reached_from(std::string_view entry) const;
 
   Module module_;
   // By name; a function may have several: declarations and a definition.
   std::unordered_map<std::string_view, std::vector<size_t>> functions_;
   std::unordered_map<std::string_view, size_t> variables_;
+  std::array<bool, 256> begins_name_{};  // by a character: whether one of those names begins so
 };
 
 // Variables that one kernel may reach.

@@ -37,9 +37,9 @@ struct Elsewhere {
 };
 
 Elsewhere variables_of(const Entered& e, const FunctionName& function,
-                       const ptx::SeparableModule& module) {
+                       std::vector<std::string> names) {
   Elsewhere found;
-  for (std::string& name : module.variables_of(function.name)) {
+  for (std::string& name : names) {
     CUdeviceptr address = 0;
     size_t bytes = 0;
     const CUresult r = SLUICE_CALL(cuModuleGetGlobal_v2, *e.link, e.context, &address, &bytes,
@@ -65,19 +65,25 @@ CUresult give_clones(const Entered& e, sluice_function_clones body,
       pending));
 }
 
-// Empty: it has clones. Else why not.
+// Empty: it has clones. Else why not. `more`: the worker may want other forms.
 std::string try_to_make(const Entered& e, const FunctionName& function,
-                        const ptx::SeparableModule& module) {
-  const Elsewhere variables = variables_of(e, function, module);
-  auto text = module.kernel_text(function.name, variables.names);
+                        const ptx::SeparableModule& module, passes::Forms forms, bool* more) {
+  const ptx::SeparableModule::Reached reached = module.reached_from(function.name);
+  const Elsewhere variables = variables_of(e, function, module.variables_of(reached));
+  auto text = module.kernel_text(reached, variables.names);
   if (!text) return text.error().message;
-  auto rewritten = passes::rewrite_module(*std::move(text));
+  passes::RewriteOptions options;
+  options.forms = forms;
+  options.alone = e.link->channel().forms_apart();
+  auto rewritten = passes::rewrite_module(*std::move(text), options);
   if (!rewritten) return rewritten.error().message;
   for (const passes::KernelReport& kernel : rewritten->kernels) {
     if (kernel.name != function.name) continue;
-    log_line("kernel %s: %s%s%s", kernel.name.c_str(), passes::tier_name(kernel.tier),
-             kernel.reason.empty() ? "" : ": ", kernel.reason.c_str());
-    if (!kernel.evictable) return "";
+    const bool others = forms == passes::Forms::kOthers;
+    if (!others)
+      log_line("kernel %s: %s%s%s", kernel.name.c_str(), passes::tier_name(kernel.tier),
+               kernel.reason.empty() ? "" : ": ", kernel.reason.c_str());
+    if (!kernel.evictable || (others && !kernel.one_task_too && !kernel.windows_too)) return "";
     const auto loaded = ptx::addresses_from_array(rewritten->text, variables.addresses.size());
     if (!loaded) return loaded.error().message;
     uint64_t handle = 0;
@@ -88,9 +94,12 @@ std::string try_to_make(const Entered& e, const FunctionName& function,
     sluice_function_clones body{};
     body.function = function.handle;
     body.module = handle;
-    body.flags = flags.flags;
+    body.flags = flags.flags | (others ? SLUICE_FUNCTION_OTHER_FORMS : 0);
+    if (forms == passes::Forms::kFirst && kernel.may_have_others)
+      body.flags |= SLUICE_FUNCTION_OTHERS_LATER;
     body.state_bytes = flags.state_bytes;
     r = give_clones(e, body, variables.addresses);
+    *more = r == CUDA_SUCCESS && (body.flags & SLUICE_FUNCTION_OTHERS_LATER);
     if (r == CUDA_SUCCESS) return "";
     SLUICE_CALL(cuModuleUnload, *e.link, e.context, reinterpret_cast<CUmodule>(handle));
     return "the worker refuses them: " + std::to_string(r);
@@ -106,9 +115,10 @@ class Maker {
     std::unique_lock lock(mutex_);
     if (function.clones.load(std::memory_order_relaxed) == ClonesState::kAbsent) {
       function.clones = ClonesState::kAsked;
-      asked_.push_back({function.handle, e.context});
-      if (!started_) start(*e.link);
-      work_.notify_one();
+      const Channel& channel = e.link->channel();
+      ask(e, {function.handle, e.context,
+              channel.forms_apart() && !channel.clones_on_request() ? passes::Forms::kFirst
+                                                                    : passes::Forms::kAll});
     }
     const auto settled = [&] {
       return function.clones.load(std::memory_order_relaxed) != ClonesState::kAsked;
@@ -118,16 +128,30 @@ class Maker {
     made_.notify_all();
     log_line("kernel %s: launched before its clones are there", function.name.c_str());
   }
+  void ask_for_others(const Entered& e, FunctionInfo& function) {
+    std::lock_guard lock(mutex_);
+    // While a module is loaded, other calls that the worker makes one by one wait, too.
+    if (!function.others_later.exchange(false) || !patient_) return;
+    ask(e, {function.handle, e.context, passes::Forms::kOthers});
+  }
   void lose_patience() { patient_ = false; }
 
  private:
   struct Asked {
     uint64_t function, context;
+    passes::Forms forms;
   };
   // Longer: a program that writes what its own launch waits for only after cuLaunchKernel has
   // returned stands still for as long. Shorter: kernels that take long to assemble cannot be
   // evicted in their first launches.
   static constexpr std::chrono::seconds kPatience{2};
+
+  // With the lock held.
+  void ask(const Entered& e, const Asked& asked) {
+    asked_.push_back(asked);
+    if (!started_) start(*e.link);
+    work_.notify_one();
+  }
 
   void start(WorkerLink& link) {
     started_ = true;
@@ -149,13 +173,13 @@ class Maker {
         next = asked_.front();
         asked_.pop_front();
       }
-      make({&link, next.context, CUDA_SUCCESS}, next.function);
+      make({&link, next.context, CUDA_SUCCESS}, next.function, next.forms);
     }
   }
 
   // Without a lock while the worker loads: the program may unload the module meanwhile, and then
   // the worker knows the function no more.
-  void make(const Entered& e, uint64_t handle) {
+  void make(const Entered& e, uint64_t handle, passes::Forms forms) {
     std::shared_ptr<const ptx::SeparableModule> module;
     FunctionName function{handle, 0, ""};
     {
@@ -167,7 +191,13 @@ class Maker {
       const auto found = all_modules().modules.find(info->module);
       if (found != all_modules().modules.end()) module = found->second.separable;
     }
-    const std::string why = module ? try_to_make(e, function, *module) : "its module has gone";
+    bool more = false;
+    const std::string why =
+        module ? try_to_make(e, function, *module, forms, &more) : "its module has gone";
+    if (forms == passes::Forms::kOthers) {
+      if (!why.empty()) log_line("other forms of %s: %s", function.name.c_str(), why.c_str());
+      return;
+    }
     std::scoped_lock lock(all_modules().mutex, mutex_);
     FunctionInfo* info = state().functions.find(handle);
     // Autotuners (XLA's) unload what they have timed; then the worker knows the function no more.
@@ -175,7 +205,10 @@ class Maker {
       log_line("kernel %s: unloaded before its clones are there", function.name.c_str());
     else if (!why.empty())
       log_line("kernel %s: no clones: %s", function.name.c_str(), why.c_str());
-    if (info != nullptr) info->clones = ClonesState::kSettled;
+    if (info != nullptr) {
+      info->others_later = more;
+      info->clones = ClonesState::kSettled;
+    }
     made_.notify_all();
   }
 
@@ -194,6 +227,9 @@ Maker& maker() {
 }  // namespace
 
 void wait_for_clones(const Entered& e, FunctionInfo& function) { maker().wait_for(e, function); }
+void ask_for_other_forms(const Entered& e, FunctionInfo& function) {
+  maker().ask_for_others(e, function);
+}
 void streams_wait_for_the_program() { maker().lose_patience(); }
 
 }  // namespace sluice::guest

@@ -17,6 +17,10 @@
 // With SLUICE_JOINED_ORIGINALS_AT_ONCE a launch whose blocks the GPU holds at once does not ask: it
 // would be the original all the same, unless its author says where its blocks can leave.
 //
+// Where the host takes forms apart (SLUICE_JOINED_FORMS_APART), only the first is made then,
+// without the original beside it: what is never launched would have to be assembled, too. The
+// others are made when the worker wants them; no launch waits for those.
+//
 // A thread of ours makes them, one kernel after the other; it starts with the first. That a launch
 // waits no longer is because NVIDIA's driver loads a module only when its context has nothing
 // queued (seen on an H200), and what is queued may wait for the program. A kernel whose clones
@@ -34,10 +38,16 @@ void streams_wait_for_the_program();
 inline bool may_do_without_clones(const FunctionInfo& function) {
   return function.at_once && function.clones.load(std::memory_order_acquire) < ClonesState::kLate;
 }
+// Asks for the forms beside the first.
+void ask_for_other_forms(const Entered& entered, FunctionInfo& function);
+
 inline void settle_clones(const Entered& entered, FunctionInfo& function) {
   if (function.clones.load(std::memory_order_acquire) < ClonesState::kLate &&
       entered.link->channel().wants_clones(function.handle))
     wait_for_clones(entered, function);
+  else if (function.others_later.load(std::memory_order_relaxed) &&
+           entered.link->channel().wants_other_forms(function.handle))
+    ask_for_other_forms(entered, function);
 }
 
 }  // namespace sluice::guest

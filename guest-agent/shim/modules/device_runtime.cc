@@ -6,6 +6,7 @@
 #include "guest-agent/shim/session/log.h"
 #include "kernels/ptx/edit.h"
 #include "kernels/ptx/module.h"
+#include "mediator/base/find_text.h"
 
 namespace sluice::guest {
 
@@ -39,8 +40,8 @@ bool is_of_device_runtime(std::string_view function) {
 
 bool add_device_runtime(std::string* ptx) {
   // Most modules have none of it, and are not cut for this.
-  bool any = ptx->find(kSetConditional) != std::string::npos;
-  for (const std::string_view one : kLaunches) any |= ptx->find(one) != std::string::npos;
+  bool any = find_text(*ptx, kSetConditional) != std::string::npos;
+  for (const std::string_view one : kLaunches) any |= find_text(*ptx, one) != std::string::npos;
   if (!any) return false;
   const auto module = ptx::Module::parse(*ptx);
   if (!module) return false;

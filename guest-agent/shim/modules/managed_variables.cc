@@ -9,6 +9,7 @@
 #include "kernels/ptx/address_uses.h"
 #include "kernels/ptx/edit.h"
 #include "kernels/ptx/module.h"
+#include "mediator/base/find_text.h"
 
 namespace sluice::guest {
 
@@ -85,7 +86,7 @@ std::string managed_cell(size_t n) { return "sluice_managed_" + std::to_string(n
 
 std::vector<std::string> lift_managed_variables(std::string* ptx) {
   // Most modules have none, and are not cut for this.
-  if (ptx->find(".managed") == std::string::npos) return {};
+  if (find_text(*ptx, ".managed") == std::string::npos) return {};
   const auto module = ptx::Module::parse(*ptx);
   if (!module || module->address_size() != 64) return {};
   const std::vector<ManagedName> names = managed_of(*module);

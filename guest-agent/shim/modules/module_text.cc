@@ -21,6 +21,7 @@
 #include "kernels/passes/rewrite.h"
 #include "kernels/ptx/module.h"
 #include "mediator/base/fd.h"
+#include "mediator/base/find_text.h"
 
 namespace sluice::guest {
 namespace {
@@ -47,7 +48,7 @@ std::vector<std::string> entries_of(const std::string& ptx) {
 
 RequiredBlocks required_blocks_of(const std::string& ptx) {
   RequiredBlocks blocks;
-  if (ptx.find(".reqntid") == std::string::npos) return blocks;
+  if (find_text(ptx, ".reqntid") == std::string::npos) return blocks;
   const auto module = ptx::Module::parse(ptx);
   if (!module) return blocks;
   for (const ptx::Function& f : module->functions()) {

@@ -19,6 +19,7 @@
 #include "kernels/ptx/address_uses.h"
 #include "kernels/ptx/edit.h"
 #include "kernels/ptx/module.h"
+#include "mediator/base/find_text.h"
 
 namespace sluice::guest {
 namespace {
@@ -256,7 +257,8 @@ std::string reference_cell(size_t n) { return "sluice_reference_" + std::to_stri
 
 std::vector<ReferenceName> lift_references(std::string* ptx) {
   // Most modules have none, and are not cut for this.
-  if (ptx->find(".texref") == std::string::npos && ptx->find(".surfref") == std::string::npos)
+  if (find_text(*ptx, ".texref") == std::string::npos &&
+      find_text(*ptx, ".surfref") == std::string::npos)
     return {};
   const auto module = ptx::Module::parse(*ptx);
   if (!module || module->address_size() != 64) return {};

@@ -143,6 +143,8 @@ struct FunctionInfo {
   uint64_t context = 0;
   std::string name;
   std::atomic<ClonesState> clones{ClonesState::kSettled};
+  // The worker has the first form of its clones; the others are made once it wants them.
+  std::atomic<bool> others_later{false};
   // Launches whose blocks the GPU holds at once need no clones: they are the original, which ends
   // no later than the tasks that a clone would finish before it leaves.
   bool at_once = false;

@@ -10,6 +10,7 @@
 #include "abi/preempt.h"
 #include "kernels/ptx/divergence.h"
 #include "kernels/ptx/registers.h"
+#include "mediator/base/find_text.h"
 
 namespace sluice::passes {
 
@@ -73,7 +74,13 @@ bool reachable_without(const ptx::Cfg& cfg, const std::vector<std::uint32_t>& gu
 
 }  // namespace
 
-bool may_have_author_points(std::string_view text) { return text.find(kLeaveName) != text.npos; }
+bool may_have_author_points(std::string_view text) {
+  return find_text(text, kLeaveName) != text.npos;
+}
+
+bool may_name_author_points(std::string_view text) {
+  return find_text(text, "sluice_") != text.npos;
+}
 
 std::optional<Marker> author_marker(const Statement& s) {
   struct Name {

@@ -133,7 +133,8 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
   }
   if (cfg->has_endless_loop()) e.opaque(f.line, "endless", "has a loop that never ends");
   gather_waits(*cfg, *post_dominators, out);
-  out.author = find_author_points(*cfg, *post_dominators);
+  if (may_name_author_points(module_.text_of(f.range)))
+    out.author = find_author_points(*cfg, *post_dominators);
   auto divergence = ptx::Divergence::analyse(*cfg, *post_dominators);
   if (!divergence) {
     e.no_loop(f.line, "control-flow", divergence.error().message);

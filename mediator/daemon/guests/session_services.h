@@ -68,7 +68,7 @@ struct SessionSettings {
     // Parts of the GPU hold fewer blocks than the whole of it.
     const bool at_once = start.spatial_sms == 0 && !start.turns_by_priority;
     // Where turns are priorities, short kernels are never evicted.
-    return SLUICE_JOINED_LAZY_CLONES |
+    return SLUICE_JOINED_LAZY_CLONES | SLUICE_JOINED_FORMS_APART |
            (start.turns_by_priority ? SLUICE_JOINED_CLONES_ON_REQUEST : 0) |
            (at_once ? SLUICE_JOINED_ORIGINALS_AT_ONCE : 0);
   }

@@ -54,8 +54,8 @@ void handle_function_get(WorkerSession& s, const Call& call, const sluice_functi
 void handle_function_clones(WorkerSession& s, const Call& call, const sluice_function_clones& c,
                             std::span<const std::byte> tail) {
   if (tail.size() % sizeof(uint64_t) != 0) s.violation("function_clones: addresses");
-  s.jobs.post([&s, call, c, addresses = std::vector(tail.begin(), tail.end())] {
-    add_clones(s, call, c, addresses);
+  s.jobs.post([&s, call, c, addresses = std::vector(tail.begin(), tail.end())]() mutable {
+    add_clones(s, call, c, std::move(addresses));
   });
 }
 

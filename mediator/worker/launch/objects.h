@@ -118,11 +118,14 @@ struct ModuleObject : HandleObject {
   CUmodule clamped_in = nullptr;     // of FittedModule
   bool machine_code = false;         // fixed; its kernels are opaque, whatever the guest says
   std::vector<std::string> clamped;  // of FittedModule
+  // Of clones whose original is in another module, until it is known which that is; job thread.
+  std::shared_ptr<const struct ClonesText> clones_alone;
   std::shared_ptr<ContextObject> context;
   std::unordered_map<std::string, uint64_t> functions;  // handles by name; session lock
   // Of its kernels' clones, where those came later; session lock. They go with it.
   std::vector<std::shared_ptr<ModuleObject>> of_clones;
   uint64_t charged = 0, charged_host = 0;  // session lock
+  uint64_t charged_once = 0;               // of `charged`: what one load of its text takes
 };
 
 // Launches of a function with one block size: what was asked of the driver once, and learnt.
@@ -160,6 +163,9 @@ struct FunctionObject : HandleObject {
   CUfunction window = nullptr;    // beside a loop: the clone that is launched in windows, or null
   // The clones again, with fewer registers (launch/plan/register_clamp.h); or null.
   CUfunction clamped = nullptr, one_task_clamped = nullptr;
+  // The guest has not made the other forms, but may when they are wanted; session lock.
+  bool others_later = false;
+  uint64_t loop_ns = 0;  // GPU time that it took in the first form meanwhile; session lock
   bool slot_dynamic = false;
   bool one_row = false;  // other grids take the original
   CloneForm form;

@@ -6,6 +6,8 @@
 #include <cstring>
 
 #include "kernels/cubin/cubin.h"
+#include "mediator/base/find_text.h"
+#include "mediator/worker/launch/plan/register_clamp.h"
 #include "mediator/worker/modules/size.h"
 
 namespace sluice::worker {
@@ -20,17 +22,21 @@ bool looks_like_text(const std::string& ptx) {
   return first == '\t' || first == '\n' || first == '\r' || (first >= 0x20 && first < 0x7f);
 }
 
-// What a module takes of device memory, or why it is none.
-Result<uint64_t> ptx_device_bytes(const std::string& ptx) {
+// What a module takes of memory, or why it is none.
+struct Needs {
+  uint64_t device, host;
+};
+Result<Needs> needs_of_ptx(const std::string& ptx) {
   if (!looks_like_text(ptx)) return Error{CUDA_ERROR_INVALID_IMAGE, "neither PTX nor a cubin"};
-  if (const std::optional<uint64_t> bytes = module_device_bytes(ptx)) return *bytes;
+  const ModuleBytes bytes = module_bytes(ptx);
+  if (bytes.device) return Needs{*bytes.device, bytes.host};
   return Error{CUDA_ERROR_INVALID_PTX, "a module variable's size is not known"};
 }
 
-Result<uint64_t> cubin_device_bytes(const std::string& image) {
+Result<Needs> needs_of_cubin(const std::string& image) {
   auto read = cubin::read(image);
   if (!read) return std::move(read).error();
-  return read->device_bytes;
+  return Needs{read->device_bytes, cubin_host_bytes(image)};
 }
 
 constexpr uint32_t kMaxParamCount = 4096;
@@ -73,8 +79,10 @@ constexpr Form kKernelForms[] = {
 
 // Finds a kernel's forms in `module`, where they are. None for one whose launches would write
 // beyond the state they are given.
+// With SLUICE_FUNCTION_OTHER_FORMS those that are there stay.
 void find_forms(const gpu::DriverApi& api, const ModuleObject& module, uint32_t guest_flags,
                 uint32_t state_bytes, FunctionObject* f) {
+  const bool others = guest_flags & SLUICE_FUNCTION_OTHER_FORMS;
   const bool resumable = guest_flags & SLUICE_FUNCTION_RESUMABLE;
   if (resumable && state_bytes > SLUICE_RESUME_MAX_BYTES) return;
   CloneForm clone;
@@ -82,7 +90,9 @@ void find_forms(const gpu::DriverApi& api, const ModuleObject& module, uint32_t 
   clone.once = guest_flags & SLUICE_FUNCTION_ONCE;
   clone.resumable = resumable;
   clone.state_bytes = resumable ? state_bytes : clone.state_bytes;
+  if (others) clone = f->form;
   for (const Form& form : kKernelForms) {
+    if (others && (form.needs == nullptr || form.to == &FunctionObject::clamped)) continue;
     if (form.needs != nullptr && f->*form.needs == nullptr) continue;
     if ((form.once && clone.once) || (form.resumable && clone.resumable) ||
         (form.in_order && clone.in_order))
@@ -95,7 +105,7 @@ void find_forms(const gpu::DriverApi& api, const ModuleObject& module, uint32_t 
       found = nullptr;
     if (found != nullptr && takes_block_too(api, found, f->params)) f->*form.to = found;
   }
-  if (f->clone == nullptr) return;
+  if (f->clone == nullptr || others) return;
   f->form = clone;
   f->slot_dynamic = guest_flags & SLUICE_FUNCTION_SLOT_DYNAMIC;
   f->one_row = guest_flags & SLUICE_FUNCTION_ONE_ROW;
@@ -135,10 +145,12 @@ CUresult fill_addresses(const gpu::DriverApi& api, CUmodule module,
 
 // `charged`: of device memory; 0: there is none. `once`: what one load of it takes.
 void load_charged(WorkerSession& s, const Call& call, const std::string& ptx, uint32_t log_bytes,
-                  uint64_t charged, uint64_t once, uint64_t host) {
+                  uint64_t charged, uint64_t once, uint64_t host,
+                  std::shared_ptr<const ClonesText> alone) {
   auto module = std::make_shared<ModuleObject>();
   module->context = call.context;
   module->charged = charged;
+  module->charged_once = std::min(charged, once);
   module->charged_host = host;
   module->machine_code = cubin::is_cubin(std::string_view(ptx));
   std::vector<char> log(std::max<uint32_t>(log_bytes, 1) + 1, 0);
@@ -148,7 +160,7 @@ void load_charged(WorkerSession& s, const Call& call, const std::string& ptx, ui
                : call.context->closed ? CUDA_ERROR_INVALID_CONTEXT
                                       : make_current(s.api, call.context->cu);
   if (r == CUDA_SUCCESS) {
-    if (ptx.find("vprintf") != std::string::npos) s.answers.printed.start();
+    if (find_text(ptx, "vprintf") != std::string::npos) s.answers.printed.start();
     r = load_fitted(s.api, call.context->device, ptx, std::span(log).first(log.size() - 1), &fitted,
                     charged <= once ? Second::kNone
                     : variables     ? Second::kWhole
@@ -164,6 +176,7 @@ void load_charged(WorkerSession& s, const Call& call, const std::string& ptx, ui
   module->other = fitted.other;
   module->clamped_in = fitted.clamped_in;
   module->clamped = std::move(fitted.clamped);
+  module->clones_alone = std::move(alone);
   {
     std::lock_guard lock(s.mutex);
     if (r == CUDA_SUCCESS) module->handle = s.handles.add(SLUICE_HANDLE_MODULE, module);
@@ -193,23 +206,23 @@ void load_charged(WorkerSession& s, const Call& call, const std::string& ptx, ui
 
 }  // namespace
 
-// Charged before it is compiled. With clones it may be loaded twice at a time
+// Charged before it is compiled. With clones and their originals it may be loaded twice at a time
 // (launch/plan/register_clamp.h): for that twice as much is charged meanwhile, or it is loaded once
 // only.
 void load_module(WorkerSession& s, const Call& call, std::string text, uint32_t log_bytes) {
   if (!call.context || call.context->closed) return s.answer(call, CUDA_ERROR_INVALID_CONTEXT);
   const bool machine = cubin::is_cubin(std::string_view(text));
-  const Result<uint64_t> bytes = machine ? cubin_device_bytes(text) : ptx_device_bytes(text);
-  if (!bytes) {
-    const std::string_view why = bytes.error().message;
-    return s.answer(call, static_cast<CUresult>(bytes.error().code),
+  const Result<Needs> needs = machine ? needs_of_cubin(text) : needs_of_ptx(text);
+  if (!needs) {
+    const std::string_view why = needs.error().message;
+    return s.answer(call, static_cast<CUresult>(needs.error().code),
                     std::as_bytes(std::span(why.substr(0, log_bytes))));
   }
-  const uint64_t once = QuotaLease::charge_for(*bytes),
-                 host = machine ? cubin_host_bytes(text) : module_host_bytes(text);
+  const uint64_t once = QuotaLease::charge_for(needs->device), host = needs->host;
   if (once == 0 || once > UINT64_MAX / 2) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
   const bool clones = !machine && may_have_clones(text);
-  const auto ptx = std::make_shared<std::string>(std::move(text));
+  const auto ptx = std::make_shared<const std::string>(std::move(text));
+  const auto alone = clones ? ClonesText::of(ptx) : nullptr;
   const auto load = [=, &s](bool given) {
     if (!given) {
       std::unique_lock lock(s.mutex);
@@ -218,12 +231,13 @@ void load_module(WorkerSession& s, const Call& call, std::string text, uint32_t 
       return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
     }
     const auto load_once = [=, &s](bool charged) {
-      load_charged(s, call, *ptx, log_bytes, charged ? once : 0, once, host);
+      load_charged(s, call, *ptx, log_bytes, charged ? once : 0, once, host, alone);
     };
-    if (!clones) return s.charges.with_device_memory(once, ChargeKind::kModules, load_once);
+    if (!clones || alone != nullptr)
+      return s.charges.with_device_memory(once, ChargeKind::kModules, load_once);
     s.charges.with_device_memory(2 * once, ChargeKind::kModules, [=, &s](bool charged) {
       if (!charged) return s.charges.with_device_memory(once, ChargeKind::kModules, load_once);
-      load_charged(s, call, *ptx, log_bytes, 2 * once, once, host);
+      load_charged(s, call, *ptx, log_bytes, 2 * once, once, host, nullptr);
     });
   };
   // In this order: what waits for leave, for as long as its vGPU's pace says, holds its text.
@@ -303,8 +317,94 @@ void get_function(WorkerSession& s, const Call& call, uint64_t guest_module,
   s.answer(call, CUDA_SUCCESS, f->reply);
 }
 
+namespace {
+
+// What can be checked before anything is done.
+CUresult check_clones(const FunctionObject& f, const ModuleObject& module, uint32_t flags) {
+  const bool others = flags & SLUICE_FUNCTION_OTHER_FORMS;
+  // Functions and variables that have been found in it have names of their own.
+  if ((f.clone != nullptr) != others || (others && !f.others_later) || &module == f.module.get() ||
+      module.context != f.module->context || module.machine_code || !module.functions.empty() ||
+      !module.of_clones.empty() || !(flags & SLUICE_FUNCTION_EVICTABLE))
+    return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+// Takes the forms in `module`, which has all that it will have. An answer to the call.
+CUresult take_clones(WorkerSession& s, const sluice_function_clones& clones,
+                     std::span<const std::byte> addresses, const std::shared_ptr<FunctionObject>& f,
+                     std::shared_ptr<ModuleObject> module) {
+  const bool others = clones.flags & SLUICE_FUNCTION_OTHER_FORMS;
+  FunctionObject found;
+  found.name = f->name;
+  found.params = f->params;
+  found.original = f->original;
+  if (others) {
+    found.clone = f->clone;
+    found.form = f->form;
+  }
+  find_forms(s.api, *module, clones.flags, clones.state_bytes, &found);
+  if (others ? !found.one_task && !found.window : !found.clone) return CUDA_ERROR_NOT_FOUND;
+  if (const CUresult r = fill_addresses(s.api, module->cu, addresses); r != CUDA_SUCCESS) return r;
+  const uint64_t local_bytes = std::max(f->local_bytes, most_local_bytes(s.api, found));
+  std::lock_guard lock(s.mutex);
+  // Jobs run one after the other, but calls that the decoder answers itself do not wait for them.
+  if (!s.handles.find<FunctionObject>(SLUICE_HANDLE_FUNCTION, clones.function) ||
+      !s.handles.remove(SLUICE_HANDLE_MODULE, clones.module))
+    return CUDA_ERROR_INVALID_HANDLE;
+  s.memory.allocations.remove_owner(clones.module);
+  for (const Form& form : kKernelForms) {
+    CUfunction& place = f.get()->*form.to;
+    if (place != nullptr) continue;
+    CUfunction clone = place = found.*form.to;
+    if (clone == nullptr) continue;
+    for (const auto& [attribute, value] : f->attributes)
+      (void)s.api.cuFuncSetAttribute(clone, attribute, value);
+    if (f->cache_config) (void)s.api.cuFuncSetCacheConfig(clone, *f->cache_config);
+  }
+  f->local_bytes = local_bytes;
+  f->others_later = clones.flags & SLUICE_FUNCTION_OTHERS_LATER;
+  if (others) {
+    s.work.streams.planner().take_other_forms(*f);
+  } else {
+    f->form = found.form;
+    f->slot_dynamic = found.slot_dynamic;
+    f->one_row = found.one_row;
+    f->variants.clear();
+  }
+  f->module->of_clones.push_back(std::move(module));
+  return CUDA_SUCCESS;
+}
+
+// A text of clones alone, loaded once more where one loses a place. `paid`: there is memory for it.
+void clamp_clones(WorkerSession& s, ModuleObject& module, std::span<const Clamp> clamps,
+                  bool paid) {
+  if (!paid) return;
+  const std::string& text = *module.clones_alone->text;
+  const bool variables = declares_variables(text);
+  FittedModule fitted;
+  fitted.cu = module.cu;
+  load_clamped(s.api, text, clamps, &fitted, variables ? Second::kWhole : Second::kAlone);
+  if (fitted.other != nullptr && variables) {
+    (void)s.api.cuModuleUnload(fitted.other);
+    fitted.other = nullptr;
+  }
+  std::lock_guard lock(s.mutex);
+  if (module.cu != fitted.cu) s.memory.allocations.remove_owner(module.handle);
+  module.cu = fitted.cu;
+  module.other = fitted.other;
+  module.clamped_in = fitted.clamped_in;
+  module.clamped = std::move(fitted.clamped);
+  if (module.clamped.empty())
+    s.charges.release_device(module.charged_once, ChargeKind::kModules);
+  else
+    module.charged += module.charged_once;
+}
+
+}  // namespace
+
 void add_clones(WorkerSession& s, const Call& call, const sluice_function_clones& clones,
-                std::span<const std::byte> addresses) {
+                std::vector<std::byte> addresses) {
   std::shared_ptr<FunctionObject> f;
   std::shared_ptr<ModuleObject> module;
   {
@@ -312,43 +412,42 @@ void add_clones(WorkerSession& s, const Call& call, const sluice_function_clones
     f = s.handles.find<FunctionObject>(SLUICE_HANDLE_FUNCTION, clones.function);
     module = s.handles.find<ModuleObject>(SLUICE_HANDLE_MODULE, clones.module);
     if (!f || !module) return s.answer(call, CUDA_ERROR_INVALID_HANDLE);
-    // Functions and variables that have been found in it have names of their own.
-    if (f->clone != nullptr || module == f->module || module->context != f->module->context ||
-        module->machine_code || !module->functions.empty() || !module->of_clones.empty() ||
-        !(clones.flags & SLUICE_FUNCTION_EVICTABLE))
-      return s.answer(call, CUDA_ERROR_INVALID_VALUE);
+    if (const CUresult r = check_clones(*f, *module, clones.flags); r != CUDA_SUCCESS)
+      return s.answer(call, r);
   }
   if (const CUresult r = make_current(s.api, module->context->cu); r != CUDA_SUCCESS)
     return s.answer(call, r);
-  FunctionObject found;
-  found.name = f->name;
-  found.params = f->params;
-  found.original = f->original;
-  find_forms(s.api, *module, clones.flags, clones.state_bytes, &found);
-  if (found.clone == nullptr) return s.answer(call, CUDA_ERROR_NOT_FOUND);
-  if (const CUresult r = fill_addresses(s.api, module->cu, addresses); r != CUDA_SUCCESS)
-    return s.answer(call, r);
-  const uint64_t local_bytes = most_local_bytes(s.api, found);
-  std::lock_guard lock(s.mutex);
-  // Jobs run one after the other, but calls that the decoder answers itself do not wait for them.
-  if (!s.handles.find<FunctionObject>(SLUICE_HANDLE_FUNCTION, clones.function) ||
-      !s.handles.remove(SLUICE_HANDLE_MODULE, clones.module))
-    return s.answer(call, CUDA_ERROR_INVALID_HANDLE);
-  s.memory.allocations.remove_owner(clones.module);
-  for (const Form& form : kKernelForms) {
-    CUfunction clone = f.get()->*form.to = found.*form.to;
-    if (clone == nullptr) continue;
-    for (const auto& [attribute, value] : f->attributes)
-      (void)s.api.cuFuncSetAttribute(clone, attribute, value);
-    if (f->cache_config) (void)s.api.cuFuncSetCacheConfig(clone, *f->cache_config);
+  const auto clamps = std::make_shared<const std::vector<Clamp>>(
+      module->clones_alone == nullptr
+          ? std::vector<Clamp>()
+          : clamps_of(s.api, module->context->device, module->clones_alone->clones, module->cu,
+                      f->original));
+  if (clamps->empty()) {
+    module->clones_alone = nullptr;
+    return s.answer(call, take_clones(s, clones, addresses, f, std::move(module)));
   }
-  f->form = found.form;
-  f->slot_dynamic = found.slot_dynamic;
-  f->one_row = found.one_row;
-  f->local_bytes = local_bytes;
-  f->variants.clear();
-  f->module->of_clones.push_back(std::move(module));
-  s.answer(call, CUDA_SUCCESS);
+  // The clamps point into the text.
+  s.charges.with_device_memory(
+      module->charged_once, ChargeKind::kModules,
+      [=, &s, addresses = std::move(addresses)](bool paid) {
+        CUresult r = CUDA_SUCCESS;
+        {
+          // Other jobs may have run meanwhile.
+          std::lock_guard lock(s.mutex);
+          const bool there =
+              s.handles.find<FunctionObject>(SLUICE_HANDLE_FUNCTION, clones.function) == f &&
+              s.handles.find<ModuleObject>(SLUICE_HANDLE_MODULE, clones.module) == module;
+          r = there ? check_clones(*f, *module, clones.flags) : CUDA_ERROR_INVALID_HANDLE;
+          if (r == CUDA_SUCCESS && module->clones_alone == nullptr) r = CUDA_ERROR_INVALID_VALUE;
+          if (r != CUDA_SUCCESS && paid)
+            s.charges.release_device(module->charged_once, ChargeKind::kModules);
+        }
+        if (r == CUDA_SUCCESS) r = make_current(s.api, module->context->cu);
+        if (r != CUDA_SUCCESS) return s.answer(call, r);
+        clamp_clones(s, *module, *clamps, paid);
+        module->clones_alone = nullptr;
+        s.answer(call, take_clones(s, clones, addresses, f, module));
+      });
 }
 
 }  // namespace sluice::worker

@@ -9,8 +9,8 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
+#include <vector>
 
 #include "mediator/worker/session/worker_session.h"
 
@@ -26,7 +26,8 @@ void get_function(WorkerSession& s, const Call& call, uint64_t guest_module,
 
 // The clones of `function` are those in `module`, which becomes a part of the function's own
 // module. `addresses`: what its array of them is to hold; the guest's own, as those in its text.
+// Of a text without the original, that is what its clones' registers are compared with now.
 void add_clones(WorkerSession& s, const Call& call, const sluice_function_clones& clones,
-                std::span<const std::byte> addresses);
+                std::vector<std::byte> addresses);
 
 }  // namespace sluice::worker

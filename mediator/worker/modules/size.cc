@@ -5,6 +5,7 @@
 #include <cctype>
 #include <limits>
 
+#include "mediator/base/find_text.h"
 #include "mediator/worker/limits.h"
 #include "mediator/worker/ptx_chars.h"
 
@@ -47,6 +48,7 @@ class Tokens {
   bool declares() const {
     return is_space() && begins_directive(text_, static_cast<size_t>(token_.data() - text_.data()));
   }
+  const char* text_end() const { return text_.data() + text_.size(); }
   // There was something that another reader may take for more than it is here.
   bool broken() const { return broken_; }
   void advance() {
@@ -296,21 +298,54 @@ bool is_other_space(std::string_view token) {
          token == ".sreg" || token == ".tex";
 }
 
-}  // namespace
+// Counts what takes host memory; sees every token in turn.
+class HostCount {
+ public:
+  uint64_t variables = 0, labels = 0;
+  void see(const Tokens& t) {
+    const std::string_view token = t.token();
+    if (token.data() < from_) return;  // of a declaration that has been counted
+    if (!pointer_ && t.declares()) return count(t);
+    labels += token == ":";
+    pointer_ = token == ".ptr";
+  }
+  // All from `t` up to where `end` is.
+  void see(Tokens t, const Tokens& end) {
+    for (; !t.end() && (end.end() || t.token().data() < end.token().data()); t.advance()) see(t);
+  }
 
-std::optional<uint64_t> variable_bytes(std::string_view ptx) {
+ private:
+  void count(Tokens t) {
+    ++variables;
+    int depth = 0;  // of an initial value
+    for (; !t.end() && t.token() != ";"; t.advance()) {
+      depth += t.token() == "{" ? 1 : t.token() == "}" ? -1 : 0;
+      variables += t.token() == "," && depth == 0;
+    }
+    from_ = t.end() ? t.text_end() : t.token().data() + 1;
+    pointer_ = false;
+  }
+  const char* from_ = nullptr;
+  bool pointer_ = false;  // the token before was .ptr: of a parameter
+};
+
+// Both in one walk: texts have megabytes.
+Bytes walk(std::string_view ptx, HostCount& host) {
   Bytes total = 0;
   Before before;
   Tokens t(ptx);
-  while (!t.end() && total) {
+  while (!t.end()) {
     const std::string_view token = t.token();
-    if (t.is_space()) {
+    if (t.is_space() && total) {
+      const Tokens from = t;
       before.instruction = !t.declares();
       t.advance();
       total = add(total, declared(t, before));
       before = {};
+      host.see(from, t);
       continue;
     }
+    host.see(t);
     before.external = token == ".extern";
     before.pointer = token == ".ptr";
     if (ends_a_declaration(token[0]))
@@ -322,34 +357,26 @@ std::optional<uint64_t> variable_bytes(std::string_view ptx) {
   return t.broken() ? std::nullopt : total;
 }
 
+}  // namespace
+
+std::optional<uint64_t> variable_bytes(std::string_view ptx) {
+  HostCount unused;
+  return walk(ptx, unused);
+}
+
 bool declares_variables(std::string_view ptx) {
   for (const std::string_view space : {".global", ".const"})
-    for (size_t at = ptx.find(space); at != ptx.npos; at = ptx.find(space, at + 1))
+    for (size_t at = find_text(ptx, space); at != ptx.npos; at = find_text(ptx, space, at + 1))
       if (begins_directive(ptx, at)) return true;
   return false;
 }
 
-std::optional<uint64_t> module_device_bytes(std::string_view ptx) {
-  return add(variable_bytes(ptx), ptx.size());
-}
-
-uint64_t module_host_bytes(std::string_view ptx) {
-  uint64_t variables = 0, labels = 0;
-  bool pointer = false;  // the token before was .ptr: of a parameter
-  for (Tokens t(ptx); !t.end(); t.advance()) {
-    if (!pointer && t.declares()) {
-      ++variables;
-      int depth = 0;  // of an initial value
-      for (; !t.end() && t.token() != ";"; t.advance()) {
-        depth += t.token() == "{" ? 1 : t.token() == "}" ? -1 : 0;
-        variables += t.token() == "," && depth == 0;
-      }
-    }
-    labels += t.token() == ":";
-    pointer = t.token() == ".ptr";
-  }
-  return kModuleHostBytes + ptx.size() * kModuleHostFactor + variables * kVariableHostBytes +
-         labels * kLabelHostBytes;
+ModuleBytes module_bytes(std::string_view ptx) {
+  HostCount host;
+  const Bytes variables = walk(ptx, host);
+  return {add(variables, ptx.size()), kModuleHostBytes + ptx.size() * kModuleHostFactor +
+                                          host.variables * kVariableHostBytes +
+                                          host.labels * kLabelHostBytes};
 }
 
 uint64_t cubin_host_bytes(std::string_view image) {

@@ -19,15 +19,17 @@ std::optional<uint64_t> variable_bytes(std::string_view ptx);
 // Whether a `.global` or `.const` is declared. Where a text is laid out oddly: yes.
 bool declares_variables(std::string_view ptx);
 
-// Device memory: variables, and code, which takes no more than its text (16 bytes an instruction,
-// and few lines of PTX are shorter). No value as above.
-std::optional<uint64_t> module_device_bytes(std::string_view ptx);
+struct ModuleBytes {
+  // Variables, and code, which takes no more than its text (16 bytes an instruction, and few lines
+  // of PTX are shorter). No value as above.
+  std::optional<uint64_t> device;
+  // What the worker keeps for a module: copies, compiled forms, tables. Measured with the software
+  // GPU, whose decoded programs are the larger ones.
+  uint64_t host = 0;
+};
+ModuleBytes module_bytes(std::string_view ptx);
 
-// Host memory that the worker keeps for a module: copies, compiled forms, tables. Measured with the
-// software GPU, whose decoded programs are the larger ones.
-uint64_t module_host_bytes(std::string_view ptx);
-
-// The same for machine code.
+// Host memory for machine code.
 uint64_t cubin_host_bytes(std::string_view image);
 
 }  // namespace sluice::worker

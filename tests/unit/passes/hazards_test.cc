@@ -71,6 +71,39 @@ TEST_P(Hazards, EvictedAtRandomLeavesTheSame) {
   EXPECT_GT(evictions, 5u);
 }
 
+// Forms that are made apart are the same, byte for byte, and are whole without the original.
+TEST_P(Hazards, FormsApartAreTheSame) {
+  const std::string text = hazards::text_of(GetParam());
+  const auto all = passes::rewrite_module(text);
+  ASSERT_TRUE(all);
+  const passes::KernelReport& kernel = all->kernels[0];
+  std::vector<std::string> names;
+  for (const passes::Forms forms : {passes::Forms::kFirst, passes::Forms::kOthers}) {
+    passes::RewriteOptions options;
+    options.forms = forms;
+    options.alone = true;
+    const auto alone = passes::rewrite_module(text, options);
+    ASSERT_TRUE(alone);
+    EXPECT_EQ(alone->kernels[0].evictable, kernel.evictable);
+    EXPECT_EQ(alone->kernels[0].reason, kernel.reason);
+    const auto module = ptx::Module::parse(alone->text);
+    ASSERT_TRUE(module) << module.error().message;
+    for (const ptx::Function& f : module->functions()) {
+      const std::string_view body = module->text_of(f.range);
+      EXPECT_NE(all->text.find(body), std::string::npos) << body;
+      if (f.is_entry) names.emplace_back(f.name);
+    }
+    exec::DecodeOptions refuse;
+    refuse.refuse_kernels_alone = true;
+    EXPECT_TRUE(exec::decode_text(alone->text, refuse)) << alone->text;
+  }
+  std::vector<std::string> wanted;
+  if (kernel.evictable) wanted.emplace_back("k" SLUICE_CLONE_SUFFIX);
+  if (kernel.one_task_too) wanted.emplace_back("k" SLUICE_ONE_TASK_SUFFIX);
+  if (kernel.windows_too) wanted.emplace_back("k" SLUICE_WINDOW_SUFFIX);
+  EXPECT_EQ(names, wanted);
+}
+
 // What `body` ends with, run by one thread of each of two blocks; empty: well.
 std::string fault_of(const std::string& body) {
   Hazard h{};

@@ -520,5 +520,36 @@ TEST(PtxRewrite, CallsThatAreNotWrittenInPlace) {
   EXPECT_EQ(passing("st.param.b32 [a], %r;").code, "exit-in-function");
 }
 
+// Of what the original called, a text of clones alone has what they call, too.
+TEST(Passes, ClonesAloneHaveNoFunctionsThatTheyDoNotReach) {
+  const std::string text = std::string(kHead) + R"(
+.func used(.reg .b32 %x) { ret; }
+.func (.reg .b32 %y) index() { mov.u32 %y, %ctaid.x; ret; }
+.func never() { ret; }
+.func named() { ret; }
+.global .u64 table = named;
+.visible .entry k() {
+  .reg .b32 %r<3>;
+  call (%r1), index;
+  call used, (%r1);
+  ret;
+}
+)";
+  RewriteOptions options;
+  options.alone = true;
+  options.forms = Forms::kFirst;
+  const auto alone = rewrite_module(text, options);
+  ASSERT_TRUE(alone);
+  ASSERT_TRUE(alone->kernels[0].evictable) << alone->kernels[0].reason;
+  const auto module = ptx::Module::parse(alone->text);
+  ASSERT_TRUE(module);
+  EXPECT_EQ(module->find_function("k"), nullptr);
+  EXPECT_NE(module->find_function("k" SLUICE_CLONE_SUFFIX), nullptr);
+  EXPECT_NE(module->find_function("used"), nullptr);
+  EXPECT_NE(module->find_function("named"), nullptr);
+  EXPECT_EQ(module->find_function("never"), nullptr);
+  EXPECT_EQ(module->find_function("index"), nullptr) << "its copy takes the index";
+}
+
 }  // namespace
 }  // namespace sluice::passes

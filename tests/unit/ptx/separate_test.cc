@@ -65,12 +65,12 @@ TEST(SeparableModule, AKernelsTextHasWhatItReachesAndNoMore) {
   const auto m = SeparableModule::parse(kModule);
   ASSERT_TRUE(m) << m.error().message;
   EXPECT_EQ(m->entries(), (std::vector<std::string>{"scan", "alone"}));
-  auto names = m->variables_of("scan");
+  auto names = m->variables_of(m->reached_from("scan"));
   std::sort(names.begin(), names.end());
   EXPECT_EQ(names, (std::vector<std::string>{"count", "table"}));
-  EXPECT_TRUE(m->variables_of("alone").empty());
+  EXPECT_TRUE(m->variables_of(m->reached_from("alone")).empty());
 
-  const auto scan = m->kernel_text("scan", {"table", "count"});
+  const auto scan = m->kernel_text(m->reached_from("scan"), {"table", "count"});
   ASSERT_TRUE(scan) << scan.error().message;
   EXPECT_EQ(scan->find(".global .align"), scan->npos) << *scan;  // no variable of its own
   EXPECT_EQ(scan->find("alone"), scan->npos);
@@ -103,7 +103,7 @@ TEST(SeparableModule, AKernelsTextHasWhatItReachesAndNoMore) {
   ASSERT_TRUE(loaded) << loaded.error().message;
   EXPECT_NE(loaded->find_function("scan" SLUICE_CLONE_SUFFIX), nullptr);
 
-  const auto alone = m->kernel_text("alone", {});
+  const auto alone = m->kernel_text(m->reached_from("alone"), {});
   ASSERT_TRUE(alone);
   EXPECT_NE(alone->find(".extern .shared .align 16 .b8 pool[];"), alone->npos);
   EXPECT_EQ(alone->find("step"), alone->npos);
@@ -121,20 +121,20 @@ TEST(SeparableModule, AStringWithoutAnAddressIsCopied) {
 }
 )");
   ASSERT_TRUE(m) << m.error().message;
-  const auto copied = m->kernel_text("k", {"table"});
+  const auto copied = m->kernel_text(m->reached_from("k"), {"table"});
   ASSERT_TRUE(copied) << copied.error().message;
   EXPECT_NE(copied->find(".global .align 1 .b8 $str[3] = {104, 105, 0};"), copied->npos);
   EXPECT_EQ(copied->find("table"), copied->npos);
-  const auto reached = m->kernel_text("k", {"table", "$str"});
+  const auto reached = m->kernel_text(m->reached_from("k"), {"table", "$str"});
   ASSERT_TRUE(reached);
   EXPECT_EQ(reached->find("$str"), reached->npos);
-  EXPECT_FALSE(m->kernel_text("k", {"$str"})) << "a table may be written";
+  EXPECT_FALSE(m->kernel_text(m->reached_from("k"), {"$str"})) << "a table may be written";
 }
 
 TEST(SeparableModule, AnAddressThatIsMissingIsAnError) {
   const auto m = SeparableModule::parse(kModule);
   ASSERT_TRUE(m);
-  EXPECT_FALSE(m->kernel_text("scan", {"count"}));
+  EXPECT_FALSE(m->kernel_text(m->reached_from("scan"), {"count"}));
 }
 
 // The guest's own text must not be taken for ours, nor ours for another place's.
@@ -163,9 +163,9 @@ TEST(SeparableModule, MoreVariablesThanAnArrayHoldsAreRefused) {
   const auto m = SeparableModule::parse(text + ".visible .entry k() {\n.reg .b64 %rd<2>;\n" + body +
                                         "ret;\n}\n");
   ASSERT_TRUE(m) << m.error().message;
-  EXPECT_FALSE(m->kernel_text("k", names));
+  EXPECT_FALSE(m->kernel_text(m->reached_from("k"), names));
   names.pop_back();
-  EXPECT_FALSE(m->kernel_text("k", names)) << "one has no address";
+  EXPECT_FALSE(m->kernel_text(m->reached_from("k"), names)) << "one has no address";
 }
 
 TEST(SeparableModule, WhatBelongsToItsModuleIsRefused) {

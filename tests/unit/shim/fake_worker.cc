@@ -100,6 +100,18 @@ void FakeWorker::hold(bool held) {
   if (!held) Bell::for_eventfd(wake_.get()).ring();
 }
 
+void FakeWorker::want_clones(CUfunction function) {
+  auto* header = reinterpret_cast<sluice_slot_header*>(region_ + SLUICE_SLOT_OFFSET +
+                                                       kSlot * SLUICE_SLOT_STRIDE);
+  const auto handle = reinterpret_cast<uint64_t>(function);
+  store_shared<uint64_t>(header->wanted_clones[handle % SLUICE_WANTED_CLONES], handle);
+}
+
+std::string FakeWorker::clones_text() {
+  std::lock_guard lock(mutex_);
+  return clones_text_;
+}
+
 void FakeWorker::end_session(int error, const std::string& reason) {
   auto* header = reinterpret_cast<sluice_slot_header*>(region_ + SLUICE_SLOT_OFFSET +
                                                        kSlot * SLUICE_SLOT_STRIDE);
@@ -348,7 +360,12 @@ void FakeWorker::serve(const RecordBuffer& buffer) {
       }
       return;
     }
-    case SLUICE_CALL_FUNCTION_CLONES:
+    case SLUICE_CALL_FUNCTION_CLONES: {
+      sluice_function_clones clones{};
+      if (!read(body, clones)) return problem("function_clones is short");
+      clones_flags_ = clones.flags;
+      return answer(record, CUDA_SUCCESS);
+    }
     case SLUICE_CALL_EVENT_RECORD:
     case SLUICE_CALL_STREAM_WAIT:
     case SLUICE_CALL_STREAM_VALUE:
@@ -411,7 +428,11 @@ void FakeWorker::module_load(const sluice_record& record, std::span<const std::b
     const std::string log = "ptxas would not have it";
     return answer(record, CUDA_ERROR_INVALID_PTX, std::as_bytes(std::span(log)));
   }
-  if (clones) ++modules_with_clones_;
+  if (clones) {
+    std::lock_guard lock(mutex_);
+    clones_text_ = text;
+    ++modules_with_clones_;
+  }
   answer_with(record, sluice_handle_reply{add(SLUICE_HANDLE_MODULE, nullptr)});
 }
 

@@ -61,6 +61,11 @@ class FakeWorker {
   uint64_t live_allocations() const { return live_allocations_; }
   uint64_t live_extents() const { return live_extents_; }
   uint64_t modules_with_clones() const { return modules_with_clones_; }
+  std::string clones_text();  // of the last of them
+  uint32_t clones_flags() const {
+    return clones_flags_;
+  }  // of the last SLUICE_CALL_FUNCTION_CLONES
+  void want_clones(CUfunction function);
   bool region_is_mapped_twice();        // by the program, that is, besides the worker itself
   std::vector<std::string> problems();  // what a worker would have ended the session for
 
@@ -110,6 +115,8 @@ class FakeWorker {
   std::thread thread_;
   std::mutex mutex_;  // state that tests look at
   std::vector<std::string> problems_;
+  std::string clones_text_;
+  std::atomic<uint32_t> clones_flags_{0};
   std::atomic<bool> paused_{false};
   std::atomic<CUresult> fail_launch_{CUDA_SUCCESS};
   std::atomic<size_t> hold_syncs_{0};

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "abi/preempt.h"
 #include "tests/support/cubins.h"
 #include "tests/unit/shim/fixture.h"
 #include "tests/unit/softgpu/fat_binaries.h"
@@ -21,8 +22,7 @@ constexpr uint32_t kLazy = SLUICE_JOINED_LAZY_CLONES,
                    kAtOnce = kLazy | SLUICE_JOINED_ORIGINALS_AT_ONCE;
 
 // A launch of so many blocks, and what the worker has got then.
-void launch_blocks(FakeWorker& worker, CUfunction fill, unsigned blocks, unsigned threads,
-                   uint64_t flags, uint64_t clones) {
+void launch_fill(CUfunction fill, unsigned blocks, unsigned threads) {
   CUdeviceptr to;
   OK(cuMemAlloc(&to, 4096));
   uint32_t n = 1024, value = 1;
@@ -30,6 +30,10 @@ void launch_blocks(FakeWorker& worker, CUfunction fill, unsigned blocks, unsigne
   OK(cuLaunchKernel(fill, blocks, 1, 1, threads, 1, 1, 0, nullptr, params, nullptr));
   OK(cuCtxSynchronize());
   OK(cuMemFree(to));
+}
+void launch_blocks(FakeWorker& worker, CUfunction fill, unsigned blocks, unsigned threads,
+                   uint64_t flags, uint64_t clones) {
+  launch_fill(fill, blocks, threads);
   EXPECT_EQ(worker.last_launch_flags(), flags) << blocks << " of " << threads;
   EXPECT_EQ(worker.modules_with_clones(), clones) << blocks << " of " << threads;
 }
@@ -73,6 +77,55 @@ TEST(Shim, ClonesForEveryLaunch) {
     CUfunction fill;
     load_fill(&fill);
     launch_blocks(worker, fill, 1, 64, 0, 1);
+  });
+}
+
+bool has_entry(const std::string& text, const std::string& name) {
+  return text.find(".entry " + name + "(") != text.npos;
+}
+
+TEST(Shim, TheOtherFormsOfAKernelComeOnceTheyAreWanted) {
+  in_process({.joined_flags = kLazy | SLUICE_JOINED_FORMS_APART}, [](FakeWorker& worker) {
+    set_up();
+    CUfunction fill;
+    load_fill(&fill);
+    launch_blocks(worker, fill, 1, 64, 0, 1);
+    std::string text = worker.clones_text();
+    EXPECT_TRUE(has_entry(text, "fill" SLUICE_CLONE_SUFFIX)) << text;
+    EXPECT_FALSE(has_entry(text, "fill"));
+    EXPECT_FALSE(has_entry(text, "fill" SLUICE_ONE_TASK_SUFFIX));
+    EXPECT_FALSE(has_entry(text, "fill" SLUICE_WINDOW_SUFFIX));
+    EXPECT_EQ(worker.clones_flags() & (SLUICE_FUNCTION_EVICTABLE | SLUICE_FUNCTION_OTHERS_LATER),
+              SLUICE_FUNCTION_EVICTABLE | SLUICE_FUNCTION_OTHERS_LATER);
+    launch_blocks(worker, fill, 1, 64, 0, 1);
+    worker.want_clones(fill);
+    launch_fill(fill, 1, 64);  // does not wait for them
+    while ((worker.clones_flags() & SLUICE_FUNCTION_OTHER_FORMS) == 0) std::this_thread::yield();
+    text = worker.clones_text();
+    EXPECT_FALSE(has_entry(text, "fill" SLUICE_CLONE_SUFFIX)) << text;
+    EXPECT_FALSE(has_entry(text, "fill"));
+    EXPECT_TRUE(has_entry(text, "fill" SLUICE_ONE_TASK_SUFFIX));
+    EXPECT_TRUE(has_entry(text, "fill" SLUICE_WINDOW_SUFFIX));
+    launch_blocks(worker, fill, 1, 64, 0, 2);  // wanted as before, but made
+    EXPECT_EQ(worker.clones_flags() & SLUICE_FUNCTION_OTHERS_LATER, 0u);
+  });
+}
+
+TEST(Shim, WhereClonesAreOnRequestAllFormsComeAtOnce) {
+  constexpr uint32_t kOnRequest =
+      kLazy | SLUICE_JOINED_CLONES_ON_REQUEST | SLUICE_JOINED_FORMS_APART;
+  in_process({.joined_flags = kOnRequest}, [](FakeWorker& worker) {
+    set_up();
+    CUfunction fill;
+    load_fill(&fill);
+    launch_blocks(worker, fill, 1, 64, 0, 0);
+    worker.want_clones(fill);
+    launch_blocks(worker, fill, 1, 64, 0, 1);
+    const std::string text = worker.clones_text();
+    EXPECT_TRUE(has_entry(text, "fill" SLUICE_CLONE_SUFFIX)) << text;
+    EXPECT_FALSE(has_entry(text, "fill"));
+    EXPECT_TRUE(has_entry(text, "fill" SLUICE_WINDOW_SUFFIX));
+    EXPECT_EQ(worker.clones_flags() & SLUICE_FUNCTION_OTHERS_LATER, 0u);
   });
 }
 

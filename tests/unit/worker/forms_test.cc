@@ -261,6 +261,136 @@ TEST_F(WorkerLaterClones, WhatIsNoKernelsClonesIsRefused) {
   EXPECT_EQ(give(add, more.as<uint64_t>()), CUDA_ERROR_INVALID_VALUE) << "it has some";
 }
 
+// ---- forms that come one after the other, without the original ----
+
+class WorkerFormsApart : public WorkerLaterClones {
+ protected:
+  static constexpr uint32_t kFirst = SLUICE_FUNCTION_EVICTABLE | SLUICE_FUNCTION_OTHERS_LATER,
+                            kOthers = SLUICE_FUNCTION_EVICTABLE | SLUICE_FUNCTION_OTHER_FORMS;
+  void load_original(WorkerBench::Options options = {}) {
+    start(std::move(options));
+    make_context();
+    const Answer original = load(kPtx);
+    ASSERT_EQ(original.status, CUDA_SUCCESS);
+    module = original.as<uint64_t>();
+    add = function("add", 0);
+  }
+  // The handle of a module with these forms alone; `trapped`: the clone that ends in a trap.
+  uint64_t load_alone(passes::Forms forms, const std::string& trapped = "") {
+    passes::RewriteOptions options;
+    options.alone = true;
+    options.forms = forms;
+    auto made = passes::rewrite_module(std::string(kPtx), options);
+    EXPECT_TRUE(made.ok());
+    if (!trapped.empty()) {
+      const size_t at = made->text.find('{', made->text.find(trapped + "("));
+      EXPECT_NE(at, std::string::npos);
+      made->text.insert(at + 1, "\n\ttrap;");
+    }
+    const Answer loaded = load(made->text);
+    EXPECT_EQ(loaded.status, CUDA_SUCCESS);
+    return loaded.as<uint64_t>();
+  }
+  bool wanted() {
+    return __atomic_load_n(&b->slot->wanted_clones[add % SLUICE_WANTED_CLONES], __ATOMIC_RELAXED) ==
+           add;
+  }
+};
+
+TEST_F(WorkerFormsApart, TheFirstIsLaunchedAndTheOthersAreWantedOnceItHasRunLong) {
+  WorkerBench::Options o;
+  o.window_us = 1'000'000'000;
+  load_original(std::move(o));
+  ASSERT_EQ(give(add, load_alone(passes::Forms::kFirst), kFirst), CUDA_SUCCESS);
+  const uint32_t kN = 64 * kGrid;
+  const uint64_t d = alloc(kN * 4).as<uint64_t>();
+  zero(d, kN * 4);
+  uint32_t expected = 0, k = 0;
+  EXPECT_FALSE(wanted());
+  for (; k < 100'000 && !wanted(); ++k) {
+    launch(kGrid, 64, d, kN, k);
+    expected = advance(expected, k, kRounds);
+    ASSERT_EQ(sync().status, CUDA_SUCCESS);
+  }
+  EXPECT_GT(k, 1u) << "nothing is known of a kernel that has not run";
+  ASSERT_TRUE(wanted());
+  const uint32_t* got = words(d, kN * 4);
+  for (uint32_t i : {0u, kN / 2, kN - 1}) EXPECT_EQ(got[i], expected);
+  // The next launch tries what nobody has tried.
+  ASSERT_EQ(give(add, load_alone(passes::Forms::kOthers, "add" SLUICE_WINDOW_SUFFIX), kOthers),
+            CUDA_SUCCESS);
+  launch(kGrid, 64, d, kN, k);
+  EXPECT_EQ(sync().status, CUDA_ERROR_LAUNCH_FAILED) << "windows";
+}
+
+TEST_F(WorkerFormsApart, WhoHasOthersUnaskedIsNotAskedForThem) {
+  WorkerBench::Options o;
+  o.window_us = 1'000'000'000;
+  load_original(std::move(o));
+  ASSERT_EQ(give(add, load_alone(passes::Forms::kFirst, "add" SLUICE_CLONE_SUFFIX), kFirst),
+            CUDA_SUCCESS);
+  ASSERT_EQ(give(add, load_alone(passes::Forms::kOthers), kOthers), CUDA_SUCCESS);
+  const uint32_t kN = 64 * kGrid;
+  launch(kGrid, 64, alloc(kN * 4).as<uint64_t>(), kN, 1);
+  EXPECT_EQ(sync().status, CUDA_ERROR_LAUNCH_FAILED) << "the first stays as it was";
+  EXPECT_FALSE(wanted());
+}
+
+TEST_F(WorkerFormsApart, WhatComesInTheWrongOrderIsRefused) {
+  load_original();
+  const uint64_t first = load_alone(passes::Forms::kFirst),
+                 others = load_alone(passes::Forms::kOthers);
+  EXPECT_EQ(give(add, others, kOthers), CUDA_ERROR_INVALID_VALUE) << "no first form";
+  EXPECT_EQ(give(add, others, SLUICE_FUNCTION_EVICTABLE), CUDA_ERROR_NOT_FOUND);
+  ASSERT_EQ(give(add, first, SLUICE_FUNCTION_EVICTABLE), CUDA_SUCCESS);
+  EXPECT_EQ(give(add, others, kOthers), CUDA_ERROR_INVALID_VALUE) << "it said that this is all";
+  EXPECT_EQ(unload(module), CUDA_SUCCESS);
+
+  const Answer again = load(kPtx);
+  ASSERT_EQ(again.status, CUDA_SUCCESS);
+  module = again.as<uint64_t>();
+  add = function("add", 0);
+  ASSERT_EQ(give(add, load_alone(passes::Forms::kFirst), kFirst), CUDA_SUCCESS);
+  EXPECT_EQ(give(add, load_alone(passes::Forms::kFirst), kOthers), CUDA_ERROR_NOT_FOUND)
+      << "the first form again";
+  ASSERT_EQ(give(add, others, kOthers), CUDA_SUCCESS);
+  EXPECT_EQ(give(add, load_alone(passes::Forms::kOthers), kOthers), CUDA_ERROR_INVALID_VALUE)
+      << "it has them";
+  EXPECT_EQ(unload(others), CUDA_ERROR_INVALID_HANDLE) << "a part of the other";
+  EXPECT_EQ(unload(module), CUDA_SUCCESS);
+}
+
+TEST_F(WorkerFormsApart, ChainsOfLaunchesSurviveEvictionsWhileTheyCome) {
+  WorkerBench::Options o;
+  o.window_us = 1'000'000'000;
+  load_original(std::move(o));
+  ASSERT_EQ(give(add, load_alone(passes::Forms::kFirst), kFirst), CUDA_SUCCESS);
+  const uint32_t kN = 64 * kGrid;
+  const uint64_t d = alloc(kN * 4).as<uint64_t>();
+  zero(d, kN * 4);
+  uint32_t expected = 0, k = 0;
+  for (uint32_t batch = 0; batch < 50 && (batch < 4 || b->report->header.evictions == 0); ++batch) {
+    for (uint32_t n = 0; n < 10; ++n, ++k) {
+      launch(kGrid, 64, d, kN, k);
+      expected = advance(expected, k, kRounds);
+    }
+    b->take_back();
+    if (batch == 2) {  // while they are queued
+      const uint64_t others = load_alone(passes::Forms::kOthers);
+      ASSERT_EQ(give(add, others, kOthers), CUDA_SUCCESS);
+    }
+    ASSERT_TRUE(b->wait_left());
+    b->grant();
+    if (batch % 2 == 1) {
+      ASSERT_EQ(sync().status, CUDA_SUCCESS);
+    }
+  }
+  ASSERT_EQ(sync().status, CUDA_SUCCESS);
+  EXPECT_GT(b->report->header.evictions, 0u);
+  const uint32_t* got = words(d, kN * 4);
+  for (uint32_t i : {0u, kN / 2, kN - 1}) EXPECT_EQ(got[i], expected);
+}
+
 // Of machine code nobody can read what it is, nor what it would write.
 TEST_F(WorkerLaterClones, MachineCodeIsNoClone) {
   load_both();

@@ -93,7 +93,7 @@ TEST(ModuleSize, RefusesWhatItCannotTell) {
            ".global .b8 [1073741824];",
        }) {
     EXPECT_FALSE(variable_bytes(text)) << text;
-    EXPECT_FALSE(module_device_bytes(text)) << text;
+    EXPECT_FALSE(module_bytes(text).device) << text;
   }
   EXPECT_FALSE(variable_bytes(".global .b8 big[" + std::string(100000, '(') + "1"));
 }
@@ -107,7 +107,7 @@ TEST(ModuleSize, InstructionsCostLittleMoreThanTheirText) {
         "cvta.to.global.u64 %rd2, %rd1;\nld.const.u32 %r1, [table+4];\n";
   ASSERT_TRUE(variable_bytes(text));
   EXPECT_LE(*variable_bytes(text), 2 * text.size());
-  EXPECT_EQ(module_device_bytes(text), *variable_bytes(text) + text.size());
+  EXPECT_EQ(module_bytes(text).device, *variable_bytes(text) + text.size());
 }
 
 // Of short texts that take much: each variable and each label. Not of what only looks like them.
@@ -121,7 +121,7 @@ TEST(ModuleSize, HostMemoryCountsVariablesAndLabels) {
   }
   variables += ";", labels += "ret; }", values += "};";
   const auto beyond_text = [](const std::string& text) {
-    return module_host_bytes(text) - kModuleHostBytes - text.size() * kModuleHostFactor;
+    return module_bytes(text).host - kModuleHostBytes - text.size() * kModuleHostFactor;
   };
   EXPECT_EQ(beyond_text(variables), (kMany + 1) * kVariableHostBytes);
   EXPECT_EQ(beyond_text(labels), kMany * kLabelHostBytes);

@@ -170,6 +170,37 @@ TEST_F(RegisterClamp, WhoLosesAPlaceGetsAThirdForm) {
       << "more shared memory than there is";
 }
 
+// Clones without their original are compared with that of another module.
+TEST_F(RegisterClamp, WhoLosesAPlaceByAnOriginalElsewhereGetsAThirdForm) {
+  const std::string original = kHead + wide_kernel("wide", kLive);
+  passes::RewriteOptions options;
+  options.alone = true;
+  options.forms = passes::Forms::kFirst;
+  const auto made = passes::rewrite_module(original, options);
+  ASSERT_TRUE(made.ok());
+  EXPECT_EQ(ClonesText::of(std::make_shared<std::string>(original)), nullptr);
+  EXPECT_EQ(ClonesText::of(std::make_shared<std::string>(rewritten(original))), nullptr);
+  const auto alone = ClonesText::of(std::make_shared<std::string>(made->text));
+  ASSERT_NE(alone, nullptr);
+  ASSERT_EQ(alone->clones.size(), 1u);
+  FittedModule first, m;
+  ASSERT_EQ(load_fitted(api, device, original, {}, &first), CUDA_SUCCESS);
+  ASSERT_EQ(load_fitted(api, device, made->text, {}, &m), CUDA_SUCCESS);
+  EXPECT_TRUE(m.clamped.empty()) << "nothing to compare with";
+  const CUfunction wide = get(first.cu, "wide");
+  const auto clamps = clamps_of(api, device, alone->clones, m.cu, wide);
+  ASSERT_EQ(clamps.size(), 1u);
+  EXPECT_EQ(clamps[0].registers, bucket_top(static_cast<uint32_t>(registers(wide)), {}));
+  load_clamped(api, *alone->text, clamps, &m, Second::kWhole);
+  EXPECT_EQ(m.clamped, std::vector<std::string>{"wide__sluice"});
+  const CloneForms forms{wide, get(m.cu, "wide__sluice"),
+                         clamped_form(api, m.clamped_in, m.clamped, "wide__sluice")};
+  ASSERT_NE(forms.clamped, nullptr);
+  EXPECT_EQ(choose_form(api, forms, 1024, 0, 0).function, forms.clamped);
+  // A narrow clone of the same original loses nothing.
+  EXPECT_TRUE(clamps_of(api, device, alone->clones, m.cu, get(m.cu, "wide__sluice")).empty());
+}
+
 TEST_F(RegisterClamp, ClonesWithOneTaskABlockGetOneToo) {
   // The narrowest kernel whose clone of one task a block needs more than 64 registers.
   for (int live = kLive; live <= 62; ++live) {

@@ -37,17 +37,7 @@ uint32_t LaunchPlanner::variant_of(const LaunchWork& w) {
     v.clone = form.function;
     const auto sms = static_cast<uint32_t>(f.module->context->shape.multiprocessors);
     v.resident = form.blocks_per_sm * sms;
-    // Those that have no slots.
-    const auto beside = [&](CUfunction clone, CUfunction clamped,
-                            uint32_t* resident) -> CUfunction {
-      if (!clone) return nullptr;
-      const ChosenForm second = choose_form(all_.api, {f.original, clone, clamped}, block_threads,
-                                            dynamic_shared, dynamic_shared);
-      *resident = second.blocks_per_sm * sms;
-      return *resident != 0 ? second.function : nullptr;
-    };
-    v.one_task = beside(f.one_task, f.one_task_clamped, &v.one_task_resident);
-    v.window = beside(f.window, nullptr, &v.window_resident);
+    take_other_forms(f, v);
   }
   // A program that varies its block size endlessly only loses what was learnt.
   constexpr size_t kMaxVariants = 64;
@@ -58,6 +48,24 @@ uint32_t LaunchPlanner::variant_of(const LaunchWork& w) {
   }
   f.variants.push_back(v);
   return static_cast<uint32_t>(f.variants.size() - 1);
+}
+
+// Those that have no slots.
+void LaunchPlanner::take_other_forms(const FunctionObject& f, LaunchVariant& v) {
+  const auto beside = [&](CUfunction clone, CUfunction clamped, uint32_t* resident) -> CUfunction {
+    if (!clone) return nullptr;
+    const ChosenForm form = choose_form(all_.api, {f.original, clone, clamped}, v.block_threads,
+                                        v.dynamic_shared, v.dynamic_shared);
+    *resident =
+        form.blocks_per_sm * static_cast<uint32_t>(f.module->context->shape.multiprocessors);
+    return *resident != 0 ? form.function : nullptr;
+  };
+  v.one_task = beside(f.one_task, f.one_task_clamped, &v.one_task_resident);
+  v.window = beside(f.window, nullptr, &v.window_resident);
+}
+
+void LaunchPlanner::take_other_forms(FunctionObject& f) {
+  for (LaunchVariant& v : f.variants) take_other_forms(f, v);
 }
 
 void LaunchPlanner::plan(LaunchWork& w, bool contended) {
@@ -143,8 +151,24 @@ void LaunchPlanner::expect_whole(LaunchWork& w) {
   if (turns_) take_opaque_record(w);
 }
 
+// As take_form() will ask, by the loop's blocks.
+bool LaunchPlanner::may_gain_by_other_forms(const LaunchWork& w, const LaunchVariant& v) const {
+  const FunctionObject& f = *w.request.function;
+  if (w.plan.tasks < 1u << 31 &&
+      FormChoice::allowed(w.plan.tasks, v.block_threads, v.chunks.task_ns(), f.form.in_order,
+                          all_.settings))
+    return true;
+  return !f.form.in_order &&
+         FormChoice::windows(w.request.grid, v.resident, v.chunks.task_ns(), all_.settings).tasks !=
+             0;
+}
+
 bool LaunchPlanner::wants_clones(const LaunchWork& w) const {
   const FunctionObject& f = *w.request.function;
+  if (f.others_later)
+    return f.loop_ns >= kWorthOtherFormsNs && w.plan.geometry.evictable &&
+           w.plan.variant < f.variants.size() &&
+           may_gain_by_other_forms(w, f.variants[w.plan.variant]);
   return turns_ && f.clone == nullptr && w.request.flags == 0 &&
          w.plan.variant < f.variants.size() &&
          f.variants[w.plan.variant].seems_long >= kCertainlyLong;
@@ -339,6 +363,7 @@ void LaunchPlanner::observe(LaunchWork& w, uint64_t ns) {
                              ? w.plan.tasks - std::min(w.submission.workers, w.plan.tasks - 1)
                              : w.plan.tasks;
   v.chunks.observe(tasks, w.submission.workers, ns);
+  w.request.function->loop_ns += ns;
   // As if it had had the whole GPU, so that those of different parts can be compared.
   const auto sms =
       static_cast<uint32_t>(w.request.function->module->context->shape.multiprocessors);

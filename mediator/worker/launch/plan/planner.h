@@ -56,8 +56,12 @@ class LaunchPlanner {
   uint64_t whole() const { return whole_; }
 
   // The launch is planned as the original, because its kernel has no clones, and those before took
-  // so long (scheduler.turn_whole_us) that turns should be able to interrupt it.
+  // so long (scheduler.turn_whole_us) that turns should be able to interrupt it. Or it might be
+  // faster in a form that its program has not made yet, and its kernel has run long enough to be
+  // worth that.
   bool wants_clones(const LaunchWork& w) const;
+  // The kernel has got them: for the shapes that are known. Its context is current.
+  void take_other_forms(FunctionObject& f);
   // Its blocks stay on their SMs until they are evicted, where turns are priorities.
   bool stays_on_sms(const LaunchWork& w) const { return turns_ && w.plan.form == FormKind::kLoop; }
 
@@ -65,8 +69,13 @@ class LaunchPlanner {
   // Of LaunchVariant::seems_long. Fewer: launches wait for clones that they do not need; more: long
   // ones cannot be interrupted for longer.
   static constexpr uint32_t kCertainlyLong = 16;
+  // GPU time of a kernel in its first form before the others are made: about what making them may
+  // take (assembling them, where NVIDIA's driver has not seen them before).
+  static constexpr uint64_t kWorthOtherFormsNs = 50'000'000;
   void see_length(LaunchVariant& v, uint64_t takes_ns, bool contended) const;
   uint32_t variant_of(const LaunchWork& w);
+  void take_other_forms(const FunctionObject& f, LaunchVariant& v);
+  bool may_gain_by_other_forms(const LaunchWork& w, const LaunchVariant& v) const;
   WindowPlan take_form(LaunchWork& w, LaunchVariant& v, uint32_t sms, bool windows_may) const;
   bool runs_whole(LaunchWork& w, const LaunchVariant& v);
   void expect_whole(LaunchWork& w);

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <climits>
 #include <cstring>
+#include <unordered_set>
 
 #include "abi/preempt.h"
+#include "mediator/base/find_text.h"
 #include "mediator/worker/ptx_chars.h"
 
 namespace sluice::worker {
@@ -42,13 +44,17 @@ class Walker {
     }
     return text_.substr(from, at_ - from);
   }
-  // Behind the bracket that closes the one just read. False: there is none.
-  bool skip_to_close(std::string_view open, std::string_view close) {
+  // Behind the bracket that closes the one just read. False: there is none. Bodies are most of a
+  // text, so only what matters is looked at.
+  bool skip_to_close(char open, char close) {
     for (size_t depth = 1; depth != 0;) {
+      while (!end() && text_[at_] != open && text_[at_] != close && text_[at_] != '"' &&
+             text_[at_] != '/')
+        ++at_;
       const std::string_view token = next();
       if (token.empty()) return false;
-      if (token == open) ++depth;
-      if (token == close) --depth;
+      if (token[0] == open) ++depth;
+      if (token[0] == close) --depth;
     }
     return true;
   }
@@ -95,12 +101,13 @@ bool loses_place(const gpu::DriverApi& api, CUfunction original, CUfunction clon
   return false;
 }
 
-// Registers that the clone may use; 0: it is well as it is.
+// Registers that the clone may use; 0: it is well as it is. `original`: null where `module` has it.
 uint32_t clamp_of(const gpu::DriverApi& api, CUmodule module, const CloneText& text,
-                  const RegisterFile& file) {
-  CUfunction original = nullptr, clone = nullptr;
-  if (api.cuModuleGetFunction(&original, module, std::string(text.original).c_str()) !=
-          CUDA_SUCCESS ||
+                  CUfunction original, const RegisterFile& file) {
+  CUfunction clone = nullptr;
+  if ((original == nullptr &&
+       api.cuModuleGetFunction(&original, module, std::string(text.original).c_str()) !=
+           CUDA_SUCCESS) ||
       api.cuModuleGetFunction(&clone, module, std::string(text.name).c_str()) != CUDA_SUCCESS) {
     return 0;
   }
@@ -140,7 +147,7 @@ std::vector<CloneText> find_kernels(std::string_view ptx) {
   Walker w(ptx);
   for (std::string_view token = w.next(); !token.empty(); token = w.next()) {
     // Bodies and initial values of variables.
-    if (token == "{" && !w.skip_to_close("{", "}")) break;
+    if (token == "{" && !w.skip_to_close('{', '}')) break;
     if (token == ".visible" || token == ".weak") linkage = w.at() - token.size();
     if (token == ";" || token == "{") linkage = std::string_view::npos;
     if (token != ".entry") continue;
@@ -158,13 +165,13 @@ std::vector<CloneText> find_kernels(std::string_view ptx) {
     bool clampable = !c.original.empty() && is_ptx_word(name[0]);
     std::string_view t = w.next();
     if (t == "(") {
-      if (!w.skip_to_close("(", ")")) break;
+      if (!w.skip_to_close('(', ')')) break;
       c.directives = w.at();
       t = w.next();
     }
     for (; !t.empty() && t != "{" && t != ";"; t = w.next()) clampable &= t != ".maxnreg";
     if (t != "{") continue;  // a declaration
-    if (!w.skip_to_close("{", "}")) break;
+    if (!w.skip_to_close('{', '}')) break;
     c.end = w.at();
     if (!clampable) c.original = {};
     found.push_back(c);
@@ -184,6 +191,18 @@ void append_clamped(std::string_view ptx, std::span<const Clamp> clamps, std::st
 }
 
 }  // namespace
+
+std::shared_ptr<const ClonesText> ClonesText::of(std::shared_ptr<const std::string> text) {
+  auto found = std::make_shared<ClonesText>();
+  found->clones = find_kernels(*text);
+  found->text = std::move(text);
+  std::unordered_set<std::string_view> names;
+  for (const CloneText& kernel : found->clones) names.insert(kernel.name);
+  std::erase_if(found->clones, [](const CloneText& kernel) { return kernel.original.empty(); });
+  for (const CloneText& clone : found->clones)
+    if (names.contains(clone.original)) return nullptr;
+  return found->clones.empty() ? nullptr : found;
+}
 
 bool may_have_clones(std::string_view ptx) {
   constexpr std::string_view kSuffix = SLUICE_CLONE_SUFFIX;
@@ -205,7 +224,7 @@ std::string add_clamped(std::string_view ptx, std::span<const Clamp> clamps) {
 }
 
 std::string clamped_alone(std::string_view ptx, std::span<const Clamp> clamps) {
-  if (ptx.find(".section") != std::string_view::npos) return "";
+  if (find_text(ptx, ".section") != std::string_view::npos) return "";
   std::string text;
   size_t from = 0;
   for (const CloneText& kernel : find_kernels(ptx)) {
@@ -228,15 +247,9 @@ uint32_t bucket_top(uint32_t registers, const RegisterFile& file) {
   return std::min(top, kMostRegisters);
 }
 
-CUresult load_fitted(const gpu::DriverApi& api, CUdevice device, const std::string& ptx,
-                     std::span<char> log, FittedModule* out, Second second) {
-  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-  void* values[] = {log.data(), reinterpret_cast<void*>(log.size())};
-  out->clamped.clear();
-  out->other = out->clamped_in = nullptr;
-  CUresult r = api.cuModuleLoadDataEx(&out->cu, ptx.c_str(), log.empty() ? 0 : 2, options, values);
-  if (r != CUDA_SUCCESS || second == Second::kNone) return r;
-
+std::vector<Clamp> clamps_of(const gpu::DriverApi& api, CUdevice device,
+                             std::span<const CloneText> clones, CUmodule module,
+                             CUfunction original) {
   RegisterFile file;
   int registers = 0, threads = 0;
   if (api.cuDeviceGetAttribute(&registers, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR,
@@ -247,20 +260,23 @@ CUresult load_fitted(const gpu::DriverApi& api, CUdevice device, const std::stri
     file = {static_cast<uint32_t>(registers), static_cast<uint32_t>(threads)};
   }
   std::vector<Clamp> clamps;
-  for (const CloneText& clone : find_clones(ptx)) {
+  for (const CloneText& clone : clones) {
     if (clamps.size() == kMaxClamps) break;
-    if (const uint32_t n = clamp_of(api, out->cu, clone, file); n != 0)
+    if (const uint32_t n = clamp_of(api, module, clone, original, file); n != 0)
       clamps.push_back({clone, n});
   }
-  if (clamps.empty()) return CUDA_SUCCESS;
+  return clamps;
+}
 
-  // If anything is wrong with the second, the first is as good as it was.
+// If anything is wrong with the second, the first is as good as it was.
+void load_clamped(const gpu::DriverApi& api, const std::string& ptx, std::span<const Clamp> clamps,
+                  FittedModule* out, Second second) {
   std::string text = second == Second::kAlone ? clamped_alone(ptx, clamps) : "";
   const bool alone = !text.empty();
   if (!alone) text = add_clamped(ptx, clamps);
   if (api.cuModuleLoadDataEx(&out->other, text.c_str(), 0, nullptr, nullptr) != CUDA_SUCCESS) {
     out->other = nullptr;
-    return CUDA_SUCCESS;
+    return;
   }
   for (const Clamp& clamp : clamps) {
     if (is_sound(api, out->cu, out->other, clamp)) out->clamped.emplace_back(clamp.clone.name);
@@ -268,6 +284,18 @@ CUresult load_fitted(const gpu::DriverApi& api, CUdevice device, const std::stri
   std::sort(out->clamped.begin(), out->clamped.end());
   out->clamped_in = out->other;
   if (!out->clamped.empty() && !alone) std::swap(out->cu, out->other);
+}
+
+CUresult load_fitted(const gpu::DriverApi& api, CUdevice device, const std::string& ptx,
+                     std::span<char> log, FittedModule* out, Second second) {
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void* values[] = {log.data(), reinterpret_cast<void*>(log.size())};
+  out->clamped.clear();
+  out->other = out->clamped_in = nullptr;
+  CUresult r = api.cuModuleLoadDataEx(&out->cu, ptx.c_str(), log.empty() ? 0 : 2, options, values);
+  if (r != CUDA_SUCCESS || second == Second::kNone) return r;
+  const std::vector<Clamp> clamps = clamps_of(api, device, find_clones(ptx), out->cu, nullptr);
+  if (!clamps.empty()) load_clamped(api, ptx, clamps, out, second);
   return CUDA_SUCCESS;
 }
 

@@ -8,7 +8,9 @@
 // and with `.maxnreg`. Where the text has no variables, as a kernel's clones of their own mostly
 // have none, such copies alone are the second text. Else the second is the whole text with them
 // added, so that variables exist once; nobody has a handle into the first, and the caller unloads
-// it. Which form a launch takes depends on its block size: both stay.
+// it. Which form a launch takes depends on its block size: both stay. A text of clones alone is
+// compared with an original that was loaded before, as soon as it is known which that is
+// (clamps_of()).
 //
 // Functions of the driver table handed in, whose context must be current; any thread. Holds
 // nothing. The text is a guest's: whatever it contains, the worst that comes of it is the first
@@ -16,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +46,13 @@ struct CloneText {
 std::vector<CloneText> find_clones(std::string_view ptx);
 // Whether there may be some: their suffix is in the text. Much faster.
 bool may_have_clones(std::string_view ptx);
+// A text of clones whose originals are elsewhere.
+struct ClonesText {
+  std::shared_ptr<const std::string> text;
+  std::vector<CloneText> clones;  // in it
+  // Null: one has its original there, or there are none.
+  static std::shared_ptr<const ClonesText> of(std::shared_ptr<const std::string> text);
+};
 
 // One clone to clamp.
 struct Clamp {
@@ -82,6 +92,14 @@ enum class Second {
 // error in the text (with a 0 at its end), may be empty. Takes as long as one or two compilations.
 CUresult load_fitted(const gpu::DriverApi& api, CUdevice device, const std::string& ptx,
                      std::span<char> log, FittedModule* out, Second second = Second::kWhole);
+// Of these clones in `module` those that need fewer registers. `original`: of all of them; null:
+// each has its own in `module`.
+std::vector<Clamp> clamps_of(const gpu::DriverApi& api, CUdevice device,
+                             std::span<const CloneText> clones, CUmodule module,
+                             CUfunction original);
+// Loads their clamped forms beside `out->cu`, which has the text.
+void load_clamped(const gpu::DriverApi& api, const std::string& ptx, std::span<const Clamp> clamps,
+                  FittedModule* out, Second second);
 // The clamped form of the clone of this name, of a module loaded so, or null.
 CUfunction clamped_form(const gpu::DriverApi& api, CUmodule clamped_in,
                         std::span<const std::string> clamped, std::string_view clone);
