@@ -108,12 +108,14 @@ TEST_F(HabitTest, ABurstOfMuchLessTimeIsAnotherPrograms) {
 TEST_F(HabitTest, WhatItsWorkerSaysOfATimeAloneIsTaken) {
   burst(20 * kMs, kMs);
   habit.note_use(now, 1e6);
+  habit.bursts = 2;
   habit.take({.burst_ns = kMs, .gap_ns = 2 * kMs, .waited_ns = now});
   EXPECT_EQ(habit.burst_ns, 1e6);
   EXPECT_EQ(habit.gap_ns, 2e6);
   EXPECT_EQ(habit.waited_ns, now);
   EXPECT_EQ(habit.busy_ns, kMs);
   EXPECT_EQ(habit.used_ns, 0);
+  EXPECT_EQ(habit.bursts, 0u);
   habit.take({.burst_ns = kMs, .gap_ns = 1000 * kSecond});
   EXPECT_EQ(habit.gap_ns, 100e6);
 }
@@ -123,6 +125,7 @@ TEST_F(HabitTest, WhatItUsedAloneWasNoBurst) {
   habit.note_use(now, 500e6);
   habit.bursts = 3;
   habit.forget_burst(now);
+  EXPECT_EQ(habit.bursts, 0u);
   habit.note_burst(lengths());
   EXPECT_EQ(habit.burst_ns, 0);
   EXPECT_EQ(habit.came_ns, now);
@@ -150,6 +153,8 @@ TEST_F(HabitTest, AVisitorIsKnownBeforeItsUseIsTold) {
   habit.busy_ns = kMeanNs;
   EXPECT_TRUE(habit.visits(now, false, lengths()));
   EXPECT_FALSE(habit.visits(now, false, on_other_machine()));
+  habit.busy_ns = kMeanNs * 5 / 4 + kHandoverNs;  // a long slice of another, and a switch
+  EXPECT_TRUE(habit.visits(now, false, lengths()));
   habit.busy_ns = 2 * kMeanNs;
   EXPECT_FALSE(habit.visits(now, false, lengths()));
 }
@@ -159,6 +164,8 @@ TEST_F(HabitTest, OneThatPausesHasBurstsShorterThanItsQuantumAndNotTooShort) {
   habit.burst_ns = 3e6;
   EXPECT_TRUE(habit.pauses(now, 4e6, lengths()));
   EXPECT_FALSE(habit.pauses(now, 3e6, lengths()));
+  habit.burst_ns = kHandoverNs / 6.0;
+  EXPECT_TRUE(habit.pauses(now, 4e6, lengths()));
   habit.burst_ns = kHandoverNs / 10.0;
   EXPECT_FALSE(habit.pauses(now, 4e6, lengths())) << "the others would stop for next to nothing";
   habit.burst_ns = 3e6;
@@ -201,7 +208,7 @@ TEST_F(HabitTest, OneNeedsTurnsWhoseLaunchesAreSomeSlicesLong) {
   habit.burst_ns = 2.0 * kMeanNs, habit.gap_ns = 20e3;
   EXPECT_TRUE(habit.needs_turns(now, lengths()));
   EXPECT_FALSE(habit.needs_turns(now + kSecond, lengths()));
-  habit.burst_ns = 20.0 * kMeanNs;
+  habit.burst_ns = 8.0 * kMeanNs;
   EXPECT_FALSE(habit.needs_turns(now, lengths())) << "others would wait for the rest of one";
   habit.burst_ns = kMeanNs / 4.0;
   EXPECT_FALSE(habit.needs_turns(now, lengths()));
@@ -249,7 +256,7 @@ TEST_F(HabitTest, WhoComesOftenAndUsesNothingComesForNothing) {
   habit.note_use(now + 200 * kMs, 1e3);
   EXPECT_FALSE(habit.comes_for_nothing(now + 200 * kMs));
   Habit seldom;
-  seldom.note_burst(lengths());
+  for (int i = 0; i < 10; ++i) seldom.note_burst(lengths());
   EXPECT_FALSE(seldom.comes_for_nothing(now));
 }
 
