@@ -4,16 +4,27 @@
 // the paper compares with, suspends everybody but one while it samples. By hand.
 //
 //     accounting_pauses
+//     accounting_pauses --fairness
 //
 // A line for each application, length of the throttles' kernels and number of throttles: the time
 // that an iteration takes under sampling, over the time without accounting. LoGA's is 1.00 by
 // construction: no action of it reaches the GPU.
+//
+// --fairness: figure 11 by its own criterion, of the workload `loga-throttle`. Section 5.5 takes
+// the GPU time that the application and a throttle get without scheduling, and from these "how much
+// the scheduler should slow down either" for both to get the same while the application runs. That
+// slowdown times the turnaround without scheduling is the paper's optimum. Here a throttle that has
+// a part b of the GPU gets the application's a within a / b of the time. A line for each length of
+// the application's kernels: turnarounds over that of the application alone, and a throttle's part
+// of the GPU.
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "policies/sim/simulation.h"
+#include "policies/sim/workload.h"
 
 using namespace sluice::policy;
 using namespace sluice::policy::sim;
@@ -96,27 +107,70 @@ Workload beside(uint32_t throttles, uint64_t throttle_ns, uint64_t pause_ns) {
   return w;
 }
 
-// Iterations of the application in the whole time; 0: the simulation found a fault.
-uint64_t iterations(const Workload& w, bool samples) {
-  Sampling policy(samples);
-  const Outcome r = simulate(w, policy, {.seed = 1, .preempts = false});
+Outcome outcome(const Workload& w, Policy& policy) {
+  Outcome r = simulate(w, policy, {.seed = 1, .preempts = false});
   if (r.violations || r.stuck) {
     std::fprintf(stderr, "accounting_pauses: %s\n", r.violation.c_str());
-    return 0;
+    std::exit(1);
   }
-  return r.programs[0].runs.size();
+  return r;
+}
+
+// Iterations of the application in the whole time.
+uint64_t iterations(const Workload& w, bool samples) {
+  Sampling policy(samples);
+  return outcome(w, policy).programs[0].runs.size();
+}
+
+// Parts of the GPU of the application and, on average, of a throttle.
+struct Parts {
+  double application = 0, throttle = 0;
+};
+Parts parts(const Workload& w, Policy& policy) {
+  const Outcome r = outcome(w, policy);
+  const double whole = static_cast<double>(r.end_ns) * w.gpu.sm_count;
+  Parts parts;
+  for (size_t i = 0; i < r.vgpus.size(); ++i) {
+    const double part = static_cast<double>(r.vgpus[i].sm_ns) / whole;
+    if (i == 0)
+      parts.application = part;
+    else
+      parts.throttle += part / static_cast<double>(r.vgpus.size() - 1);
+  }
+  return parts;
+}
+
+// Alone, the application has all of the GPU.
+int print_fairness() {
+  std::printf("%-10s %-14s %-8s %-14s %s\n", "kernel", "no scheduling", "optimum", "loga", "wfq");
+  const WorkloadRow& row = *find_workload("loga-throttle");
+  for (uint32_t run = 0; run < row.runs; ++run) {
+    const Workload w = row.make(run, 1);
+    Sampling none(/*samples=*/false);
+    const Parts free = parts(w, none);
+    std::printf("%5.1f ms   %5.2f (%.2f)   %-8.2f",
+                static_cast<double>(w.kernels[0].alone_ns) / kMs, 1 / free.application,
+                free.throttle, 1 / free.throttle);
+    for (const char* name : {"loga", "wfq"}) {
+      const auto policy = find_policy(name)->make(engine_config(w));
+      const Parts got = parts(w, *policy);
+      std::printf(" %5.2f (%.2f)  ", 1 / got.application, got.throttle);
+    }
+    std::printf("\n");
+  }
+  return 0;
 }
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc > 1) return argc == 2 && std::string(argv[1]) == "--fairness" ? print_fairness() : 2;
   std::printf("%-12s %-10s %-10s %s\n", "application", "throttle", "throttles", "sampling");
   for (const uint64_t pause_us : {0, 300, 1000})
     for (const uint64_t throttle_us : {10, 100})
       for (const uint32_t throttles : {1, 2, 5, 10, 20}) {
         const Workload w = beside(throttles, throttle_us * kUs, pause_us * kUs);
         const uint64_t plain = iterations(w, false), sampled = iterations(w, true);
-        if (!plain || !sampled) return 1;
         std::printf("%3.0f %% load   %4d us    %-10u %.3f\n",
                     100.0 * 1000 / static_cast<double>(1000 + pause_us),
                     static_cast<int>(throttle_us), throttles,
