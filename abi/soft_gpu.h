@@ -36,7 +36,7 @@
 #include <stdint.h>
 
 #define SLUICE_SOFT_MAGIC 0x55504743494c5553ull
-#define SLUICE_SOFT_VERSION 6u
+#define SLUICE_SOFT_VERSION 7u
 
 #define SLUICE_SOFT_CHANNELS 64u /* contexts; the waiting set is one 64-bit word */
 #define SLUICE_SOFT_PROCESSES 64u

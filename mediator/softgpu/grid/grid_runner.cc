@@ -140,7 +140,7 @@ bool GridRunner::may_continue(const Resident& r) const {
   const Client& client = clients_[grid.slot];
   for (const uint32_t sm : r.sms)
     if ((held_[sm] && !gathers(r.grid)) || !client.allowed[sm] ||
-        (gpu_.is_mps() && gpu_.others_starve(sm, urgency_of(grid.priority))))
+        (gpu_.is_mps() && gpu_.starves_before(sm, rank_of(grid))))
       return false;
   return !stop_ && !grid.abandoned && grid.next != grid.total && grid.parked.empty() &&
          client.presence == Presence::kOn && !r.evict && grid.priority <= blocked_priority_;

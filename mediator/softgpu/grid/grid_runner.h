@@ -80,6 +80,7 @@ struct Grid {
     uint64_t index;
   };
   // Of blocks, or of clusters.
+  uint64_t order = 0;  // mps: among those of all processes
   uint64_t total = 0;
   uint64_t next = 0;      // first one not yet started
   uint64_t resident = 0;  // started and not ended, parked ones not counted
@@ -172,7 +173,7 @@ class GridRunner : private exec::Environment {
     std::vector<Stay> stays;
     // mps: until when it is left to others that found no room, and from when on it is again.
     uint64_t left_until_ns = 0, keep_until_ns = 0;
-    uint8_t left_urgency = 0;  // of the most urgent of them; what is more urgent does not wait
+    Rank left_to;  // the first of them; what is before that does not wait
   };
 
   uint64_t global_timer_ns() override;
@@ -215,6 +216,7 @@ class GridRunner : private exec::Environment {
   bool fits(uint32_t sm, const Grid& grid, uint32_t more) const;
   bool claim_sm(uint32_t sm, const Grid& grid);
   static SmClaim claim_of(const Grid& grid);
+  static Rank rank_of(const Grid& grid) { return {urgency_of(grid.priority), grid.order}; }
   void enter_sm(const Resident& resident, uint32_t sm);
   void leave_sm(const Resident& resident, uint32_t sm);
   void leave_sms(Resident& resident);
@@ -246,6 +248,7 @@ class GridRunner : private exec::Environment {
   uint64_t absent_looked_ns_ = 0;      // that thread's: when it looked last for who is absent
   SmSet starved_;                      // mps: where blocks found no room because of others
   SharedGpu::Urgencies starved_at_{};  // and how urgent the most urgent of them are
+  Rank starved_first_;                 // the first of all of them
   // Cooperative grids of which only some blocks are on SMs, and the SMs of all of them, on which no
   // other's are placed meanwhile. No two have an SM in common.
   std::vector<GridRef> gathering_;

@@ -34,10 +34,10 @@ SmClaim GridRunner::claim_of(const Grid& grid) {
 
 // mps: room for a block, of what all processes share; false: others have it.
 bool GridRunner::claim_sm(uint32_t number, const Grid& grid) {
-  const uint8_t urgency = urgency_of(grid.priority);
+  const Rank rank = rank_of(grid);
   const Sm& sm = sm_[number];
-  const bool left = urgency <= sm.left_urgency && monotonic_ns() < sm.left_until_ns;
-  return !left && gpu_.claim(number, limits_, claim_of(grid), urgency);
+  const bool left = sm.left_to.is_before(rank) && monotonic_ns() < sm.left_until_ns;
+  return !left && gpu_.claim(number, limits_, claim_of(grid), rank);
 }
 
 // Gives every SM what fits, context by context. A grid that finds no room keeps later ones of its
@@ -46,6 +46,7 @@ void GridRunner::place() {
   unplaced_ = false;
   starved_.reset();
   starved_at_.fill(0);
+  starved_first_ = {};
   blocked_priority_ = INT_MAX;
   uint64_t placed = 0;
   first_client_ = (first_client_ + 1) % kMaxContexts;
@@ -77,7 +78,7 @@ void GridRunner::place() {
     for (; placed != 0; --placed) work_.notify_one();
   }
   if (starved_.any()) {
-    gpu_.mark_starved(starved_at_);
+    gpu_.mark_starved(starved_at_, starved_first_.order);
     if (!standing_) work_.notify_one();  // somebody has to wait for room
   } else if (gpu_.is_mps()) {
     gpu_.clear_starved();
@@ -101,6 +102,8 @@ bool GridRunner::may_place(const GridRef& grid) {
 }
 
 void GridRunner::starve(const SmSet& on, const Grid& grid) {
+  if (on.none()) return;
+  if (starved_.none() || rank_of(grid).is_before(starved_first_)) starved_first_ = rank_of(grid);
   starved_ |= on;
   for (uint32_t sm = 0; sm < sms_; ++sm)
     if (on[sm]) starved_at_[sm] = std::max(starved_at_[sm], urgency_of(grid.priority));
@@ -218,9 +221,9 @@ void GridRunner::leave_sm(const Resident& r, uint32_t number) {
   if (r.claimed) {
     gpu_.unclaim(number, claim_of(*r.grid));
     // Others were notified that there is room: they get the time to come, but not again and again.
-    const uint8_t theirs = gpu_.most_urgent_starving(number);
-    if (theirs >= urgency_of(r.grid->priority) && monotonic_ns() >= sm.keep_until_ns) {
-      sm.left_urgency = theirs;
+    const auto theirs = gpu_.starves_before(number, rank_of(*r.grid));
+    if (theirs && monotonic_ns() >= sm.keep_until_ns) {
+      sm.left_to = *theirs;
       sm.left_until_ns = monotonic_ns() + kLeaveToOthers_ns;
       sm.keep_until_ns = sm.left_until_ns + kKeepAfterwards_ns;
     }
@@ -301,7 +304,7 @@ void GridRunner::renew_claims() {
   for (const auto& r : residents_) {
     size_t had = 0;
     while (had < r->sms.size() &&
-           gpu_.claim(r->sms[had], limits_, claim_of(*r->grid), urgency_of(r->grid->priority)))
+           gpu_.claim(r->sms[had], limits_, claim_of(*r->grid), rank_of(*r->grid)))
       ++had;
     r->claimed = had == r->sms.size();
     for (; !r->claimed && had != 0; --had) gpu_.unclaim(r->sms[had - 1], claim_of(*r->grid));

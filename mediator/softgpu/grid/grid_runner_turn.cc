@@ -66,6 +66,7 @@ void GridRunner::activate(unsigned slot) {
          (!by_kernels || !turn_.used || !gpu_.others_waiting(slot))) {
     GridRef grid = std::move(client.ready.front());
     client.ready.pop_front();
+    if (gpu_.is_mps()) grid->order = gpu_.take_order();
     const auto place = std::upper_bound(
         client.active.begin(), client.active.end(), grid->priority,
         [](int priority, const GridRef& other) { return priority < other->priority; });

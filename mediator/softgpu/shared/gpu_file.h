@@ -64,6 +64,15 @@ constexpr uint8_t urgency_of(int priority) {
   return static_cast<uint8_t>(kLeastUrgent + (priority >= 0 ? 0 : priority < -5 ? 5 : -priority));
 }
 
+// mps: who goes first where there is room. The more urgent; of equals what came first.
+struct Rank {
+  uint8_t urgency = kLeastUrgent;
+  uint64_t order = 0;  // of GpuState::next_order
+  bool is_before(const Rank& other) const {
+    return urgency != other.urgency ? urgency > other.urgency : order < other.order;
+  }
+};
+
 // The place of a context in the queue. Written by its owner, except where a dead one is cleaned up.
 struct alignas(64) QueueSlot {
   std::atomic<uint64_t> ticket;  // 0: does not wait; seq_cst
@@ -74,9 +83,10 @@ struct alignas(64) ProcessSlot {
   std::atomic<uint32_t> bell;   // rung (incremented and woken with a futex) to look again
   std::atomic<uint32_t> epoch;  // grows when others have taken its claims away (mps)
   std::atomic<uint64_t> beat;   // grows while it runs blocks
-  // mps: how urgent what found no room on each SM is (urgency_of()), 0: nothing. Counts with the
-  // process's bit in `starved`.
+  // mps: how urgent what found no room on each SM is (urgency_of()), 0: nothing, and the order of
+  // the first of the most urgent. Count with the process's bit in `starved`.
   std::atomic<uint8_t> starved_at[kMaxSms];
+  std::atomic<uint64_t> starved_order;
 };
 
 struct GpuState {
@@ -88,6 +98,7 @@ struct GpuState {
   alignas(64) std::atomic<uint64_t> next_ticket;
   alignas(64) std::atomic<uint64_t> waiting;  // bit per slot with a ticket; a hint for scans
   alignas(64) std::atomic<uint64_t> running;  // mps: bit per slot that has work
+  std::atomic<uint64_t> next_order;           // mps: of grids, as they come
   alignas(64) std::atomic<uint64_t> starved;  // mps: bit per process whose blocks found no room
   // mps: process + 1 that is bringing all blocks of a cooperative grid onto some SMs, this among
   // them, and to whom all room that comes free there is left until then: parts of two such grids

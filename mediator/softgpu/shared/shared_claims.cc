@@ -11,9 +11,9 @@
 namespace sluice::softgpu {
 namespace {
 
-bool fits(const SmLimits& l, const SmClaim& c, uint32_t parts) {
-  return c.blocks * parts <= l.blocks && c.threads * parts <= l.threads &&
-         c.registers * parts <= l.registers && c.shared_bytes * parts <= l.shared_bytes;
+bool fits(const SmLimits& l, const SmClaim& c) {
+  return c.blocks <= l.blocks && c.threads <= l.threads && c.registers <= l.registers &&
+         c.shared_bytes <= l.shared_bytes;
 }
 
 SmClaim& operator+=(SmClaim& a, const SmClaim& b) {
@@ -57,45 +57,44 @@ void SharedGpu::gathered(const SmSet& on) {
     ring(static_cast<unsigned>(std::countr_zero(set)));
 }
 
-// Other processes that find no room on this SM for blocks at least so urgent, a bit each.
-uint64_t SharedGpu::starving(uint32_t sm, unsigned urgency) const {
+// Other processes that find no room on this SM, a bit each.
+uint64_t SharedGpu::starving(uint32_t sm) const {
   uint64_t all = state_->starved.load(std::memory_order_relaxed) & ~(uint64_t{1} << process_),
            here = 0;
-  for (; all != 0; all &= all - 1) {
-    const auto& level = state_->processes[std::countr_zero(all)].starved_at[sm];
-    if (level.load(std::memory_order_relaxed) >= urgency) here |= all & -all;
-  }
+  for (; all != 0; all &= all - 1)
+    if (starving_rank(static_cast<unsigned>(std::countr_zero(all)), sm).urgency != 0)
+      here |= all & -all;
   return here;
 }
 
-uint8_t SharedGpu::most_urgent_starving(uint32_t sm) const {
-  uint8_t most = 0;
-  for (uint64_t set = starving(sm, kLeastUrgent); set != 0; set &= set - 1)
-    most = std::max(most, state_->processes[std::countr_zero(set)].starved_at[sm].load());
-  return most;
+Rank SharedGpu::starving_rank(unsigned process, uint32_t sm) const {
+  const ProcessSlot& p = state_->processes[process];
+  return {p.starved_at[sm].load(std::memory_order_relaxed),
+          p.starved_order.load(std::memory_order_relaxed)};
 }
 
-bool SharedGpu::claim(uint32_t sm, const SmLimits& limits, const SmClaim& needs, uint8_t urgency) {
+std::optional<Rank> SharedGpu::starves_before(uint32_t sm, const Rank& rank) const {
+  std::optional<Rank> first;
+  for (uint64_t set = starving(sm); set != 0; set &= set - 1) {
+    const Rank theirs = starving_rank(static_cast<unsigned>(std::countr_zero(set)), sm);
+    if (theirs.is_before(first.value_or(rank))) first = theirs;
+  }
+  return first;
+}
+
+bool SharedGpu::claim(uint32_t sm, const SmLimits& limits, const SmClaim& needs, const Rank& rank) {
   const uint32_t gathering = state_->gathering[sm].load();
   if (gathering != 0 && gathering != process_ + 1) return false;
   // Who gathers is exempt: somebody urgent who waits for the end of that would wait for ever.
-  if (gathering == 0 && starving(sm, urgency + 1u) != 0) return false;
+  if (gathering == 0 && starves_before(sm, rank)) return false;
   std::atomic<uint64_t>& mine = state_->claims[process_][sm];
-  const uint64_t before = mine.fetch_add(needs.packed());
-  const uint64_t now = before + needs.packed();
-  const uint64_t starved = starving(sm, urgency);
+  const uint64_t now = mine.fetch_add(needs.packed()) + needs.packed();
   SmClaim all;
-  uint32_t present = 1;
   for (unsigned p = 0; p < kMaxProcesses; ++p) {
     const uint64_t theirs = p == process_ ? now : state_->claims[p][sm].load();
     if (theirs != 0) all += SmClaim::unpacked(theirs);
-    present += p != process_ && (theirs != 0 || (starved >> p & 1) != 0);
   }
-  // While others as urgent find no room here, nobody takes more than its part of an SM, or what it
-  // has anyway.
-  const bool greedy = gathering == 0 && starved != 0 && before != 0 &&
-                      !fits(limits, SmClaim::unpacked(now), present);
-  if (fits(limits, all, 1) && !greedy) return true;
+  if (fits(limits, all)) return true;
   unclaim(sm, needs);
   return false;
 }
@@ -112,7 +111,7 @@ void SharedGpu::unclaim(uint32_t sm, const SmClaim& needs) {
     left.blocks -= std::min(left.blocks, needs.blocks);
     then = left.packed();
   } while (!mine.compare_exchange_weak(now, then));
-  for (uint64_t set = starving(sm, kLeastUrgent); set != 0; set &= set - 1)
+  for (uint64_t set = starving(sm); set != 0; set &= set - 1)
     ring(static_cast<unsigned>(std::countr_zero(set)));
 }
 
@@ -137,13 +136,14 @@ void SharedGpu::eject_claims(unsigned process) {
   }
 }
 
-void SharedGpu::mark_starved(const Urgencies& at) {
+void SharedGpu::mark_starved(const Urgencies& at, uint64_t order) {
+  state_->processes[process_].starved_order.store(order, std::memory_order_relaxed);
   for (uint32_t sm = 0; sm < sms(); ++sm)
     state_->processes[process_].starved_at[sm].store(at[sm], std::memory_order_relaxed);
   state_->starved.fetch_or(uint64_t{1} << process_);
 }
 
-// Those less urgent were sent away for the mark's sake, so they hear that it is gone.
+// Those behind it were sent away for the mark's sake, so they hear that it is gone.
 void SharedGpu::clear_starved() {
   const uint64_t mine = uint64_t{1} << process_;
   if ((state_->starved.load() & mine) == 0) return;

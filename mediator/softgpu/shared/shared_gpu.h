@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "kernels/exec/memory/fault.h"
 #include "mediator/base/fd.h"
@@ -106,13 +107,14 @@ class SharedGpu {
   std::atomic<uint32_t>& attention() const { return attention_of(process_); }
 
   // mps. start and end: the slot has work; registers and log tell. claim: room on an SM for a block
-  // of such needs, false: there is none now; while others find no room, not more than a fair part.
+  // of such needs, false: there is none now, or it is left to others that find none.
   void start_beside(unsigned slot);
   void end_beside(unsigned slot);
-  // Urgencies are urgency_of() a stream's priority: while others find no room for more urgent
-  // blocks, less urgent ones get none; nothing that runs is taken off.
-  bool claim(uint32_t sm, const SmLimits& limits, const SmClaim& needs,
-             uint8_t urgency = kLeastUrgent);
+  // While others find no room for blocks that are before these, they get none; nothing that runs is
+  // taken off.
+  bool claim(uint32_t sm, const SmLimits& limits, const SmClaim& needs, const Rank& rank = {});
+  // The order of a grid that comes now.
+  uint64_t take_order() { return state_->next_order.fetch_add(1) + 1; }
   void unclaim(uint32_t sm, const SmClaim& needs);
   void drop_claims();
   // mps: from gather() to gathered() all room that comes free on these SMs is this process's.
@@ -121,16 +123,14 @@ class SharedGpu {
   void gathered(const SmSet& on);
   // Grows when others have taken this process's claims away, because it stood still.
   uint32_t claims_epoch() const { return state_->processes[process_].epoch.load(); }
-  // This process finds no room on SMs for blocks of these urgencies (0: none): it is rung when some
-  // comes free. Holds until it says otherwise.
+  // This process finds no room on SMs for blocks of these urgencies (0: none), the first of the
+  // most urgent of which came as `order`: it is rung when some comes free. Holds until it says
+  // otherwise.
   using Urgencies = std::array<uint8_t, kMaxSms>;
-  void mark_starved(const Urgencies& at);
+  void mark_starved(const Urgencies& at, uint64_t order = 0);
   void clear_starved();
-  // Whether others do, there, for blocks at least so urgent; the most urgent of theirs, 0: none.
-  bool others_starve(uint32_t sm, uint8_t urgency = kLeastUrgent) const {
-    return starving(sm, urgency) != 0;
-  }
-  uint8_t most_urgent_starving(uint32_t sm) const;
+  // What others find no room for there, the first of it that is before `rank`; nothing: none is.
+  std::optional<Rank> starves_before(uint32_t sm, const Rank& rank) const;
 
   // A kernel's fault (shared_faults.cc). stop_for: every channel stands still for what a fault of
   // this kind takes, after what is left of earlier ones; only the first one of a context counts.
@@ -172,7 +172,8 @@ class SharedGpu {
   void eject_holder(uint64_t holder);
   void eject_claims(unsigned process);
   bool release_gathered(const SmSet& on);
-  uint64_t starving(uint32_t sm, unsigned urgency) const;
+  uint64_t starving(uint32_t sm) const;
+  Rank starving_rank(unsigned process, uint32_t sm) const;
   void show_beside();
   void log_switch(uint8_t tag, uint32_t tsgid, uint32_t pid);
   std::atomic<uint32_t>& status0() const;

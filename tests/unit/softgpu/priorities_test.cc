@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stream priorities across the processes that share a software GPU in mps mode: at block
 // boundaries, counted in blocks, never in time.
+#include <list>
+
 #include "mediator/softgpu/shared/shared_gpu.h"
 #include "tests/unit/softgpu/contention/contender.h"
 
@@ -25,14 +27,14 @@ TEST_F(Priorities, RoomIsForTheMostUrgentWhoFindNone) {
   auto low = *SharedGpu::open(config), high = *SharedGpu::open(config);
   const SmLimits limits;
   const SmClaim eighth{8192, 1024, 256, 1};
-  const uint8_t least = urgency_of(0), most = urgency_of(-5);
+  const Rank least{urgency_of(0)}, most{urgency_of(-5)};
   for (int i = 0; i < 8; ++i) EXPECT_TRUE(low->claim(0, limits, eighth, least));
   EXPECT_FALSE(high->claim(0, limits, eighth, most));
-  high->mark_starved(on_sm0(most));
+  high->mark_starved(on_sm0(most.urgency));
   for (int i = 0; i < 8; ++i) {
     low->unclaim(0, eighth);
     EXPECT_FALSE(low->claim(0, limits, eighth, least)) << "the room is the urgent one's";
-    low->mark_starved(on_sm0(least));
+    low->mark_starved(on_sm0(least.urgency));
     EXPECT_TRUE(high->claim(0, limits, eighth, most)) << "and more than its part of it";
   }
   EXPECT_TRUE(low->claim(1, limits, eighth, least)) << "where nobody urgent waits";
@@ -80,6 +82,19 @@ TEST_F(Priorities, RoomIsForTheMostUrgentOfAllProcesses) {
     EXPECT_EQ(other.ask('r'), 0);
     for (const uint32_t t : tsgid) EXPECT_EQ(channel(t).saved_blocks, 0u);
   }
+}
+
+// As on an H100: a launch of equals that came later gets what an earlier one leaves.
+TEST_F(Priorities, OfEqualsTheFirstEndsBesideLaterOnesThatNeverDo) {
+  Contender first(path_, kMps);
+  std::list<Contender> later;
+  for (int i = 0; i < 4; ++i) later.emplace_back(path_, kMps);
+  ASSERT_GT(first.ask('i'), 0);
+  for (Contender& c : later) ASSERT_GT(c.ask('i'), 0);
+  ASSERT_EQ(first.ask('C'), 0);  // many more blocks than there is room for at once
+  for (Contender& c : later) ASSERT_EQ(c.ask('S'), 0);
+  EXPECT_GE(first.ask('w'), 0);
+  for (Contender& c : later) EXPECT_EQ(c.ask('r'), 0);
 }
 
 TEST_F(Priorities, AnUrgentOneThatDiesKeepsNobodyWaiting) {

@@ -380,24 +380,29 @@ TEST_F(SharedGpuTest, WhoGathersSmsHasThemAllOrNone) {
   EXPECT_TRUE(a->claim(2, limits, block)) << "who leaves lets go";
 }
 
-TEST_F(SharedGpuTest, WhileOthersFindNoRoomNobodyTakesMoreThanItsPart) {
+TEST_F(SharedGpuTest, OfEqualsWhoCameFirstGetsTheRoomThatComesFree) {
   config_.mode = SLUICE_SOFT_MPS;
   auto a = open(), b = open();
   const SmLimits limits;
   const SmClaim eighth{8192, 1024, 256, 1};
-  for (int i = 0; i < 8; ++i) EXPECT_TRUE(a->claim(0, limits, eighth));
-  EXPECT_FALSE(b->claim(0, limits, eighth));
-  b->mark_starved(on(SmSet().set(0)));
+  const Rank first{kLeastUrgent, a->take_order()}, second{kLeastUrgent, b->take_order()},
+      third{kLeastUrgent, a->take_order()};
+  for (int i = 0; i < 8; ++i) EXPECT_TRUE(a->claim(0, limits, eighth, first));
+  EXPECT_FALSE(b->claim(0, limits, eighth, second));
+  b->mark_starved(on(SmSet().set(0)), second.order);
   const uint32_t bell = b->bell();
   a->unclaim(0, eighth);
   EXPECT_NE(b->bell(), bell) << "b is notified";
-  EXPECT_TRUE(a->others_starve(0));
-  EXPECT_FALSE(a->others_starve(1));
-  for (int i = 0; i < 8; ++i) EXPECT_TRUE(a->claim(1, limits, eighth)) << "there nobody waits";
-  EXPECT_FALSE(a->claim(0, limits, eighth)) << "there is room, but it is b's";
-  EXPECT_TRUE(b->claim(0, limits, eighth));
+  EXPECT_TRUE(a->starves_before(0, third));
+  EXPECT_FALSE(a->starves_before(0, first));
+  EXPECT_FALSE(a->starves_before(1, third));
+  for (int i = 0; i < 8; ++i) EXPECT_TRUE(a->claim(1, limits, eighth, third)) << "nobody waits";
+  EXPECT_FALSE(a->claim(0, limits, eighth, third)) << "there is room, but it is b's";
+  EXPECT_TRUE(a->claim(0, limits, eighth, first)) << "unless a was there before";
+  a->unclaim(0, eighth);
+  EXPECT_TRUE(b->claim(0, limits, eighth, second));
   b->clear_starved();
-  EXPECT_FALSE(a->others_starve(0));
+  EXPECT_FALSE(a->starves_before(0, third));
 }
 
 TEST_F(SharedGpuTest, ClaimsOfTheDeadCountNoMore) {
