@@ -71,6 +71,8 @@ class Sluiced:
         self.device = device
         self.process = None
         self.env = {**os.environ, **(env or {})}
+        self.daemon_command = [self.programs.sluiced, "--config", self.config]
+        self.ctl_command = [self.programs.sluicectl, "--socket", self.admin]
         self.config.write_text(
             f'runtime_dir = "{self.run_dir}"\n'
             f'state_dir = "{self.work}/state"\n'
@@ -84,8 +86,7 @@ class Sluiced:
     def start(self):
         log = open(self.log_path, "ab")
         self.process = subprocess.Popen(
-            [self.programs.sluiced, "--config", self.config],
-            stdout=log, stderr=log, env=self.env, start_new_session=True)
+            self.daemon_command, stdout=log, stderr=log, env=self.env, start_new_session=True)
         end = time.monotonic() + 30
         while True:
             if self.process.poll() is not None:
@@ -102,7 +103,7 @@ class Sluiced:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def _ctl(self, *args, env=None):
-        return subprocess.run([self.programs.sluicectl, "--socket", self.admin, *map(str, args)],
+        return subprocess.run([*self.ctl_command, *map(str, args)],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
 
     def run(self, *args, env=None):

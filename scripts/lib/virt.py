@@ -77,6 +77,7 @@ class Libvirt:
             self.hook_env = {"SLUICE_ADMIN_SOCKET": sluiced.admin,
                              "SLUICE_VGPU_SOCKETS": sluiced.run_dir / "vgpu"}
             self.hook = sluiced.programs.hook
+        self.enter = []  # what runs a command where this libvirtd is
         self._daemon = None
         self._domains = []
 
@@ -106,7 +107,7 @@ class Libvirt:
 
     def _start_daemon(self):
         log = open(self.work / "libvirtd.log", "ab")
-        args = [shutil.which("libvirtd") or "/usr/sbin/libvirtd"]
+        args = [*self.enter, shutil.which("libvirtd") or "/usr/sbin/libvirtd"]
         if self.root:
             args += ["--pid-file", str(self.work / "libvirtd.pid")]
         self._daemon = subprocess.Popen(args, stdout=log, stderr=log, env=self.env,
@@ -118,8 +119,9 @@ class Libvirt:
             time.sleep(0.1)
 
     def virsh(self, *args, check=True, text=None):
-        p = subprocess.run(["virsh", "-q", "-c", self.uri, *map(str, args)], env=self.env,
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, input=text)
+        p = subprocess.run([*self.enter, "virsh", "-q", "-c", self.uri, *map(str, args)],
+                           env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                           input=text)
         if check and p.returncode != 0:
             raise VirtError(f"virsh {' '.join(map(str, args))}: {p.stderr.strip()}")
         return p

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A guest like users have: Debian with systemd, our package installed in it with apt, attached
-with sluicectl to a libvirt domain, CUDA programs on the software GPU. The host's programs are those
-of the host's packages, unpacked in a folder.
+with sluicectl to a libvirt domain, CUDA programs on the software GPU. The host has the host's
+packages, installed with apt in a container.
 
 One domain for all cases, which come in the order of their names. Each begins with `programs_run`,
 which brings the domain to where a program is right.
@@ -18,7 +18,7 @@ import install_document
 import support
 import two_versions
 import virt
-from guest import Guest
+from guest import Guest, GuestError
 from installed_host import WithInstalledHost
 from two_versions import EPOCH, NEW, OLD
 
@@ -88,8 +88,9 @@ class DebianGuest(WithInstalledHost, unittest.TestCase):
 
         say("the host")
         cls.start_host(cls.old)
+        boot = [shutil.copy(file, cls.work) for file in image[:2]]
         (cls.work / "domain.xml").write_text(
-            domain_xml(image, cls.work / "disk", cls.work / "media.ext4", cls.jobs, cls.console))
+            domain_xml(boot, cls.work / "disk", cls.work / "media.ext4", cls.jobs, cls.console))
         cls.libvirt.define(cls.work / "domain.xml")
         cls.ctl("reserve", NAME)
         cls.ctl("attach", NAME, "--weight", 300, "--memory", "1G")
@@ -99,7 +100,13 @@ class DebianGuest(WithInstalledHost, unittest.TestCase):
 
     def context(self):
         console = self.console.read_text(errors="replace") if self.console.exists() else ""
-        return f"--- console:\n{console[-2000:]}\n--- sluiced:\n{self.sluiced.log()[-2000:]}"
+        try:
+            agent = self.guest.run("journalctl --no-pager -n 30 -o short-monotonic -u "
+                                   "sluice-guest-agent", TIMEOUT_S)[1]
+        except GuestError as e:
+            agent = str(e)
+        return (f"--- console:\n{console[-2000:]}\n--- sluiced:\n{self.sluiced.log()[-2000:]}\n"
+                f"--- agent:\n{agent}")
 
     def right(self, command, timeout=TIMEOUT_S):
         """Runs a command in the guest; its text."""
@@ -309,7 +316,9 @@ class DebianGuest(WithInstalledHost, unittest.TestCase):
     def test_07_the_hosts_packages_are_upgraded_during_a_program(self):
         self.programs_run()
         job = self.long_program()
-        two_versions.unpack(self.new, self.host)
+        self.install_host(self.new)
+        self.assertEqual(self.container.right("dpkg-query -W -f '${Version}' sluice"),
+                         EPOCH + NEW)
         # Until sluiced is restarted, what runs goes on, and more programs start.
         self.goes_on(job)
         self.results_are_right()

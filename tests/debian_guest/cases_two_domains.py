@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two domains on the installed packages: attached with sluicectl, started, re-weighted through
-their metadata and over the admin socket, their shares measured, detached live, destroyed; nothing
-of them is left. The guests are small: a kernel, the guest's package, the suite's programs."""
+"""Two domains on a host with the installed packages: attached with sluicectl, started, re-weighted
+through their metadata and over the admin socket, their shares measured, detached live, destroyed;
+nothing of them is left. Then the packages are removed and purged, and nothing of those is left. The
+guests are small: a kernel, the guest's package, the suite's programs.
+
+One host for both cases, which come in the order of their names."""
 import os
-import pathlib
 import re
+import shutil
 import subprocess
 import time
 import unittest
 
 import guest_image
+import install_document
 import report
 import support
 import two_versions
@@ -21,18 +25,16 @@ NAMESPACE = "https://sluice.example/vgpu/1"
 SECONDS = 5  # for which both have work, of one measured share
 # Two guests under TCG, their workers and the software GPU share two processors.
 MOST_OFF = 0.06
-
-
-def processes(folder):
-    """Names of those whose program is in the folder."""
-    found = []
-    for exe in pathlib.Path("/proc").glob("[0-9]*/exe"):
-        try:
-            if os.readlink(exe).startswith(f"{folder}/"):
-                found.append(pathlib.Path(os.readlink(exe)).name)
-        except OSError:
-            pass
-    return sorted(found)
+# What a host has of removed packages: what apt and dpkg leave of any, users, and what this host's
+# libvirt has written.
+OF_ALL_PACKAGES = re.compile(
+    "/(etc/((passwd|group|g?shadow)-?|[.]pwd[.]lock|ld[.]so[.]cache)|var/(lib/(dpkg|apt)|"
+    "cache/(apt|ldconfig|debconf|man)|log)(/.*)?|etc/libvirt(/.*)?|var/(lib|cache)/libvirt(/.*)?)")
+PLAIN = """<domain type='qemu'>
+  <name>plain</name><memory unit='MiB'>64</memory><vcpu>1</vcpu>
+  <os><type arch='x86_64' machine='q35'>hvm</type></os><features><acpi/></features>
+  <devices><emulator>/usr/bin/qemu-system-x86_64</emulator><memballoon model='none'/></devices>
+</domain>"""
 
 
 def memory(sluiced):
@@ -51,15 +53,17 @@ class TwoDomains(WithInstalledHost, unittest.TestCase):
         two_versions.build(debs, two_versions.HOST_AND_GUEST)
         programs = [support.BUILD / "kernels/suite" / f"sluice-suite-{p}" for p in ("probe", "md5")]
         agent, = debs.glob("sluice-guest-agent_*.deb")
-        cls.image = guest_image.build(support.BUILD / "guest-cache", cls.work / "image", agent,
-                                      programs)
+        vmlinux, initramfs = guest_image.build(support.BUILD / "guest-cache", cls.work / "image",
+                                               agent, programs)
+        cls.image = shutil.copy(vmlinux, cls.work), initramfs
         cls.start_host(debs)
 
     def eventually(self, condition, what):
         end = time.monotonic() + support.TIMEOUT_S
         while not condition():
             if time.monotonic() > end:
-                self.fail(f"never: {what}\n{self.sluiced.log()[-3000:]}")
+                events = (self.work / "events.log").read_text(errors="replace")
+                self.fail(f"never: {what}\n{self.sluiced.log()[-3000:]}\n{events[-1000:]}")
             time.sleep(0.1)
 
     def start(self, name, weight):
@@ -84,12 +88,20 @@ class TwoDomains(WithInstalledHost, unittest.TestCase):
     def weight(self, name):
         return self.sluiced.ctl("show", name)["weight"]
 
+    def processes(self):
+        p = self.sluiced.programs
+        return self.container.processes(
+            p.sluiced, p.spawner, p.worker, p.hook, p.events,
+            self.container.root / "usr/bin/qemu-system-x86_64")
+
     def test_two_domains(self):
-        before, shared = processes(self.host), memory(self.sluiced)
+        self.eventually(lambda: "sluice-libvirt-events" in self.processes(), "the service runs")
+        before, shared = self.processes(), memory(self.sluiced)
         guests = {"vm1": self.start("vm1", 200), "vm2": self.start("vm2", 100)}
         jobs = {n: [g.start("sluice-suite-md5 --seconds 100000 --json") for _ in range(2)]
                 for n, g in guests.items()}
         self.has_share("vm1", 2 / 3)
+        self.assertEqual(self.processes().count("sluice-worker"), 4)
         self.libvirt.virsh("metadata", "vm1", "--uri", NAMESPACE, "--key", "sluice", "--live",
                            "--set", "<vgpu weight='100' memory='1G'/>")
         self.eventually(lambda: self.weight("vm1") == 100, "the metadata is followed")
@@ -109,6 +121,25 @@ class TwoDomains(WithInstalledHost, unittest.TestCase):
         for name in NAMES:
             self.libvirt.virsh("destroy", name)
         self.eventually(lambda: not self.sluiced.ctl("list"), "no vGPU is left")
-        self.eventually(lambda: processes(self.host) == before, "no process is left")
+        self.eventually(lambda: self.processes() == before, "no process is left")
         self.eventually(lambda: memory(self.sluiced) == shared, "no memory is left")
         self.assertEqual(list((self.sluiced.run_dir / "vgpu").iterdir()), [])
+
+    def test_when_purged_nothing_is_left(self):
+        # As the maintainer scripts do where systemd is.
+        self.stop_events()
+        self.sluiced.stop()
+        root = self.container.root
+        self.container.right("apt-get remove -y -q sluice")
+        self.assertFalse((root / "usr/sbin/sluiced").exists())
+        self.assertTrue((root / "etc/sluice/sluice.toml").exists())
+        # The hook is a configuration file: it stays, and lets domains start.
+        self.assertTrue((root / "etc/libvirt/hooks/qemu.d/sluice").exists())
+        self.libvirt.virsh("create", "/dev/stdin", text=PLAIN)
+        self.libvirt.virsh("destroy", "plain")
+        self.container.right("yes | " + install_document.sentence("Remove", 0))
+        left = sorted(path for path in self.container.written() - self.before
+                      if "sluice" in path or not OF_ALL_PACKAGES.fullmatch(path))
+        self.assertEqual(left, [])
+        self.assertEqual(self.container.right("ls -A /run/sluice 2>/dev/null; "
+                                              "ldconfig -p | grep sluice; true"), "")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Debian packages of the build as they are, and as a later version of which only the version
-differs; and what dpkg does with the host's."""
+differs."""
 import functools
 import os
 import shutil
@@ -41,11 +41,3 @@ def later(old, new):
         subprocess.run(["dpkg-deb", "--root-owner-group", "-Znone", "-b", tree,
                         new / deb.name.replace(OLD, NEW)], check=True, stdout=subprocess.DEVNULL)
         shutil.rmtree(tree)
-
-
-def unpack(folder, root):
-    """The files of the host's packages: each replaces the one of before."""
-    root.mkdir(exist_ok=True)
-    for name in HOST:
-        deb, = folder.glob(f"{name}_*.deb")
-        subprocess.run(["dpkg-deb", "-x", deb, root], check=True)
