@@ -176,7 +176,7 @@ class DebianHost(unittest.TestCase):
         self.assertEqual(self.denials(), "")
         checks = self.checks()
         for name in ("sluiced", "version", "admin-socket", "vgpu-sockets", "libvirtd", "hook",
-                     "events", "apparmor", "domains", "walls", "real-time"):
+                     "events", "apparmor", "domains", "save", "walls", "real-time"):
             self.assertEqual(checks[name]["state"], "right", checks[name])
 
     def test_03_a_program_runs(self):

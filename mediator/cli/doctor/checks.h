@@ -52,6 +52,7 @@ Verdict domains(const HostFacts& facts);
 Verdict iommu(const HostFacts& facts);
 Verdict window(const HostFacts& facts);
 Verdict hugepages(const HostFacts& facts);
+Verdict save(const HostFacts& facts);
 Verdict agents(const HostFacts& facts);
 
 }  // namespace sluice::cli::checks

@@ -59,6 +59,7 @@ constexpr Check kChecks[] = {
     {"window", checks::window,
      "set pcie-root-port.pref64-reserve to that with 'virsh edit', then start it again"},
     {"hugepages", checks::hugepages, "sysctl vm.nr_hugepages=N, for all domains that ask"},
+    {"save", checks::save, ""},
     {"agents", checks::agents,
      "in it: apt install ./sluice-guest-agent*.deb; sluice-agent doctor says what it lacks"},
 };

@@ -69,6 +69,20 @@ std::map<std::string, std::string> denials(const std::string& log,
   return last;
 }
 
+// What a shell makes of NAME after it has read the text; `value`, where that does not set it. Lines
+// that begin with a blank are in branches of a script.
+std::string shell_value(const std::string& text, const std::string& name, std::string value) {
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with(name + "=")) continue;
+    const std::string set = line.substr(name.size() + 1);
+    const bool quoted = set.starts_with('"') || set.starts_with('\'');
+    value =
+        quoted ? set.substr(1, set.find(set[0], 1) - 1) : set.substr(0, set.find_first_of(" \t;#"));
+  }
+  return value;
+}
+
 }  // namespace
 
 Verdict libvirtd(const HostFacts& facts) {
@@ -167,6 +181,32 @@ Verdict hugepages(const HostFacts& facts) {
     if (in >> pages && pages > 0) return right(std::to_string(pages) + " pages");
   }
   return wrong("this host has none, and they are asked for by " + wanting);
+}
+
+Verdict save(const HostFacts& facts) {
+  if (!installed(facts)) return without_libvirt();
+  if (!facts.domains) return skipped("libvirtd was not reached");
+  const auto with = names_of(*facts.domains, [](auto&, auto& parts) { return parts.vgpu; });
+  if (with.empty()) return right("no domain has a vGPU, which cannot be saved");
+  // Debian's script shuts domains down where nothing is set, that of libvirt itself saves them.
+  std::string at_shutdown, set_in = "/etc/sysconfig/libvirt-guests";
+  for (const char* script :
+       {"/usr/lib/libvirt/libvirt-guests.sh", "/usr/libexec/libvirt-guests.sh"})
+    at_shutdown =
+        shell_value(facts.files.read(script).value_or(""), "ON_SHUTDOWN", std::move(at_shutdown));
+  for (const char* file : {"/etc/default/libvirt-guests", "/etc/sysconfig/libvirt-guests"})
+    if (const auto settings = facts.files.read(file)) {
+      at_shutdown = shell_value(*settings, "ON_SHUTDOWN", std::move(at_shutdown));
+      set_in = file;
+    }
+  constexpr char kEnabled[] = "/etc/systemd/system/multi-user.target.wants/libvirt-guests.service";
+  if (at_shutdown == "suspend" && !facts.files.link(kEnabled).empty())
+    return wrong(
+        "libvirt-guests saves domains when the host is shut down, and ends those with a "
+        "vGPU, which QEMU does not save: " +
+            with,
+        "ON_SHUTDOWN=shutdown in " + set_in);
+  return right("QEMU saves no domain with a vGPU; 'sluicectl save' does, without it: " + with);
 }
 
 Verdict agents(const HostFacts& facts) {

@@ -419,6 +419,23 @@ TEST_F(HostDoctor, HugepagesAreMissing) {
   EXPECT_EQ(found("hugepages").fact, "80 pages");
 }
 
+TEST_F(HostDoctor, DomainsAreSavedWhenTheHostIsShutDown) {
+  constexpr char kScript[] = "/usr/libexec/libvirt-guests.sh";
+  file(kScript, "ON_SHUTDOWN=\"suspend\"\ncase $1 in\n  shutdown) shift\n  ON_SHUTDOWN=shutdown\n");
+  EXPECT_NE(found("save").fact.find("'sluicectl save' does, without it: vm1"), std::string::npos);
+  const std::string wants = root_ + "/etc/systemd/system/multi-user.target.wants";
+  fs::create_directories(wants);
+  fs::create_symlink("/lib/systemd/system/libvirt-guests.service",
+                     wants + "/libvirt-guests.service");
+  expect_wrong("save", "vm1", "ON_SHUTDOWN=shutdown in /etc/sysconfig/libvirt-guests");
+  file("/etc/default/libvirt-guests", "#ON_SHUTDOWN=suspend\nON_SHUTDOWN=shutdown # not saved\n");
+  EXPECT_EQ(found("save").state, Finding::State::kRight);
+  file("/etc/default/libvirt-guests", "ON_SHUTDOWN=shutdown\nON_SHUTDOWN='suspend'\n");
+  expect_wrong("save", "vm1", "in /etc/default/libvirt-guests");
+  (*facts_.domains)[0].xml = "<domain><name>vm1</name></domain>";
+  EXPECT_EQ(found("save").state, Finding::State::kRight);
+}
+
 TEST_F(HostDoctor, AGuestHasNoAgent) {
   facts_.shown["vm1"].get_object()["agent"] = {{"epoch", 0}, {"silent", false}};
   expect_wrong("agents", "vm1", "sluice-guest-agent");
@@ -445,7 +462,7 @@ TEST_F(HostDoctor, AnswersOfAnotherShapeAreNoCrash) {
     facts_.info = json::parse(text);
     facts_.vgpus = json::parse(text);
     facts_.shown["vm1"] = json::parse(text);
-    EXPECT_EQ(examine_host(facts_).size(), 22u) << text;
+    EXPECT_EQ(examine_host(facts_).size(), 23u) << text;
   }
 }
 
