@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "guest-agent/transport/channel.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
@@ -235,8 +237,7 @@ bool Channel::map_again(void* at, uint64_t offset, uint64_t bytes) {
   return true;
 }
 
-bool Channel::map_private(void* at, uint64_t bytes) {
-  std::lock_guard lock(again_mutex_);
+bool Channel::put_private(void* at, uint64_t bytes) {
   void* fresh = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (fresh == MAP_FAILED) return false;
   std::memcpy(fresh, at, bytes);
@@ -244,6 +245,12 @@ bool Channel::map_private(void* at, uint64_t bytes) {
     ::munmap(fresh, bytes);
     return false;
   }
+  return true;
+}
+
+bool Channel::map_private(void* at, uint64_t bytes) {
+  std::lock_guard lock(again_mutex_);
+  if (!put_private(at, bytes)) return false;
   again_.erase(at);
   return true;
 }
@@ -275,7 +282,35 @@ void Channel::detach(const std::vector<std::pair<uint64_t, uint64_t>>& keep) {
   device_.reset();
 }
 
-void Channel::abandon_in_child() {
+void Channel::before_fork() {
+  again_mutex_.lock();
+  int ends[2];
+  if (again_.empty() || ::pipe2(ends, O_CLOEXEC) != 0) return;
+  copied_ = Fd(ends[0]);
+  copying_ = Fd(ends[1]);
+}
+
+void Channel::after_fork_in_parent() {
+  copying_.reset();
+  if (copied_.get() >= 0) {
+    // Until the child has closed its end, or is gone; one that is stopped is not waited for for
+    // ever. It then has what the memory holds when it goes on.
+    constexpr int kPatienceMs = 10'000;
+    pollfd end{copied_.get(), POLLIN, 0};
+    while (::poll(&end, 1, kPatienceMs) < 0 && errno == EINTR) {
+    }
+    copied_.reset();
+  }
+  again_mutex_.unlock();
+}
+
+void Channel::abandon_in_child(bool prepared) {
+  if (prepared) {
+    for (const auto& [at, bytes] : again_) (void)put_private(at, bytes);
+    copying_.reset();
+    copied_.reset();
+    again_mutex_.unlock();
+  }
   socket_.reset();
   device_.reset();
   bell_fd_.reset();

@@ -104,14 +104,19 @@ class Channel {
   bool map_private(void* at, uint64_t bytes);
   void detach(const std::vector<std::pair<uint64_t, uint64_t>>& keep);
 
-  // In the child of a fork: closes the descriptors, so that the connection ends with the
-  // parent. Async-signal-safe. The mapping does not exist in the child.
-  void abandon_in_child();
+  // Around a fork. The child closes the descriptors, so that the connection ends with the parent,
+  // and puts private memory in the place of what map_again() has mapped; the parent waits for that,
+  // so that the child has what was there. Only async-signal-safe work in the child, where the
+  // region's own mapping does not exist. `prepared`: there was a before_fork().
+  void before_fork();
+  void after_fork_in_parent();
+  void abandon_in_child(bool prepared);
 
  private:
   Result<void> map(const sluice_joined& joined, std::vector<Fd>& fds);
   Result<void> map_region(const sluice_joined& joined);
   Result<void> map_doorbell(const sluice_joined& joined, int fd);
+  static bool put_private(void* at, uint64_t bytes);
 
   Fd socket_;
   Fd device_;  // memfd, VFIO device, or BAR2 in sysfs
@@ -121,6 +126,7 @@ class Channel {
   uint64_t region_bytes_ = 0, region_offset_ = 0;  // the offset: in `device_`
   std::mutex again_mutex_;
   std::map<void*, uint64_t> again_;  // what map_again() has mapped, with its bytes
+  Fd copied_, copying_;              // while a fork waits for the child: the ends of a pipe
   void* doorbell_page_ = nullptr;
   Bell bell_;
   uint32_t slot_ = 0;

@@ -60,7 +60,7 @@ CUresult resolve_memory(const BoxEnd& end, const CUDA_MEMCPY3D& box, bool write,
   to->wire.at = end.at;
   to->wire.kind = SLUICE_COPY_DEVICE;
   if (to->place == Place::kPinned) {
-    to->wire.at = end.at - SLUICE_WINDOW_ADDRESS;
+    to->wire.at = offset_of_pinned(end.at);
     to->wire.kind = SLUICE_COPY_BULK;
   }
   if (to->place == Place::kPageable) to->pageable = reinterpret_cast<char*>(end.at);

@@ -12,6 +12,7 @@
 
 #include "guest-agent/graphs/capture.h"
 #include "guest-agent/shim/memory/boxes.h"
+#include "guest-agent/shim/memory/registered.h"
 #include "guest-agent/shim/memory/staging.h"
 #include "guest-agent/shim/state/api.h"
 
@@ -34,6 +35,9 @@ bool is_here(uint64_t address) {
 
 Place place_of(uint64_t address, uint64_t bytes, End claimed) {
   const auto range = state().pointers.find(address);
+  if (range && range->kind == MemoryKind::kRegistered && claimed != End::kDevice &&
+      known_device_address(address, bytes))
+    return Place::kPinned;
   if (!range || range->kind == MemoryKind::kRegistered) {
     const bool nobodys =
         claimed == End::kAny && state().pointers.is_reserved(address) && !is_here(address);
@@ -43,6 +47,10 @@ Place place_of(uint64_t address, uint64_t bytes, End claimed) {
       !(range->mapped && state().pointers.find(address, bytes)))
     return Place::kInvalid;
   return range->kind == MemoryKind::kDevice ? Place::kDevice : Place::kPinned;
+}
+
+uint64_t offset_of_pinned(uint64_t address) {
+  return known_device_address(address).value_or(address) - SLUICE_WINDOW_ADDRESS;
 }
 
 namespace {
@@ -221,7 +229,7 @@ class Copier {
 
   void set_end(uint64_t& field, uint32_t& kind, uint64_t address, Place place) const {
     const bool bulk = place == Place::kPinned;
-    field = bulk ? link_.offset_of(reinterpret_cast<void*>(address)) : address;
+    field = bulk ? offset_of_pinned(address) : address;
     kind = bulk ? SLUICE_COPY_BULK : SLUICE_COPY_DEVICE;
   }
 

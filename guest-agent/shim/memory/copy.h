@@ -27,6 +27,8 @@ enum class End { kAny, kDevice, kHost };
 // Where an end lies; kInvalid: not where the caller says, or not all of it.
 enum class Place { kDevice, kPinned, kPageable, kInvalid };
 Place place_of(uint64_t address, uint64_t bytes, End claimed);
+// Where the worker finds what lies in pinned memory at this address: as an offset in the region.
+uint64_t offset_of_pinned(uint64_t address);
 
 // What run_copy would refuse at once, but for its stream.
 CUresult check_copy(Copy copy, End dst, End src);

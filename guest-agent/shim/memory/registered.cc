@@ -3,11 +3,13 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "guest-agent/graphs/capture.h"
 #include "guest-agent/shim/memory/pinned.h"
@@ -27,6 +29,7 @@ struct Mapped {
 struct MappedRanges {
   std::mutex mutex;                // held while pages are changed
   std::map<uint64_t, Mapped> all;  // by the program's address
+  std::atomic<bool> any{false};    // ever: most programs have none
 };
 MappedRanges& mapped_ranges() {
   static auto* it = new MappedRanges;
@@ -126,16 +129,31 @@ CUresult map_range(const Entered& e, uint64_t base, uint64_t bytes, unsigned fla
   device.static_global = true;  // nothing to free by this address
   state().pointers.add(device);
   mapped_ranges().all[base] = range;
+  mapped_ranges().any = true;
   return CUDA_SUCCESS;
 }
 
 // With the lock held.
-std::optional<CUdeviceptr> find_mapped(uint64_t address) {
+std::optional<CUdeviceptr> find_mapped(uint64_t address, uint64_t bytes) {
   auto it = mapped_ranges().all.upper_bound(address);
   if (it == mapped_ranges().all.begin()) return std::nullopt;
   --it;
-  if (address - it->first >= it->second.bytes) return std::nullopt;
+  const uint64_t before = address - it->first;
+  if (before >= it->second.bytes || bytes > it->second.bytes - before) return std::nullopt;
   return it->second.window + (address - it->first);
+}
+
+// What is queued may read and write it, in any context.
+void wait_for_all(const Entered& e) {
+  std::vector<uint64_t> contexts;
+  {
+    std::lock_guard lock(state().contexts_mutex);
+    for (const auto& [handle, info] : state().contexts) contexts.push_back(handle);
+  }
+  sluice_synchronize body{};
+  body.what = SLUICE_SYNC_CONTEXT;
+  for (const uint64_t context : contexts)
+    e.link->defer(e.link->call(SLUICE_CALL_SYNCHRONIZE, context, body));
 }
 
 void unmap_range(const Entered& e, uint64_t base, uint64_t context) {
@@ -143,11 +161,7 @@ void unmap_range(const Entered& e, uint64_t base, uint64_t context) {
   const auto it = mapped_ranges().all.find(base);
   if (it == mapped_ranges().all.end()) return;
   const Mapped range = it->second;
-  if (context != 0) {  // what is queued may read and write it
-    sluice_synchronize body{};
-    body.what = SLUICE_SYNC_CONTEXT;
-    e.link->defer(e.link->call(SLUICE_CALL_SYNCHRONIZE, context, body));
-  }
+  wait_for_all(e);
   if (is_still_mapped(base, range) &&
       !e.link->channel().map_private(reinterpret_cast<void*>(base), range.bytes))
     return;  // no memory for a copy: it stays as it is
@@ -162,19 +176,20 @@ CUresult device_address_of_registered(const Entered& e, uint64_t address, CUdevi
   const auto range = state().pointers.find(address);
   if (!range || range->kind != MemoryKind::kRegistered) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(mapped_ranges().mutex);
-  auto known = find_mapped(address);
+  auto known = find_mapped(address, 1);
   if (!known) {
     if (const CUresult r = map_range(e, range->base, range->bytes, range->flags); r != CUDA_SUCCESS)
       return r;
-    known = find_mapped(address);
+    known = find_mapped(address, 1);
   }
   *to = *known;
   return CUDA_SUCCESS;
 }
 
-std::optional<CUdeviceptr> known_device_address(uint64_t address) {
+std::optional<CUdeviceptr> known_device_address(uint64_t address, uint64_t bytes) {
+  if (!mapped_ranges().any.load(std::memory_order_acquire)) return std::nullopt;
   std::lock_guard lock(mapped_ranges().mutex);
-  return find_mapped(address);
+  return find_mapped(address, bytes);
 }
 
 }  // namespace sluice::guest

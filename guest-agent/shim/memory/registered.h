@@ -7,9 +7,10 @@
 //                  |  the same pages
 //   window    [ extents   ]      the device address; also where the worker and the GPU have them
 //
-// Unregistering puts private memory with the contents of that moment there. Limits: the range is
-// whole pages; what other threads write to it during the call may be lost; the child of a fork
-// shares it with its parent. Any thread.
+// Copies then go to and from the extents as with pinned memory, not through staging. Unregistering
+// waits for all that is queued, and puts private memory with the contents of that moment there; so
+// does a fork in the child. Limits: the range is whole pages; what other threads write to it during
+// the call may be lost. Any thread.
 #pragma once
 
 #include <optional>
@@ -21,7 +22,7 @@ namespace sluice::guest {
 
 // The device address of `address`, which lies in registered memory; mapped if it has to be.
 CUresult device_address_of_registered(const Entered& entered, uint64_t address, CUdeviceptr* to);
-// The same, if it has one already.
-std::optional<CUdeviceptr> known_device_address(uint64_t address);
+// The same, if it has one already; all of `bytes` behind it.
+std::optional<CUdeviceptr> known_device_address(uint64_t address, uint64_t bytes = 1);
 
 }  // namespace sluice::guest

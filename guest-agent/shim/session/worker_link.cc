@@ -38,12 +38,24 @@ std::string program_name() {
   return whole.substr(whole.rfind('/') + 1);
 }
 
+// The session of the thread that forks, from before until behind it; null: there was none, but
+// another thread may have opened it meanwhile.
+thread_local WorkerLink* forking = nullptr;
+void before_fork() {
+  forking = process_session.load();
+  if (forking != nullptr) forking->channel().before_fork();
+}
+void in_parent() {
+  if (forking != nullptr) forking->channel().after_fork_in_parent();
+  forking = nullptr;
+}
 // Only async-signal-safe work: the child of a threaded program may do no more before exec.
 void in_forked_child() {
   WorkerLink* link = process_session.exchange(nullptr);
-  if (link == nullptr) return;
+  if (forking == nullptr && link == nullptr) return;
   lost_in_fork.store(true);
-  link->channel().abandon_in_child();
+  (forking != nullptr ? forking : link)->channel().abandon_in_child(forking != nullptr);
+  forking = nullptr;
 }
 
 }  // namespace
@@ -85,7 +97,7 @@ CUresult WorkerLink::open(FindPinnedRanges pinned_ranges) {
     return CUDA_ERROR_NO_DEVICE;
   }
   static const bool registered = [] {
-    ::pthread_atfork(nullptr, nullptr, in_forked_child);
+    ::pthread_atfork(before_fork, in_parent, in_forked_child);
     return true;
   }();
   (void)registered;

@@ -2,8 +2,14 @@
 // Registered host memory with a device address: kernels and the program see the same bytes, its
 // contents stay when it is registered and unregistered, and what cannot be is refused.
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
 #include <vector>
 
 #include "tests/cudart/gate/cases/cases.h"
@@ -151,6 +157,153 @@ TEST_F(RegisteredCases, MemoryThatWentBefore) {
   EXPECT_EQ(memory.floats()[3], 77);
   memory.floats()[4] = 78;
   EXPECT_EQ(memory.floats()[4], 78);
+}
+// A place in a stream where it waits until the program lets it go on, but not for ever.
+class Stop {
+ public:
+  explicit Stop(cudaStream_t stream) {
+    OK(cudaLaunchHostFunc(
+        stream,
+        [](void* self) {
+          auto* stop = static_cast<Stop*>(self);
+          std::unique_lock lock(stop->mutex_);
+          stop->kept_ =
+              stop->changed_.wait_for(lock, std::chrono::seconds(60), [&] { return stop->open_; });
+        },
+        this));
+  }
+  void open() {
+    std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  // Behind the stream's end: nobody waited for the stream while it stood here.
+  bool kept() const { return kept_; }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false, kept_ = false;
+};
+
+TEST_F(RegisteredCases, CopiesDoNotHoldTheProgramUp) {
+  const Pages memory(600);  // more than two megabytes
+  const size_t count = memory.bytes() / 4;
+  OK(cudaHostRegister(memory.at(), memory.bytes(), kMapped));
+  std::fill_n(memory.floats(), count, 1.0f);
+  Memory<float> device(count);
+  Stream stream;
+  Stop stop(stream);
+  OK(cudaMemcpyAsync(device.at(), memory.at(), memory.bytes(), cudaMemcpyHostToDevice, stream));
+  OK(cudaMemcpyAsync(memory.floats() + 100, device.at(), memory.bytes() - 400,
+                     cudaMemcpyDeviceToHost, stream));
+  // Read when the stream comes there, not when the copy is queued.
+  std::fill_n(memory.floats(), count, 7.0f);
+  EXPECT_EQ(memory.floats()[100], 7);
+  stop.open();
+  OK(cudaStreamSynchronize(stream));
+  EXPECT_TRUE(stop.kept());
+  for (const size_t i : {size_t{0}, size_t{100}, count / 2, count - 1})
+    EXPECT_EQ(memory.floats()[i], 7) << i;
+  OK(cudaHostUnregister(memory.at()));
+}
+TEST_F(RegisteredCases, CopiesOfSeveralStreamsBesideKernels) {
+  constexpr size_t kStreams = 4, kEach = 1024;
+  const Pages memory(kStreams);
+  OK(cudaHostRegister(memory.at(), memory.bytes(), kMapped | kPortable));
+  Memory<float> device(kStreams * kEach);
+  Stream streams[kStreams];
+  for (int round = 0; round < 5; ++round) {
+    for (size_t i = 0; i < kStreams * kEach; ++i)
+      memory.floats()[i] = static_cast<float>(i + static_cast<size_t>(round));
+    for (size_t k = 0; k < kStreams; ++k) {
+      float* const host = memory.floats() + k * kEach;
+      float* const there = device.at() + k * kEach;
+      OK(cudaMemcpyAsync(there, host, kEach * 4, cudaMemcpyHostToDevice, streams[k]));
+      AddArguments add{there, there, there, kCount};
+      OK(cudaLaunchKernel(&host_add, dim3{1, 1, 1}, dim3{1000, 1, 1}, add.list, 0, streams[k]));
+      OK(cudaMemcpyAsync(host, there, kEach * 4, cudaMemcpyDeviceToHost, streams[k]));
+    }
+    OK(cudaDeviceSynchronize());
+    for (size_t i = 0; i < kStreams * kEach; ++i) {
+      const float was = static_cast<float>(i + static_cast<size_t>(round));
+      ASSERT_EQ(memory.floats()[i], i % kEach < kCount ? 2 * was : was) << i;
+    }
+  }
+  OK(cudaHostUnregister(memory.at()));
+}
+TEST_F(RegisteredCases, UnregisteredWhileACopyWaits) {
+  const Pages memory(2);
+  OK(cudaHostRegister(memory.at(), memory.bytes(), kMapped));
+  Memory<float> device(2048);
+  device.fill(9);
+  Stream stream;
+  Stop stop(stream);
+  OK(cudaMemcpyAsync(memory.at(), device.at(), memory.bytes(), cudaMemcpyDeviceToHost, stream));
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    stop.open();
+  });
+  OK(cudaHostUnregister(memory.at()));
+  later.join();
+  OK(cudaStreamSynchronize(stream));
+  EXPECT_EQ(memory.floats()[0], 9);
+  EXPECT_EQ(memory.floats()[2047], 9);
+}
+TEST_F(RegisteredCases, PartOfWhatIsRegistered) {
+  const Pages memory(4);
+  char* const second = static_cast<char*>(memory.at()) + kPage;
+  OK(cudaHostRegister(second, 2 * kPage, kMapped));
+  ANSWERS(cudaErrorHostMemoryAlreadyRegistered, cudaHostRegister(second + kPage, kPage, kMapped));
+  ANSWERS(cudaErrorHostMemoryAlreadyRegistered,
+          cudaHostRegister(memory.at(), memory.bytes(), kMapped));
+  ANSWERS(cudaErrorHostMemoryNotRegistered, cudaHostUnregister(memory.at()));
+  // The memory before and behind it is as it was.
+  memory.floats()[5] = 3;
+  memory.floats()[3 * 1024 + 5] = 4;
+  OK(cudaHostRegister(memory.at(), kPage, kMapped));
+  EXPECT_EQ(memory.floats()[5], 3);
+  OK(cudaHostUnregister(second));
+  OK(cudaHostUnregister(memory.at()));
+  EXPECT_EQ(memory.floats()[5], 3);
+  EXPECT_EQ(memory.floats()[3 * 1024 + 5], 4);
+}
+// A child has what was there, and nobody sees what the other writes.
+TEST_F(RegisteredCases, AChildHasItsOwn) {
+  const Pages memory(300);
+  int* const words = static_cast<int*>(memory.at());
+  const size_t last = memory.bytes() / 4 - 1;
+  OK(cudaHostRegister(memory.at(), memory.bytes(), kMapped));
+  words[0] = words[last] = 11;
+  int to_child[2], to_parent[2];
+  ASSERT_EQ(::pipe(to_child), 0);
+  ASSERT_EQ(::pipe(to_parent), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);
+    char go = 0;
+    const bool first = words[0] == 11 && words[last] == 11;
+    words[0] = words[last] = 33;
+    (void)!::write(to_parent[1], "x", 1);
+    (void)!::read(to_child[0], &go, 1);
+    ::_exit(first && words[0] == 33 && words[last] == 33 ? 0 : 1);
+  }
+  ASSERT_GT(child, 0);
+  char there = 0;
+  ASSERT_EQ(::read(to_parent[0], &there, 1), 1);
+  EXPECT_EQ(words[0], 11);
+  EXPECT_EQ(words[last], 11);
+  OK(cudaMemset(device_of(words), 0, 4));
+  OK(cudaDeviceSynchronize());
+  EXPECT_EQ(words[0], 0) << "is the GPU's as before";
+  words[last] = 22;
+  (void)!::write(to_child[1], "x", 1);
+  int status = -1;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  for (const int end : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) ::close(end);
+  OK(cudaHostUnregister(memory.at()));
+  EXPECT_EQ(words[last], 22);
 }
 TEST_F(RegisteredCases, PartOfAPage) {
   const Pages memory(1);
