@@ -92,6 +92,21 @@ TEST_F(OneByOneTest, ATurnBetweenShortBurstsIsShort) {
   ASSERT_TRUE(applies());
   one_by_one.begin_round(now);
   EXPECT_NEAR(gpu[1].left_ns, 0.75 * 4e6 + kHandoverNs, 1e3);
+  gpu[1].left_ns = 0;
+  gpu[0].habit.burst_ns = 2e6;
+  ASSERT_TRUE(applies());
+  EXPECT_NEAR(one_by_one.begin_round(now), 0.75 * 2e6 + 2e6 + 2 * kHandoverNs, 1e3);
+}
+
+TEST_F(OneByOneTest, TheRestIsFoundAnewInEachRound) {
+  lag(0, 8 * kMs);
+  charge(1, 4 * kMs);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(applies());
+    EXPECT_EQ(gpu.rest, (Open{1, 2, 3}));
+    EXPECT_EQ(gpu.weight_of_rest, 300);
+    EXPECT_NEAR(gpu.lead_of_rest, gpu[1].lead_ns + gpu[2].lead_ns + gpu[3].lead_ns, 1);
+  }
 }
 
 TEST_F(OneByOneTest, OneThatPausesAndIsAheadIsGated) {
@@ -109,22 +124,32 @@ TEST_F(OneByOneTest, OneThatPausesAndIsAheadIsGated) {
 
 // A kernel that no gate stops, and that is too far ahead, has no more than its share in a longer
 // cycle: as many of the others as fit into it have turns.
-TEST_F(OneByOneTest, BesideARiderMoreOfTheRestHaveTurns) {
+TEST_F(OneByOneTest, BesideARiderThatIsTooFarAheadMoreOfTheRestHaveTurns) {
+  const VgpuId rider = add_busy({.weight = 10});
   lag(0, 8 * kMs);
-  charge(3, 60 * kMs);
-  gpu[3].rides_until_ns = now + kSecond;
-  gpu.find_top();
-  const double weights = 400;
-  begin_round();
-  ASSERT_TRUE(one_by_one.applies(now, 30e6, weights));
-  gpu[3].rides_until_ns = 0;
-  ASSERT_TRUE(one_by_one.applies(now, 30e6, weights));
-  one_by_one.begin_round(now);
-  const size_t without = open().size();
-  gpu[3].rides_until_ns = now + kSecond;
-  SlicedGpuTest::gpu.lengths.begin_round(4, 40'000, 100, 0, false);
-  EXPECT_FALSE(one_by_one.applies(now, 30e6, 40'000)) << "its cycle is longer than the round";
-  EXPECT_EQ(without, 2u);
+  gpu[rider].rides_until_ns = now + kSecond;
+  const auto opened = [&] {
+    EXPECT_TRUE(applies());
+    one_by_one.begin_round(now);
+    for (const VgpuId v : {1, 2, 3}) gpu[v].left_ns = 0;
+    return open();
+  };
+  const double quantum_ns = (begin_round(), gpu.quantum_ns(rider));
+  charge(rider, 800 * kUs + static_cast<uint64_t>(1.6 * quantum_ns));  // the others had 8 ms
+  EXPECT_EQ(opened(), (Open{0, 1})) << "it leads the rest by less than two of its turns";
+  charge(rider, static_cast<uint64_t>(quantum_ns));
+  EXPECT_EQ(opened(), (Open{0, 1, 2})) << "its shortest turn is its share of 16 ms";
+  gpu[rider].rides_until_ns = now;
+  EXPECT_EQ(opened(), (Open{0, 1})) << "its kernel has ended";
+}
+
+TEST_F(OneByOneTest, NotWhereARidersCycleIsLongerThanARound) {
+  const VgpuId rider = add_busy({.weight = 1});
+  lag(0, 8 * kMs);
+  charge(rider, kMs);
+  EXPECT_TRUE(applies());
+  gpu[rider].rides_until_ns = now + kSecond;
+  EXPECT_FALSE(applies());
 }
 
 class OneByOneWithoutLeads : public OneByOneTest {

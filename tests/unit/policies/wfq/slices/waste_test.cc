@@ -122,6 +122,36 @@ TEST_F(WasteTest, OnlyTimeInWhichOthersWantedTheGpuCounts) {
   EXPECT_EQ(paid_ms(1), 0);
 }
 
+TEST_F(WasteTest, WhatOneHadAloneIsNothingThatItKept) {
+  waste.pass(now), waste.keep(now, 1), waste.keep(now, 2);
+  go(1), go(2);
+  now += 10 * kSecond;
+  waste.pass(now);
+  for (const VgpuId v : {1, 2}) come(v), waste.on_arrival(now, v);
+  gpu.gate(now, 2, true);
+  waste.begin_round();
+  pass(100, 5 * kMs, 0);
+  EXPECT_EQ(paid_ms(0), 0);
+  EXPECT_GT(paid_ms(1), 600);
+}
+
+TEST_F(WasteTest, NorIsTheTimeThatOneWasAway) {
+  waste.pass(now), waste.keep(now, 1);
+  go(1);
+  for (int i = 0; i < 100; ++i) {
+    now += 10 * kMs;
+    use(0, 10 * kMs);
+    waste.charge(now);
+    waste.begin_round();
+  }
+  come(1);
+  waste.on_arrival(now, 1);
+  waste.begin_round();
+  pass(100, 0, 5 * kMs);
+  EXPECT_EQ(paid_ms(1), 0);
+  EXPECT_GT(paid_ms(0), 500);
+}
+
 // What it had kept when it went counts, too: to come and go is no way out.
 TEST_F(WasteTest, WhoComesAndGoesPaysForWhatItKept) {
   for (int i = 0; i < 100; ++i) {
