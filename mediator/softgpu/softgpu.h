@@ -15,23 +15,6 @@ extern "C" {
 __attribute__((visibility("default"))) CUresult sluice_softgpu_tsgid(CUcontext context,
                                                                      unsigned int* tsgid);
 
-/* The time slice of the context's channel group: how long it may have the GPU while others wait
- * (timeslice mode). What a process may do to its own groups on NVIDIA's driver as well
- * (NVA06C_CTRL_CMD_SET_TIMESLICE). 50 us to 10 s. */
-__attribute__((visibility("default"))) CUresult sluice_softgpu_set_timeslice(CUcontext context,
-                                                                             unsigned int us);
-__attribute__((visibility("default"))) CUresult sluice_softgpu_get_timeslice(CUcontext context,
-                                                                             unsigned int* us);
-
-/* Takes the context off the GPU now (NVA06C_CTRL_CMD_PREEMPT); it stands in line again. */
-__attribute__((visibility("default"))) CUresult sluice_softgpu_preempt(CUcontext context);
-
-/* The SMs that the context's blocks may use: bit n of word n / 64; no bit: all. Blocks elsewhere
- * move or finish, as the GPU preempts. */
-__attribute__((visibility("default"))) CUresult sluice_softgpu_set_sms(CUcontext context,
-                                                                       const uint64_t* words,
-                                                                       unsigned int count);
-
 /* Memory that several processes have; files are what others hand them, closed here.
  * share: the pages of the current context's allocation that begins at `base` lie in `file` from now
  * on, which is as long as they are. open: all of a file as memory of the current context, until

@@ -40,7 +40,7 @@ RegisterSource::Seen RegisterSource::decode(uint32_t status0) const {
 void RegisterSource::begin_phase() {
   if (following_) ++of(last_->owner).runs.lost;
   following_ = false;
-  phase_ = Phase{};
+  polled_ns_ = 0;
   last_.reset();
 }
 
@@ -123,7 +123,6 @@ bool RegisterSource::sample(uint64_t now_ns, uint32_t status0) {
   if (last_) {
     const uint64_t dt = now_ns > last_ns_ ? now_ns - last_ns_ : 0;
     if (unread = dt > gap_ns(); unread) {
-      phase_.unread_ns += dt;
       end_run(false);
       if (run_begin_seen_ && last_->owner != kNobody) ++of(last_->owner).runs.lost;
       forget_begins();
@@ -134,28 +133,12 @@ bool RegisterSource::sample(uint64_t now_ns, uint32_t status0) {
       last_ns_ = now_ns;
       return true;
     }
-    phase_.polled_ns += dt;
+    polled_ns_ += dt;
     gapless_ns_ += static_cast<double>(dt);
-    phase_.longest_gap_ns = std::max(phase_.longest_gap_ns, dt);
     // As in the paper, the time up to the sample that shows a change belongs to the old state; the
     // delays at both ends of a run cancel out on average.
-    switch (last_->state) {
-      case State::kIdle:
-        phase_.idle_ns += dt;
-        break;
-      case State::kSwitching:
-        phase_.switch_ns += dt;
-        if (last_->owner != kNobody) of(last_->owner).phase_ns += dt;
-        break;
-      case State::kRunning:
-        if (last_->owner == kNobody)
-          phase_.unassigned_ns += dt;
-        else
-          of(last_->owner).phase_ns += dt;
-        break;
-    }
+    if (last_->state != State::kIdle && last_->owner != kNobody) of(last_->owner).phase_ns += dt;
     if (seen.state != last_->state || seen.tsgid != last_->tsgid || seen.owner != last_->owner) {
-      ++phase_.switches;
       last_ns_ = now_ns;
       end_run(true);
       run_start_ns_ = now_ns;
@@ -196,11 +179,10 @@ void RegisterSource::follow(uint64_t now_ns, uint32_t status0) {
   last_.reset();
 }
 
-RegisterSource::Phase RegisterSource::end_phase(uint64_t pause_ns) {
+void RegisterSource::end_phase(uint64_t pause_ns) {
   end_run(false);
-  if (phase_.polled_ns > 0) {
-    const double polled = static_cast<double>(phase_.polled_ns),
-                 pause = static_cast<double>(pause_ns);
+  if (polled_ns_ > 0) {
+    const double polled = static_cast<double>(polled_ns_), pause = static_cast<double>(pause_ns);
     for (Used& u : used_) {
       const double share = static_cast<double>(u.phase_ns) / polled;
       u.total_ns += u.phase_ns + static_cast<uint64_t>(share * pause + 0.5);
@@ -228,7 +210,6 @@ RegisterSource::Phase RegisterSource::end_phase(uint64_t pause_ns) {
       last_ && last_->owner != kNobody && last_->state == State::kRunning && run_begin_seen_;
   broke_ = false;
   if (!following_) last_.reset();
-  return phase_;
 }
 
 void RegisterSource::point(const Look& look, uint64_t stratum_ns, uint32_t half) {

@@ -33,16 +33,6 @@ class RegisterSource {
   static constexpr uint64_t kNever = ~0ull;
   static constexpr uint32_t kCycles = 256;
 
-  struct Phase {
-    uint64_t polled_ns = 0;  // first to last sample
-    uint64_t idle_ns = 0;
-    uint64_t switch_ns = 0;
-    uint64_t unassigned_ns = 0;  // channel groups that belong to no vGPU
-    uint32_t switches = 0;
-    uint64_t longest_gap_ns = 0;  // between two samples: what is shorter may go unseen
-    uint64_t unread_ns = 0;       // in gaps that were too long, see below
-  };
-
   // `gap_ns`: a gap between two samples that is longer than this, and than half of the shortest
   // time that was seen without a change, is time not read: something may have come and gone in it
   // (a reader that was interrupted would take two kernels with a short pause between them for one).
@@ -65,7 +55,7 @@ class RegisterSource {
   bool sample(uint64_t now_ns, uint32_t status0);
   // Ends the phase; `pause_ns` is the unpolled time that these samples are to stand for as well.
   // Advances used_ns() of each vGPU by what it used in the phase, scaled.
-  Phase end_phase(uint64_t pause_ns);
+  void end_phase(uint64_t pause_ns);
 
   // After a phase: whether a run that began in it goes on. A reader that continues until it ends,
   // within reason, makes each run that begins in a phase a whole one: phases then choose runs by
@@ -172,7 +162,7 @@ class RegisterSource {
   bool following_ = false;  // with last_ and run_start_ns_ as they were
   uint32_t switching_ = kNobody;
   std::vector<Used> used_;  // by vGPU
-  Phase phase_;
+  uint64_t polled_ns_ = 0;  // in this phase, from its first to its last sample
   std::optional<Seen> last_;
   uint64_t last_ns_ = 0;
   uint64_t run_start_ns_ = 0;

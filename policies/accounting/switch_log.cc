@@ -85,7 +85,6 @@ void SwitchLog::advance(uint64_t to_ns) {
   if (unknown_) {
     uint32_t claimants = 0;
     for (const Vgpu& v : vgpus_) claimants += work_between(v, settled_ns_, to_ns) > 0;
-    if (claimants > 0) lost_ns_ += dt;
     for (Vgpu& v : vgpus_) {
       const uint64_t work = work_between(v, settled_ns_, to_ns);
       v.done.used_ns += work / std::max(claimants, 1u);

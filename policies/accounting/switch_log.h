@@ -85,7 +85,6 @@ class SwitchLog {
     return vgpu < vgpus_.size() ? vgpus_[vgpu].interval_work_ns : 0;
   }
   uint64_t settled_ns() const { return settled_ns_; }
-  uint64_t lost_ns() const { return lost_ns_; }  // time of which the log has nothing
   uint64_t gaps() const { return gaps_; }
   uint64_t late() const { return late_; }  // records that came behind the watermark
 
@@ -119,7 +118,7 @@ class SwitchLog {
   bool seen_ = false;
   uint32_t last_seq_ = 0;
   uint64_t settled_ns_ = 0;
-  uint64_t lost_ns_ = 0, gaps_ = 0, late_ = 0;
+  uint64_t gaps_ = 0, late_ = 0;
   std::deque<bool> gap_before_;  // for each of records_
 };
 

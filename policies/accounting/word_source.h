@@ -17,13 +17,11 @@ class WordSource {
  public:
   // [begin, end) of a launch as its words say, on the mediator's clock, while the mediator knows
   // that the vGPU was granted during [granted_ns, now_ns]. Launches are reported in the order of
-  // their ends. What lies outside of the grant, or ends before it begins, is cut off and counted.
+  // their ends. What lies outside of the grant, or ends before it begins, is cut off.
   void on_launch(uint64_t guest_begin_ns, uint64_t guest_end_ns, uint64_t granted_ns,
                  uint64_t now_ns) {
     const uint64_t begin = std::clamp(guest_begin_ns, granted_ns, std::max(granted_ns, now_ns));
     const uint64_t end = std::clamp(guest_end_ns, granted_ns, std::max(granted_ns, now_ns));
-    if (begin != guest_begin_ns || end != guest_end_ns || guest_end_ns < guest_begin_ns)
-      ++implausible_;
     const uint64_t from = std::max(begin, covered_ns_);
     if (end > from) {
       used_ns_ += end - from;
@@ -34,10 +32,9 @@ class WordSource {
   // covered by it as far as known, so the union can be too small where launches of several streams
   // end out of order, never too large.
   uint64_t used_ns() const { return used_ns_; }
-  uint64_t implausible() const { return implausible_; }
 
  private:
-  uint64_t used_ns_ = 0, covered_ns_ = 0, implausible_ = 0;
+  uint64_t used_ns_ = 0, covered_ns_ = 0;
 };
 
 }  // namespace sluice::accounting

@@ -292,42 +292,6 @@ CUresult sluice_softgpu_tsgid(CUcontext handle, unsigned int* tsgid) {
   });
 }
 
-CUresult sluice_softgpu_set_timeslice(CUcontext handle, unsigned int us) {
-  return with_named(handle, [&](State& s, Context& context) {
-    if (us < kMinTimesliceUs || us > kMaxTimesliceUs) return CUDA_ERROR_INVALID_VALUE;
-    SharedGpu::word(s.gpu->channel(context.slot).timeslice_us).store(us);
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult sluice_softgpu_get_timeslice(CUcontext handle, unsigned int* us) {
-  return with_named(handle, [&](State& s, Context& context) {
-    if (us == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *us = SharedGpu::word(s.gpu->channel(context.slot).timeslice_us).load();
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult sluice_softgpu_preempt(CUcontext handle) {
-  return with_named(handle, [&](State& s, Context& context) {
-    SharedGpu::word(s.gpu->channel(context.slot).preempt).fetch_add(1);
-    s.gpu->attention().fetch_add(1);
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult sluice_softgpu_set_sms(CUcontext handle, const uint64_t* words, unsigned int count) {
-  return with_named(handle, [&](State& s, Context& context) {
-    if ((words == nullptr && count != 0) || count > kSmWords) return CUDA_ERROR_INVALID_VALUE;
-    sluice_soft_channel& channel = s.gpu->channel(context.slot);
-    for (unsigned i = 0; i < kSmWords; ++i)
-      SharedGpu::word(channel.sm_set[i]).store(i < count ? words[i] : 0);
-    SharedGpu::word(channel.sm_sequence).fetch_add(1);
-    s.gpu->attention().fetch_add(1);
-    return CUDA_SUCCESS;
-  });
-}
-
 CUresult sluice_softgpu_fault(CUcontext handle, char* text, size_t bytes) {
   return with_named(handle, [&](State&, Context& context) {
     if (text == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;

@@ -158,10 +158,8 @@ int main(int argc, char** argv) {
   std::printf("memory besides 64 MiB of device memory %5.1f MiB beyond the program's\n",
               pss_mib() - before - kBytes / 1048576.0);
 
-  const auto ask = reinterpret_cast<decltype(&sluice_softgpu_preempt)>(
-      ::dlsym(api.library, "sluice_softgpu_preempt"));
-  auto shared = gpu::SoftGpu::open(gpu_file, false);
-  if (ask == nullptr || !shared) return 0;
+  auto shared = gpu::SoftGpu::open(gpu_file, /*control=*/true);
+  if (!shared) return 0;
   uint32_t rounds = 60'000;
   void* churn[] = {&out, &rounds};
   check(api.cuLaunchKernel(kernel("churn"), 16, 1, 1, 128, 1, 1, 0, nullptr, churn, nullptr),
@@ -175,7 +173,7 @@ int main(int argc, char** argv) {
   while ((*shared)->channel(tsgid).kernels == kernels && latencies.size() < 500) {
     const uint64_t seen = (*shared)->channel(tsgid).preempt_count;
     const auto start = Clock::now();
-    check(ask(nullptr), "preempt");
+    (*shared)->preempt(tsgid);
     while ((*shared)->channel(tsgid).preempt_count == seen &&
            (*shared)->channel(tsgid).kernels == kernels)
       ::usleep(20);  // the SMs need the processor

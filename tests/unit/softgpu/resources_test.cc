@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "abi/cuda_graph.h"
-#include "mediator/softgpu/softgpu.h"
 #include "tests/unit/softgpu/fixture.h"
 
 namespace sluice {
@@ -297,37 +296,6 @@ TEST_F(SoftGpuResources, StreamsHaveAttributes) {
   FAILS(CUDA_ERROR_INVALID_VALUE, set(one, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value));
   FAILS(CUDA_ERROR_INVALID_VALUE, get(one, kPolicy, nullptr));
   FAILS(CUDA_ERROR_INVALID_HANDLE, get(reinterpret_cast<CUstream>(0x12340), kPolicy, &value));
-}
-
-TEST_F(SoftGpuResources, AProgramSetsItsOwnSliceAndSms) {
-  const auto find = [&](const char* name) { return ::dlsym(api.library, name); };
-  const auto set_slice = reinterpret_cast<decltype(&sluice_softgpu_set_timeslice)>(
-      find("sluice_softgpu_set_timeslice"));
-  const auto get_slice = reinterpret_cast<decltype(&sluice_softgpu_get_timeslice)>(
-      find("sluice_softgpu_get_timeslice"));
-  const auto set_sms =
-      reinterpret_cast<decltype(&sluice_softgpu_set_sms)>(find("sluice_softgpu_set_sms"));
-  const auto preempt =
-      reinterpret_cast<decltype(&sluice_softgpu_preempt)>(find("sluice_softgpu_preempt"));
-  unsigned us = 0;
-  OK(get_slice(nullptr, &us));
-  EXPECT_EQ(us, 2048u);
-  OK(set_slice(context_, 5000));
-  OK(get_slice(nullptr, &us));
-  EXPECT_EQ(us, 5000u);
-  FAILS(CUDA_ERROR_INVALID_VALUE, set_slice(nullptr, 0));
-  const uint64_t sms = 0b0100;
-  OK(set_sms(nullptr, &sms, 1));
-  CUdeviceptr out = allocate(256);
-  OK(launch("where", 64, 32, nullptr, out));
-  for (uint32_t sm : read(out, 64)) EXPECT_EQ(sm, 2u);
-  // A kernel that is preempted ends all the same.
-  uint32_t* flag = pinned_word();
-  OK(launch("spin", 4, 32, nullptr, address(flag)));
-  for (int i = 0; i < 5; ++i) OK(preempt(nullptr));
-  OK(set_sms(nullptr, nullptr, 0));
-  store_word(flag, 1);
-  OK(api.cuCtxSynchronize());
 }
 
 }  // namespace

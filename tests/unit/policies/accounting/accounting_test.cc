@@ -231,12 +231,7 @@ TEST(RegisterSource, TimeBetweenSwitchesBelongsToWhoWasThere) {
   s.sample(700, SLUICE_STATUS0(11, SLUICE_CTX_VALID, 0, 0));  // there, but idle
   s.sample(800, SLUICE_STATUS0(0, SLUICE_CTX_INVALID, 0, 0));
   s.sample(900, running(7));
-  const auto p = s.end_phase(0);
-  EXPECT_EQ(p.polled_ns, 800u);
-  EXPECT_EQ(p.idle_ns, 200u);
-  EXPECT_EQ(p.switch_ns, 50u);
-  EXPECT_EQ(p.unassigned_ns, 50u);
-  EXPECT_EQ(p.longest_gap_ns, 300u);
+  s.end_phase(0);
   EXPECT_EQ(s.used_ns(0), 200u);
   EXPECT_EQ(s.used_ns(1), 300u);
   EXPECT_EQ(s.error_ns(1), 100u + 300u);
@@ -254,7 +249,7 @@ TEST(RegisterSource, PausesScaleAndAPhaseWithoutASwitchCountsWhole) {
   EXPECT_EQ(s.error_ns(2), 5000u);  // of the first pause nothing is known
   s.begin_phase();
   s.sample(7000, running(4095));
-  EXPECT_EQ(s.end_phase(5000).polled_ns, 0u);  // one sample says nothing
+  s.end_phase(5000);  // one sample says nothing
   EXPECT_EQ(s.used_ns(2), 6000u);
 }
 
