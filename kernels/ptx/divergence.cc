@@ -2,8 +2,8 @@
 #include "kernels/ptx/divergence.h"
 
 #include <algorithm>
-#include <functional>
 #include <string>
+#include <utility>
 
 #include "kernels/ptx/registers.h"
 
@@ -18,12 +18,12 @@ constexpr std::uint64_t kMaxRegionBlocks = 16'000'000;
 // Taint that flows through registers until nothing changes.
 class Taint {
  public:
-  // `reached`: whether a statement can run behind one that taints; nothing flows back in time.
-  Taint(const ValueFlow& flow, bool through_reductions,
-        const std::function<bool(std::uint32_t)>& reached)
-      : flow_(flow),
+  // `behind`: the blocks that can run behind one that taints; nothing flows back in time.
+  Taint(const Cfg& cfg, const ValueFlow& flow, bool through_reductions, std::vector<bool> behind)
+      : cfg_(cfg),
+        flow_(flow),
         through_reductions_(through_reductions),
-        reached_(reached),
+        behind_(std::move(behind)),
         tainted_(flow.registers()) {}
   void mark(std::uint32_t r) {
     if (tainted_[r]) return;
@@ -35,7 +35,7 @@ class Taint {
   }
   bool operator[](std::uint32_t r) const { return tainted_[r]; }
   bool any_use(std::uint32_t statement) const {
-    if (!reached_(statement)) return false;
+    if (!reached(statement)) return false;
     const auto uses = flow_.uses(statement);
     return std::any_of(uses.begin(), uses.end(), [&](std::uint32_t r) { return tainted_[r]; });
   }
@@ -44,15 +44,18 @@ class Taint {
       const std::uint32_t r = work_.back();
       work_.pop_back();
       for (std::uint32_t statement : flow_.readers(r))
-        if (reached_(statement) && (through_reductions_ || !flow_.uniform(statement)))
+        if (reached(statement) && (through_reductions_ || !flow_.uniform(statement)))
           mark_results(statement);
     }
   }
 
  private:
+  bool reached(std::uint32_t statement) const { return behind_[cfg_.block_of(statement)]; }
+
+  const Cfg& cfg_;
   const ValueFlow& flow_;
   bool through_reductions_;
-  std::function<bool(std::uint32_t)> reached_;
+  std::vector<bool> behind_;
   std::vector<bool> tainted_;
   std::vector<std::uint32_t> work_;
 };
@@ -149,7 +152,7 @@ Result<Divergence> Divergence::run(const Cfg& cfg, const PostDominators& post_do
   // Between threads what one of them does taints the others' past as well.
   std::vector<bool> behind(blocks.size(), true);
   if (sources && through_reductions) behind = blocks_behind(cfg, *sources);
-  Taint taint(flow, through_reductions, [&](std::uint32_t i) { return behind[cfg.block_of(i)]; });
+  Taint taint(cfg, flow, through_reductions, std::move(behind));
   if (sources) {
     for (std::uint32_t i : *sources) taint.mark_results(i);
   } else {

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "kernels/exec/block/block.h"
@@ -413,6 +414,19 @@ class Decoder {
     uint32_t count = 0;  // 0: one register of exactly that name
   };
   ByScopedName<RegisterSet> registers_;  // by prefix
+  // A scope's, where they are few, as they mostly are: compared faster than hashed.
+  struct ScopeRegisters {
+    bool many = false;
+    std::vector<std::pair<std::string_view, const RegisterSet*>> few;
+  };
+  static constexpr size_t kFewRegisters = 16;
+  std::vector<ScopeRegisters> scope_registers_;
+  // Of numbered registers: the set whose name is the shortest beginning of `name`, which has digits
+  // from `digits` on.
+  bool find_in_set(std::string_view prefix, const RegisterSet& set, std::string_view name,
+                   Register& reg) const;
+  bool find_in_few(const ScopeRegisters& scope, std::string_view name, size_t digits,
+                   Register& reg) const;
   std::vector<uint8_t> vreg_width_;
   ByScopedName<uint32_t> labels_;  // their ids
   std::vector<uint32_t> label_position_;

@@ -184,7 +184,42 @@ bool Decoder::declare_registers() {
       return error_ = {0, "line " + std::to_string(v.line) + ": too many predicates"}, false;
     registers_[{v.scope, v.name}] = set;
   }
+  scope_registers_.resize(std::max<size_t>(function_.scopes.size(), 1));
+  for (const auto& [where, set] : registers_) {
+    ScopeRegisters& scope = scope_registers_[where.scope];
+    scope.many |= scope.few.size() == kFewRegisters;
+    if (!scope.many) scope.few.emplace_back(where.name, &set);
+  }
   return true;
+}
+
+bool Decoder::find_in_set(std::string_view prefix, const RegisterSet& set, std::string_view name,
+                          Register& reg) const {
+  uint64_t n = 0;
+  std::from_chars(name.data() + prefix.size(), name.data() + name.size(), n);
+  if (n >= set.count) return false;
+  reg = set.first;
+  reg.index += static_cast<uint32_t>(n) * (reg.width == 16 ? 2 : 1);
+  return true;
+}
+
+bool Decoder::find_in_few(const ScopeRegisters& scope, std::string_view name, size_t digits,
+                          Register& reg) const {
+  size_t shortest = name.size();
+  bool found = false;
+  for (const auto& [prefix, set] : scope.few) {
+    if (set->count == 0) {
+      if (prefix != name) continue;
+      reg = set->first;
+      return true;
+    }
+    if (prefix.size() >= digits && prefix.size() < shortest && name.starts_with(prefix) &&
+        find_in_set(prefix, *set, name, reg)) {
+      shortest = prefix.size();
+      found = true;
+    }
+  }
+  return found;
 }
 
 bool Decoder::find_register(std::string_view name, Register& reg) {
@@ -194,6 +229,12 @@ bool Decoder::find_register(std::string_view name, Register& reg) {
   const bool numbered = digits < name.size() && name.size() - digits <= 9;
   if (numbered) std::from_chars(name.data() + digits, name.data() + name.size(), number);
   for (uint32_t scope = statement_->scope;; scope = function_.scopes[scope].parent) {
+    if (!scope_registers_[scope].many) {
+      if (find_in_few(scope_registers_[scope], name, numbered ? digits : name.size(), reg))
+        return true;
+      if (scope == 0) return false;
+      continue;
+    }
     auto found = registers_.find({scope, name});
     if (found != registers_.end() && found->second.count == 0) {
       reg = found->second.first;
@@ -203,12 +244,7 @@ bool Decoder::find_register(std::string_view name, Register& reg) {
     for (size_t cut = digits; numbered && cut < name.size(); ++cut) {
       found = registers_.find({scope, name.substr(0, cut)});
       if (found == registers_.end() || found->second.count == 0) continue;
-      uint64_t n = 0;
-      std::from_chars(name.data() + cut, name.data() + name.size(), n);
-      if (n >= found->second.count) continue;
-      reg = found->second.first;
-      reg.index += static_cast<uint32_t>(n) * (reg.width == 16 ? 2 : 1);
-      return true;
+      if (find_in_set(found->first.name, found->second, name, reg)) return true;
     }
     if (scope == 0) return false;
   }

@@ -17,6 +17,39 @@ class ExecCalls : public ExecTest {
   }
 };
 
+// Names of registers: a set's prefix may end in digits, one of its own hides a set's, and an inner
+// scope hides the outer's. With few sets in a scope, and with many.
+TEST_F(ExecCalls, RegistersAreFoundByTheirNames) {
+  std::string many;
+  for (int i = 0; i < 40; ++i)
+    many +=
+        ".reg .b32 %more" + std::string(1, char('a' + i % 26)) + (i < 26 ? "x" : "y") + "<3>;\n";
+  for (const std::string& others : {std::string(), many}) {
+    ASSERT_TRUE(load(kernel(others + kThreadIndex + R"(
+      .reg .b32 %q1<5>; .reg .b32 %q<12>; .reg .b32 %own; .reg .b32 %own5; .reg .b32 %own<9>;
+      mov.u32 %q11, 100;
+      mov.u32 %q7, 7;
+      mov.u32 %own5, 40;
+      mov.u32 %own8, 8;
+      {
+        .reg .b32 %q7; .reg .b64 %other<3>;
+        mov.u32 %q7, 1000;
+        add.u32 %q11, %q11, %q7;
+      }
+      add.u32 %r1, %q11, %q7;
+      add.u32 %r1, %r1, %own5;
+      add.u32 %r1, %r1, %own8;
+      add.u32 %r1, %r1, %r0;
+      st.global.u32 [%rd10], %r1;)")))
+        << error_;
+    std::vector<uint32_t> out(64);
+    ASSERT_EQ(launch({1}, {64}, {share(out)}), RunState::kDone) << fault_.describe();
+    for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(out[i], 1155 + i);
+    EXPECT_FALSE(load(kernel(others + ".reg .b32 %q<12>; mov.u32 %q12, 1;")));
+    EXPECT_FALSE(load(kernel(others + "{ .reg .b32 %z<2>; } mov.u32 %z1, 1;")));
+  }
+}
+
 // Each activation has its own variables: the callee adds to its caller's through a pointer.
 const char* const kChain = R"(
 .func chain(.param .b32 n, .param .b64 above)

@@ -7,6 +7,7 @@
 #include "kernels/ptx/cfg.h"
 #include "kernels/ptx/divergence.h"
 #include "kernels/ptx/dominators.h"
+#include "kernels/ptx/registers.h"
 
 namespace sluice::ptx {
 namespace {
@@ -45,6 +46,42 @@ std::string build_error(const std::string& body) {
   if (!module) return module.error().message;
   auto cfg = Cfg::build(module->functions()[0]);
   return cfg ? "no error" : cfg.error().message;
+}
+
+TEST(RegisterTable, ANameMeansOneRegister) {
+  const auto m = Module::parse(
+      ".version 8.0\n.target sm_90\n.visible .entry k(.reg .b32 %param)\n{\n"
+      ".reg .b32 %r<19>; .reg .b32 %q1<5>; .reg .b32 %q<12>; .reg .b32 %own, %r5; .reg .b32 "
+      "%v<3>;\n"
+      "add.u32 %r1, %r5, %q11;\n"
+      "{ .reg .b32 %r<4>; add.u32 %r1, %r3, %r4; }\n"
+      "add.u32 %late1, %own, 1;\n.reg .b32 %late<2>;\nadd.u32 %late1, %r19, %r007;\n}\n");
+  ASSERT_TRUE(m) << m.error().message;
+  const Function& f = m->functions()[0];
+  RegisterTable table(f);
+  std::vector<const Statement*> s;
+  for (const Statement& statement : f.statements)
+    if (statement.kind == StatementKind::kInstruction) s.push_back(&statement);
+  ASSERT_EQ(s.size(), 4u);
+  const std::uint32_t none = RegisterTable::kNone;
+  const std::uint32_t r1 = table.number("%r1", *s[0]);
+  EXPECT_EQ(r1, 0u);
+  EXPECT_EQ(table.number("%r1", *s[0]), r1);
+  EXPECT_EQ(table.number("%r1"), r1);
+  EXPECT_EQ(table.number("%q11", *s[0]), 1u) << "of two sets";
+  EXPECT_EQ(table.number("%q13", *s[0]), 2u);
+  EXPECT_EQ(table.number("%q11"), 1u);
+  EXPECT_EQ(table.number("%r1", *s[1]), 3u) << "the inner scope's";
+  EXPECT_EQ(table.number("%r4", *s[1]), 4u) << "the outer scope's";
+  EXPECT_EQ(table.number("%r4"), 4u);
+  EXPECT_EQ(table.number("%late1", *s[2]), 5u) << "the outermost scope's are there from the start";
+  EXPECT_EQ(table.number("%own", *s[2]), 6u);
+  for (const char* name : {"%r19", "%r007", "%r", "%tid.x", "%q15", "LABEL", "%r99999999999"})
+    EXPECT_EQ(table.number(name, *s[3]), none) << name;
+  EXPECT_EQ(table.number("%param"), 7u);
+  EXPECT_EQ(table.number("%v1.x"), 8u);
+  EXPECT_EQ(table.number("%v1"), 8u) << "its whole";
+  EXPECT_EQ(table.size(), 9u);
 }
 
 TEST(PtxCfg, BranchesReturnsAndTheEnd) {
