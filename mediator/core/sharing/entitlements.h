@@ -11,6 +11,10 @@
 //             nodes' come to, if that is less
 // Minima and maxima are parts of the GPU. Priorities are not in it.
 //
+// ShareTree's weights do not say this: it keeps a maximum by a bucket of GPU time, not by a part,
+// and divides for each event what those with a minimum leave, not all members. So each has a
+// division of its own.
+//
 // It tells the ShareMeter weights and groups as they are while no node has a minimum or maximum;
 // otherwise each busy vGPU's part as its weight at the root, O(busy vGPUs and groups) a change.
 // Owned by Charging, one thread.

@@ -89,6 +89,16 @@ TEST_F(GateTurnsTest, AHolderThatWaitsKeepsItsTurnUntilItShouldBeBack) {
   EXPECT_EQ(open(), (Open{2})) << "it lost its turn";
 }
 
+TEST_F(GateTurnsTest, OneThatWaitsForAMomentIsGivenNoTurn) {
+  add_chatting(), add_chatting(), add_chatting();
+  now += static_cast<uint64_t>(begin_turns()) - 50 * kUs;
+  go(1);
+  now += 60 * kUs;
+  begin_round();
+  turns.begin_round(now, kEndsNs);
+  EXPECT_EQ(open(), (Open{2})) << "it would have been its turn";
+}
+
 // Where one of them fills its turn, those that stay have one together, too.
 TEST_F(GateTurnsTest, ThoseThatStayHaveATurnTogether) {
   add_chatting(), add_staying(), add_staying();
