@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "abi/cuda_driver.h"
+#include "abi/cuda_graph.h"
+#include "abi/cuda_texture.h"
 
 namespace sluice::graphs {
 

@@ -251,6 +251,7 @@ void free_managed_variable(const Entered& e, CUdeviceptr address) {
 }  // namespace sluice::guest
 
 using namespace sluice::guest;
+namespace graphs = sluice::graphs;
 
 CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytes, unsigned int flags) {
   const Entered e = enter_context();

@@ -195,6 +195,7 @@ std::optional<CUdeviceptr> known_device_address(uint64_t address, uint64_t bytes
 }  // namespace sluice::guest
 
 using namespace sluice::guest;
+namespace graphs = sluice::graphs;
 
 CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int flags) {
   const Entered e = enter_context();
