@@ -28,6 +28,10 @@ TIMEOUT_S = 600
 NAME = "debian"
 # C++ with kernels that are registered as nvcc registers them.
 CASES = "sluice-cudart-cases --gtest_filter='MemoryCases.BytesInAllDirections:MemoryCases.Symbols'"
+# An agent's start whose look for a device lasts until a file is there.
+HELD = ('[Service]\\nTimeoutStartSec=infinity\\nExecCondition=\\nExecCondition=/bin/sh -c '
+        '"grep -qsx 0x1110 /sys/bus/pci/devices/*/device && exit 0; touch /run/looked; '
+        'while [ ! -e /run/go ]; do sleep 0.1; done; exit 1"\\n')
 KERNEL_ARGUMENTS = "console=ttyS0 root=/dev/vda rw intel_iommu=on"
 
 
@@ -266,6 +270,25 @@ class DebianGuest(WithInstalledHost, unittest.TestCase):
             self.eventually(self.connected, "the agent has the vGPU")
             self.results_are_right()
         self.assertEqual(self.vgpus()[NAME]["weight"], 70)
+
+    def test_04b_attached_while_the_agent_looks_for_a_device(self):
+        """After a detach the agent is tried once more, and finds none: held there, until another
+        device has come."""
+        self.programs_run()
+        self.ctl("detach", NAME, "--live")
+        self.eventually(lambda: self.guest.run("lspci -n | grep 1af4:1110")[0] != 0,
+                        "the guest's device is gone")
+        held = "/run/systemd/system/sluice-guest-agent.service.d"
+        self.right(f"systemctl stop sluice-guest-agent && mkdir {held} && printf '{HELD}' "
+                   f">{held}/held.conf && systemctl daemon-reload && "
+                   "systemctl start --no-block sluice-guest-agent && "
+                   "until [ -e /run/looked ]; do sleep 0.1; done")
+        self.ctl("attach", NAME, "--live", "--weight", 70, "--memory", "1G")
+        self.right("until lspci -n | grep 1af4:1110; do sleep 0.1; done; udevadm settle; "
+                   f"rm -r {held}; touch /run/go")
+        self.eventually(self.connected, "the agent has the vGPU")
+        self.right("systemctl daemon-reload && rm /run/looked /run/go")
+        self.results_are_right()
 
     def test_05_managed_save_while_detached(self):
         self.programs_run()
