@@ -4,6 +4,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -11,6 +12,7 @@ import subprocess
 import threading
 import time
 import unittest
+from xml.etree import ElementTree
 
 import support
 import virt
@@ -237,6 +239,23 @@ class Hook(support.WithSluiced):
         self.assertEqual(valid(settings("")), [True, True])
         for metadata in [m for m, _ in BAD_SETTINGS] + UNKNOWN_ELEMENTS:
             self.assertEqual(valid(metadata), [False, False], metadata)
+
+    def test_each_attribute_is_documented(self):
+        _, denied = self.hook("prepare", self.xml(metadata=settings("class='low'")))
+        known = re.search("unknown attribute 'class'; there are (.*)", denied)[1]
+        known = set(re.findall(r"\w+", known)) - {"and"}
+        self.assertIn("latency", known)
+        for kind in ("rng", "xsd"):
+            documented = {
+                attribute.get("name") for attribute in
+                ElementTree.parse(SCHEMAS / f"sluice-vgpu.{kind}").iter()
+                if attribute.tag.endswith("}attribute") and any(
+                    e.tag.endswith("}documentation") and e.text.strip() for e in attribute.iter())}
+            self.assertEqual(documented, known, kind)
+        table = (SCHEMAS.parent.parent / "docs/operating/libvirt.md").read_text().split(
+            "| attribute | value | meaning |")[1].split("\n\n")[0]
+        rows = re.findall("(?m)^[|] (`.*?) [|]", table)
+        self.assertEqual(set(re.findall("`([a-z]+)`", " ".join(rows))), known)
 
 
 class AdminProxy:
