@@ -7,6 +7,7 @@ One machine for all cases, which come in the order of their names.
 """
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -170,6 +171,7 @@ class DebianHost(unittest.TestCase):
         self.eventually(lambda: self.state() == "connected", "QEMU is connected")
         label = self.right("cat /proc/$(pidof qemu-system-x86_64)/attr/current")
         self.assertRegex(label, r"^libvirt-.* \(enforce\)")
+        self.assertEqual(self.allowed("vm1"), ["rw"])
         self.right("virsh metadata vm1 --live --uri https://sluice.example/vgpu/1 --key sluice "
                    "--set \"<vgpu weight='120'/>\"")
         self.eventually(lambda: self.vgpus()["vm1"]["weight"] == 120, "the metadata is followed")
@@ -178,6 +180,13 @@ class DebianHost(unittest.TestCase):
         for name in ("sluiced", "version", "admin-socket", "vgpu-sockets", "libvirtd", "hook",
                      "events", "apparmor", "domains", "save", "walls", "real-time"):
             self.assertEqual(checks[name]["state"], "right", checks[name])
+
+    def allowed(self, name):
+        """What libvirt lets the QEMU of a domain that it has started with a vGPU do with its
+        socket."""
+        uuid = self.right(f"virsh domuuid {name}").strip()
+        text = self.right(f"cat /etc/apparmor.d/libvirt/libvirt-{uuid}.files")
+        return re.findall(f'"/run/sluice/vgpu/{name}[.]sock" ([a-z]+),', text)
 
     def test_03_a_program_runs(self):
         text = self.right(PROGRAM + "probe")
