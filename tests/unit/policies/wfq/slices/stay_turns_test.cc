@@ -143,6 +143,23 @@ TEST_F(StayTurnsTest, OneThatWaitsForItsVisitIsAVisitorUntilItUsesMore) {
   EXPECT_TRUE(gpu[visitor].stays);
 }
 
+// Of several visits the log, which is late, tells the use at once.
+TEST_F(StayTurnsTest, OneWhoseUseIsToldLateIsAVisitorUntilItIsMoreThanItsVisitsCanBe) {
+  add_staying(), add_staying();
+  Habit& habit = gpu[add_busy()].habit;
+  habit.came_ns = now - kSecond, habit.used_at_ns = now;
+  habit.bursts = 2;
+  habit.used_ns = 7e6;  // three of half a slice, the one that it waits for among them
+  EXPECT_TRUE(applies());
+  EXPECT_FALSE(gpu[2].stays);
+  habit.used_ns = 8e6;
+  applies();
+  EXPECT_TRUE(gpu[2].stays);
+  habit.used_ns = 0, habit.bursts = 100, habit.used_at_ns = now - kSecond;
+  applies();
+  EXPECT_TRUE(gpu[2].stays) << "it comes for nothing, and has been there for long";
+}
+
 TEST_F(StayTurnsTest, ABurstOfClassLowIsNoStay) {
   add_staying(), add_staying();
   gpu[1].in_burst = true, gpu[1].credit_ns = 1e6;
@@ -209,6 +226,21 @@ TEST_F(StayTurnsTest, AnEndedTurnIsLeftBeforeTheNextBegins) {
   EXPECT_EQ(open(), (Open{1, 2}));
   EXPECT_FALSE(gpu[0].is_awaited);
   EXPECT_FALSE(turns.on_left(1)) << "its turn goes on";
+}
+
+TEST_F(StayTurnsTest, OneThatIsWaitedForEndsNoTurnsByGoingOn) {
+  add_staying(), add_staying(), add_visiting();
+  begin_turns();
+  ASSERT_TRUE(turns.runs(0));
+  now += kTurnNs, charge(0, kTurnNs);
+  begin_turns();
+  charge(0, 30 * kMs);
+  gpu[0].rides_until_ns = now + kSecond;
+  EXPECT_TRUE(applies());
+  turns.on_left(0);
+  begin_turns();
+  gpu[0].rides_until_ns = now + kSecond;
+  EXPECT_FALSE(applies()) << "it had left";
 }
 
 TEST_F(StayTurnsTest, OneThatNeverLeavesIsWaitedForWithinABound) {
