@@ -456,6 +456,42 @@ TEST_F(StuckTest, WhoDoesNotLeaveThenEitherIsTheNext) {
   EXPECT_LE(h.now - since_ns, 2 * SchedulerConfig{}.evict_end_ns);
 }
 
+// b's first launch does not end, and goes above what a has left, who has always left in time.
+struct NewcomerTest : TurnsTest {
+  NewcomerTest() : TurnsTest("wfq") {
+    const SessionId u = h.session(h.vgpu());
+    for (int i = 0; i < 10; ++i)
+      for (const SessionId x : {s, u}) short_turn(x);
+    short_turn(t);
+    work(s, 4, 1, 5000);
+    h.now += kMs;
+    work(t, 1, 0, 100);
+    to(b);
+  }
+  void short_turn(SessionId x) {
+    work(x, 1, 0, 100);
+    h.now += 100'000;
+    h.report(x, 0, 0);
+    h.now += kMs;
+  }
+};
+
+TEST_F(NewcomerTest, HasNobodyEndedWhoHasAlwaysLeft) {
+  ASSERT_EQ(level(h, t), 2u);
+  std::string did;
+  for (int i = 0; i < 20000 && did.find("end") == std::string::npos; ++i) {
+    for (const SessionId x : {s, t}) quietly(x, 1, 1, 100);
+    h.time(std::max(h.wake, h.now + 1));
+    did = h.take();
+  }
+  EXPECT_NE(did.find("end" + std::to_string(t) + " "), std::string::npos) << did;
+  EXPECT_EQ(did.find("end" + std::to_string(s) + " "), std::string::npos) << did;
+  h.remove(t);
+  h.now += 10 * kMs;
+  h.report(s, 0, 0, granted(h, s));
+  EXPECT_EQ(h.scheduler->stats(h.now, a).ended, 0u);
+}
+
 TEST_F(VisitsTest, ThatLastGoDownAndTheOtherLeaves) {
   const uint32_t old_a = granted(h, s), old_b = granted(h, t);
   work(t, 30, 2, 100);

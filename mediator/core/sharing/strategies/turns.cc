@@ -188,6 +188,7 @@ bool Turns::may_stand_by(VgpuId v) const {
 // What a session has found to do before it sees the word is known with its report.
 void Turns::stand_by(VgpuId v, ActionQueue& out) {
   vgpus_[v].state = TurnState::kStandby;
+  if (!proven(v)) ++vgpus_[v].in_time;
   standing_by_.push_back(v);
   for (const SessionId s : sharing_.vgpus[v].sessions) {
     sharing_.set_grant(out, s, sharing_.open_flags(v));
@@ -320,7 +321,7 @@ VgpuId Turns::blocker_of(uint64_t now_ns, VgpuId v) const {
   VgpuId first = policy::kNoVgpu;
   const auto offer = [&](VgpuId w, uint32_t at) {
     if (at >= vgpus_[v].left_level || launches_left(w) == 0) return;
-    if (vgpus_[w].opened_ns >= vgpus_[v].opened_ns) return;
+    if (vgpus_[w].opened_ns >= vgpus_[v].opened_ns || (!proven(v) && proven(w))) return;
     if (first == policy::kNoVgpu || vgpus_[w].opened_ns < vgpus_[first].opened_ns) first = w;
   };
   for (const VgpuId w : leaving_) offer(w, vgpus_[w].left_level);
@@ -335,8 +336,8 @@ void Turns::settle(uint64_t now_ns) {
   const uint64_t ns = now_ns - std::exchange(settled_ns_, now_ns);
   const bool is_stuck = blocker_ != policy::kNoVgpu;
   const VgpuId ran = is_stuck ? blocker_ : runs_;
-  // The blocker itself may be excused for as long as its limit, if its worker starves.
-  const uint32_t limits = is_stuck ? 2 : 1;
+  // Whose deadline runs instead may be excused for as long as its limit, if its worker starves.
+  const uint32_t limits = is_stuck || (ran != policy::kNoVgpu && !proven(ran)) ? 2 : 1;
   for (const VgpuId v : leaving_)
     if (v != ran) sharing_.deadlines.excuse(v, now_ns, ns, limits);
   if (const VgpuId next = runner(); next != runs_) change_runner(now_ns, next);
@@ -408,6 +409,7 @@ void Turns::on_drained(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   std::erase(leaving_, v);
   if (t.state == TurnState::kLeaving) {
     t.state = TurnState::kOut;
+    if (now_ns - t.closed_ns <= sharing_.config.evict_warn_ns && t.in_time < kProven) ++t.in_time;
     sharing_.log(out, LogEvent::kLeft, v, now_ns - t.closed_ns);
     if (g.had_in_flight) g.counters.eviction_latency.add(now_ns - t.closed_ns);
   }
@@ -419,6 +421,7 @@ void Turns::on_session_removed(uint64_t now_ns, SessionId s, ActionQueue& out) {
   const VgpuId v = x.vgpu;
   // One that goes by itself shows nothing: its vGPU may have others.
   if (v == blocker_ && x.life == SessionLife::kEnding) vgpus_[runs_].cleared_for = true;
+  if (x.life == SessionLife::kEnding) vgpus_[v].in_time = 0;
   if (x.drain != Drain::kNone) sharing_.session_drained(now_ns, s, out);
   if (!sharing_.vgpus[v].sessions.empty()) return;
   settle(now_ns);

@@ -63,7 +63,10 @@
 // gates opened before its did and that have something in flight, the one whose gates opened first
 // is its *blocker*, whose deadline runs as if that one ran. The stuck one is charged all the same,
 // or long launches in the place of short ones would be at its neighbours' cost. If a session of its
-// blocker is ended and it does not leave then either, it has no blocker any more.
+// blocker is ended and it does not leave then either, it has no blocker any more. One that is not
+// *proven*, as it has left in time less than kProven times since a session of it was ended, has no
+// blocker that is: else a newcomer's kernel without end, where it goes above what others have left,
+// would have one of them ended first.
 //
 // A vGPU that leaves has a deadline, in which time that others ran does not count. If its next turn
 // comes before it has left, it continues to leave, perhaps for many turns. Its deadline restarts
@@ -104,6 +107,9 @@ class Turns final : public SharingStrategy {
 
  private:
   static constexpr uint32_t kTurnLevel = 0, kAboveTurns = 1, kVisit = 2;
+  // More: newcomers are blamed for longer for who keeps them from beginning; fewer: who has had a
+  // turn or two is believed.
+  static constexpr uint32_t kProven = 8;
   enum class TurnState : uint8_t { kOut, kWaiting, kTurn, kLingering, kStandby, kLeaving };
   struct Turn {
     TurnState state = TurnState::kOut;
@@ -116,6 +122,7 @@ class Turns final : public SharingStrategy {
     bool cleared_for = false;   // a session of its blocker was ended
     uint64_t opened_ns = 0;     // when its gates opened, for the oldest of what it has in flight
     uint64_t closed_ns = 0;     // kLeaving: since then
+    uint32_t in_time = 0;       // how often it has left in time; see kProven
   };
 
   void grant(uint64_t now_ns, VgpuId v, ActionQueue& out);
@@ -141,6 +148,7 @@ class Turns final : public SharingStrategy {
 
   VgpuId runner() const;
   VgpuId blocker_of(uint64_t now_ns, VgpuId v) const;
+  bool proven(VgpuId v) const { return vgpus_[v].in_time >= kProven; }
   void settle(uint64_t now_ns);
   void change_runner(uint64_t now_ns, VgpuId next);
   void begin_leaving(uint64_t now_ns, VgpuId v);
