@@ -9,8 +9,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "abi/cuda_driver.h"
 #include "mediator/base/clock.h"
@@ -261,6 +263,7 @@ void Channel::detach(const std::vector<std::pair<uint64_t, uint64_t>>& keep) {
     std::pair<void*, uint64_t> one;
     {
       std::lock_guard lock(again_mutex_);
+      forget_what_went();
       if (again_.empty()) break;
       one = *again_.begin();
     }
@@ -282,8 +285,47 @@ void Channel::detach(const std::vector<std::pair<uint64_t, uint64_t>>& keep) {
   device_.reset();
 }
 
+void Channel::forget_what_went() {
+  if (again_.empty()) return;
+  struct Mapping {
+    unsigned long begin = 0, end = 0, inode = 0;
+    char rights[5] = {}, device[16] = {};
+  };
+  std::vector<Mapping> all;
+  FILE* file = std::fopen("/proc/self/maps", "re");
+  char line[4608];
+  while (file != nullptr && std::fgets(line, sizeof line, file) != nullptr) {
+    Mapping m;
+    if (std::sscanf(line, "%lx-%lx %4s %*x %15s %lu", &m.begin, &m.end, m.rights, m.device,
+                    &m.inode) == 5)
+      all.push_back(m);
+  }
+  if (file != nullptr) std::fclose(file);
+  const auto at = [&](uint64_t address) -> const Mapping* {
+    for (const Mapping& m : all)
+      if (m.begin <= address && address < m.end) return &m;
+    return nullptr;
+  };
+  const Mapping* const region = at(reinterpret_cast<uint64_t>(region_));
+  const auto went = [&](uint64_t from, uint64_t to) {
+    while (from < to) {
+      const Mapping* m = at(from);
+      if (m == nullptr || region == nullptr || m->inode != region->inode ||
+          std::strcmp(m->device, region->device) != 0 || std::strcmp(m->rights, "rw-s") != 0)
+        return true;
+      from = m->end;
+    }
+    return false;
+  };
+  for (auto it = again_.begin(); it != again_.end();) {
+    const auto from = reinterpret_cast<uint64_t>(it->first);
+    it = went(from, from + it->second) ? again_.erase(it) : std::next(it);
+  }
+}
+
 void Channel::before_fork() {
   again_mutex_.lock();
+  forget_what_went();
   int ends[2];
   if (again_.empty() || ::pipe2(ends, O_CLOEXEC) != 0) return;
   copied_ = Fd(ends[0]);

@@ -117,6 +117,8 @@ class Channel {
   Result<void> map_region(const sluice_joined& joined);
   Result<void> map_doorbell(const sluice_joined& joined, int fd);
   static bool put_private(void* at, uint64_t bytes);
+  // Drops from `again_` what the program has unmapped or mapped over. With its lock.
+  void forget_what_went();
 
   Fd socket_;
   Fd device_;  // memfd, VFIO device, or BAR2 in sysfs

@@ -268,6 +268,27 @@ TEST_F(RegisteredCases, PartOfWhatIsRegistered) {
   EXPECT_EQ(memory.floats()[5], 3);
   EXPECT_EQ(memory.floats()[3 * 1024 + 5], 4);
 }
+// A program may have freed or replaced what it registered; a fork does not look there.
+TEST_F(RegisteredCases, AChildOfAProgramWhoseMemoryWentBefore) {
+  const Pages gone(2), replaced(2), kept(1);
+  for (const Pages* memory : {&gone, &replaced, &kept})
+    OK(cudaHostRegister(memory->at(), memory->bytes(), kMapped));
+  kept.floats()[0] = 5;
+  ASSERT_EQ(::munmap(gone.at(), gone.bytes()), 0);
+  ASSERT_EQ(::mmap(replaced.at(), replaced.bytes(), PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+            replaced.at());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);
+    ::_exit(kept.floats()[0] == 5 ? 0 : 1);
+  }
+  int status = -1;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  for (const Pages* memory : {&gone, &replaced, &kept}) OK(cudaHostUnregister(memory->at()));
+  EXPECT_EQ(kept.floats()[0], 5);
+}
 // A child has what was there, and nobody sees what the other writes.
 TEST_F(RegisteredCases, AChildHasItsOwn) {
   const Pages memory(300);
@@ -289,6 +310,7 @@ TEST_F(RegisteredCases, AChildHasItsOwn) {
     ::_exit(first && words[0] == 33 && words[last] == 33 ? 0 : 1);
   }
   ASSERT_GT(child, 0);
+  ::close(to_parent[1]);  // a child that dies says so
   char there = 0;
   ASSERT_EQ(::read(to_parent[0], &there, 1), 1);
   EXPECT_EQ(words[0], 11);
@@ -301,7 +323,7 @@ TEST_F(RegisteredCases, AChildHasItsOwn) {
   int status = -1;
   EXPECT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  for (const int end : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) ::close(end);
+  for (const int end : {to_child[0], to_child[1], to_parent[0]}) ::close(end);
   OK(cudaHostUnregister(memory.at()));
   EXPECT_EQ(words[last], 22);
 }
