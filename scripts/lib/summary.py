@@ -16,8 +16,8 @@ RESULTS holds, as far as the run made them:
 A test counts as its cases where they are known, else as one. Exit status 1 if anything failed, if a
 required suite is missing, or if no test of a required suite passed: each with a sentence.
 --slowest N prints instead a table of the N slowest tests, for CONTRIBUTING.md; --failed a line
-`RUN TEST` for each test that failed, RUN being release, asan, system, guests, debian_guest or
-debian_13.
+`RUN TEST` for each test that failed, RUN being release, asan, system, guests, debian_guest,
+debian_13 or ubuntu_host.
 """
 import argparse
 import collections
@@ -87,7 +87,7 @@ def failed_tests(results):
         for run in meson_runs(file):
             if meson_failed(run):
                 yield file.stem, run["name"].rpartition(" / ")[2]
-    for run in ("system", "guests", "debian_guest", "debian_13"):
+    for run in ("system", "guests", "debian_guest", "debian_13", "ubuntu_host"):
         for case in junit_cases(results / f"{run}.xml"):
             if case_failed(case):
                 yield run, case_name(case)

@@ -2,7 +2,8 @@
 """A Debian guest as users have it: debootstrapped packages, Debian's kernel and initramfs,
 systemd and apt, on an ext4 disk. It is made once and kept in the build folder's guest-cache; a test
 starts from a copy. DEBIAN_RELEASE says which: bookworm (12, the default), trixie (13), or noble,
-which is Ubuntu 24.04 and needs its keyring (ubuntu-archive-keyring, of Debian 13).
+which is Ubuntu 24.04 and needs its keyring: of the package ubuntu-archive-keyring, or what
+tests/packages/releases_test has fetched into the build folder.
 
 Two things differ from an installation by Debian's installer: there is no boot loader (libvirt gives
 QEMU the kernel, unpacked, which saves its decompressor under TCG), and a unit runs the job server
@@ -14,12 +15,13 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
+import unittest
 
 import guest_image
 
 RELEASE = os.environ.get("DEBIAN_RELEASE", "bookworm")
 UBUNTU = RELEASE == "noble"
-UBUNTU_KEYS = "/usr/share/keyrings/ubuntu-archive-keyring.gpg"
+UBUNTU_KEYS = "ubuntu-archive-keyring.gpg"
 # With what has priority `required` and is not essential (passwd).
 PACKAGES = ("linux-image-virtual" if UBUNTU else "linux-image-amd64") + (
     ",systemd-sysv,udev,dbus,kmod,passwd,initramfs-tools,pciutils")
@@ -45,9 +47,16 @@ def _run(*args):
         raise guest_image.ImageError(f"{args[0]} failed:\n{p.stdout[-3000:]}")
 
 
-def _fill(root, work, packages):
+def _ubuntu_keys(cache):
+    for folder in (pathlib.Path("/usr/share/keyrings"), cache.parent / "chroot-cache"):
+        if (folder / UBUNTU_KEYS).exists():
+            return folder / UBUNTU_KEYS
+    raise unittest.SkipTest(f"no {UBUNTU_KEYS}: tests/packages/releases_test fetches it")
+
+
+def _fill(root, work, packages, cache):
     """Debian's packages into the folder `root`, and the job server."""
-    source = ["--components=main,universe", f"--keyring={UBUNTU_KEYS}"] if UBUNTU else []
+    source = ["--components=main,universe", f"--keyring={_ubuntu_keys(cache)}"] if UBUNTU else []
     conf = work / "initramfs"
     conf.mkdir()
     (conf / "modules").write_text(INITRAMFS_MODULES)
@@ -97,7 +106,7 @@ def make(cache, name="guest", packages=PACKAGES):
         work = pathlib.Path(work)
         root, result = work / "root", work / "result"
         result.mkdir()
-        _fill(root, work, packages)
+        _fill(root, work, packages, done.parent)
         guest_image.unpack_vmlinux(next((root / "boot").glob("vmlinuz-*")), result / "vmlinux")
         shutil.copy(next((root / "boot").glob("initrd.img-*")), result / "initrd")
         filesystem(result / "disk", root, DISK_BYTES)

@@ -93,7 +93,8 @@ def main():
     support.clean_up()
     if a.junit:
         result.write(a.junit)
-    return 0 if result.wasSuccessful() and result.testsRun else 1
+    # A class that is skipped as a whole runs no test.
+    return 0 if result.wasSuccessful() and (result.testsRun or result.skipped) else 1
 
 
 if __name__ == "__main__":
