@@ -77,6 +77,21 @@ class OwedToThoseThatComeAndGo(unittest.TestCase):
             self.assertGreater(sum(a["charged_us"] for a in measured[kind]["beside"]), 0)
 
 
+class FluidGpu(unittest.TestCase):
+    def parts(self, work_us, pauses_us, weights):
+        return sections.shares.of_a_fluid_gpu(work_us, pauses_us, weights)
+
+    def test_those_that_always_have_work_have_their_weights(self):
+        self.assertAlmostEqual(self.parts((20, 5000), (0, 0), (1, 2))[1], 2 / 3, 3)
+
+    def test_one_alone_has_all_while_the_other_pauses(self):
+        # It works for 15 ms of each 30 at half the speed: 7.5 ms.
+        self.assertAlmostEqual(self.parts((7500, 100), (15000, 0), (1, 1))[0], 0.25, 2)
+
+    def test_pauses_of_the_heavier_one_cost_it_more(self):
+        self.assertAlmostEqual(self.parts((300, 300), (38, 38), (1, 2))[1], 0.63, 2)
+
+
 class Tenants(unittest.TestCase):
     def setUp(self):
         env = {"LD_LIBRARY_PATH": str(BUILD / "kernels/suite/soft")}

@@ -43,16 +43,16 @@ def run(host, bench):
             if (us, i % 2) not in own:
                 own[us, i % 2] = own_us(tenant, "work", _pattern(us))
         own_of = [own[us, i % 2] for i, (_, _, us) in enumerate(team)]
+        seconds = (max(LEAST_S[count > 8], 3 * bench.seconds) if bench.nvidia
+                   else 2 * bench.seconds)
         before = held(host, team)
-        answers = together([(t, "work", _pattern(us)) for t, _, us in team],
-                           max(LEAST_S[count > 8], 3 * bench.seconds) if bench.nvidia
-                           else 2 * bench.seconds)
+        answers = together([(t, "work", _pattern(us)) for t, _, us in team], seconds)
         charged = [h - b for h, b in zip(held(host, team), before)]
-        parts = [r["launches"] * us / max(1, r["took_us"]) for r, us in zip(answers, own_of)]
+        # Of the same time for all: the last launch of one that has two may end early in it.
+        parts = [r["launches"] * us / (1e6 * seconds) for r, us in zip(answers, own_of)]
         weights = [w for _, w, _ in team]
         found[str(count)] = {"parts": parts, "weights": weights, "us": [us for _, _, us in team],
-                             "launch": [us / max(1, r["took_us"])
-                                        for r, us in zip(answers, own_of)],
+                             "launch": [us / (1e6 * seconds) for us in own_of],
                              "charged": charged}
         bench.wrong += check([(t, "work") for t, _, _ in team])
         for tenant, _, _ in team:
@@ -91,4 +91,6 @@ def rows(measured, results):
                        for c, w in zip(m["charged"], m["weights"])]
                 results.add(name, way, "worst error of what was charged", 100 * max(off), "%")
             loss = {"sluice-shared": 1.5, "sluice-slices": 4}.get(way)
-            results.add(name, way, "loss", 100 * (1 - total), "%", 0, at_most=loss)
+            # At the end each has half a launch behind it, on average.
+            begun = sum(m.get("launch", [])) / 2
+            results.add(name, way, "loss", 100 * (1 - total - begun), "%", 0, at_most=loss)
