@@ -128,6 +128,9 @@ struct Machine {
   bool spatial = false;            // Run on a part of the SMs works
   uint64_t handover_ns = 200'000;  // first guess at the cost of one hand-over (GPU time lost, from
                                    // the evict to the next vGPU's work); on_handover() corrects it
+  // What it costs to end a turn early where the vGPU that is interrupted goes on while the other
+  // one pauses; 0: a hand-over.
+  uint64_t preemption_ns = 0;
   // In space. SMs can be addressed so many at a time: ranges are whole units
   // (policies/parts/in_units.h).
   uint32_t sm_unit = 1;
@@ -322,6 +325,11 @@ class Policy {
 
   // Whether `v`, which is idle, may begin a short visit before the policy hears of its arrival.
   virtual bool comes_unasked(VgpuId) const { return false; }
+  // Whether `v`, which has work, may run in what the holder leaves of the GPU; and who of those
+  // that wait would do so best. It is charged, and the policy chooses it later as if it had not
+  // run.
+  virtual bool may_fill(VgpuId) const { return false; }
+  virtual VgpuId fills_best() const { return kNoVgpu; }
   // Whether the policy is to hear at once when `v` has work and when it has none, even where nobody
   // else wants the GPU.
   virtual bool hears_at_once(VgpuId) const { return false; }

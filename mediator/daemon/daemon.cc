@@ -45,10 +45,12 @@ core::SchedulerConfig scheduler_config(const Config& c, bool nvidia, uint32_t sm
     s.policy_config.machine.slices_are_free_alone = true;
   }
   s.turns_by_priority = c.turns_by_priority;
-  if (c.turns_by_priority)
+  if (c.turns_by_priority) {
     s.policy_config.machine.handover_ns = kTurnHandoverNs;
-  else if (!c.slices && sms == 0)
+    s.policy_config.machine.preemption_ns = kTurnVisitNs;
+  } else if (!c.slices && sms == 0) {
     s.policy_config.machine.handover_ns = kEvictionNs;
+  }
   s.policy_config.min_quantum_ns = uint64_t{c.least_quantum_us()} * 1000;
   s.policy_config.max_quantum_ns = uint64_t{c.quantum_max_us} * 1000;
   s.policy_config.latency_target_ns = uint64_t{c.latency_target_us} * 1000;

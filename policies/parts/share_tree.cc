@@ -137,6 +137,13 @@ class ShareTree final : public Forwarding {
   bool comes_unasked(VgpuId v) const override {
     return !nodes_.minima() && !nodes_.vgpu(v).capped && inner_->comes_unasked(v);
   }
+  bool may_fill(VgpuId v) const override {
+    return !nodes_.minima() && !nodes_.vgpu(v).capped && inner_->may_fill(v);
+  }
+  VgpuId fills_best() const override {
+    const VgpuId v = inner_->fills_best();
+    return v != kNoVgpu && may_fill(v) ? v : kNoVgpu;
+  }
   bool hears_at_once(VgpuId v) const override {
     return (free_alone_ && nodes_.vgpu(v).capped) || inner_->hears_at_once(v);
   }

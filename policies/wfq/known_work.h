@@ -13,9 +13,10 @@
 namespace sluice::policy {
 
 struct KnownWork {
-  uint64_t rest = 0;   // predicted remainder of the launches reported
-  uint64_t used = 0;   // since it became backlogged
-  uint64_t total = 0;  // both, when the last launch was reported
+  uint64_t rest = 0;      // predicted remainder of the launches reported
+  uint64_t used = 0;      // since it became backlogged
+  uint64_t total = 0;     // both, when the last launch was reported
+  uint64_t reported = 0;  // what was left then
 
   void report(const Launch& launch) {
     const uint64_t run = std::min(launch.run_predicted_sm_ns, FairClock::kMaxUsage);
@@ -25,6 +26,7 @@ struct KnownWork {
       rest = run ? std::max(rest, run)  // this launch and what is known to follow it
                  : std::min(rest + launch.predicted_sm_ns, FairClock::kMaxUsage);
     total = used + rest;
+    reported = rest;
   }
   void use(uint64_t sm_ns) {
     rest -= std::min(rest, sm_ns);

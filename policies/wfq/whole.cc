@@ -65,6 +65,7 @@ void WfqWhole::on_arrival(uint64_t now_ns, VgpuId v, Actions& out) {
   clock_.turn_busy(v);
   // After lingering, the turn goes on.
   waiting_.due[v] = lingered_ns ? waiting_.due[v] + clock_[v].vtime - before : clock_[v].vtime;
+  waiting_.since_ns[v] = now_ns;
   pauses_[v].had_no_turn = v != holder_;
   pauses_[v].had_credit = true;
   if (v != holder_) wait(now_ns, v);
@@ -132,6 +133,7 @@ void WfqWhole::on_left(uint64_t now_ns, VgpuId v, LeftReason, Actions& out) {
   if (hold_.state == Hold::kLingers) stop_lingering(now_ns);
   if (hold_.state == Hold::kDrains) end_drain(now_ns);
   if (clock_[v].backlogged()) waiting_.due[v] = next_due();
+  if (!hold_.interrupted) waiting_.since_ns[v] = now_ns;
   holder_ = kNoVgpu;
   hold_.state = Hold::kFree;
   if (clock_[v].backlogged()) wait(now_ns, v);
@@ -141,6 +143,21 @@ void WfqWhole::on_left(uint64_t now_ns, VgpuId v, LeftReason, Actions& out) {
 void WfqWhole::on_wake(uint64_t now_ns, Actions& out) {
   wake_ns_ = 0;
   decide(now_ns, out);
+}
+
+// Who is likely to have the next turn. A holder that lingers waits for others' blocks at the end of
+// each pause, and pays for what these use meanwhile: over short pauses it has the GPU alone.
+VgpuId WfqWhole::fills_best() const {
+  if (holder_ != kNoVgpu && pauses_shortly(holder_) &&
+      pauses_[holder_].gap_ns * sms() < work_[holder_].reported / kFillsFrom)
+    return kNoVgpu;
+  for (uint32_t i = kPriorityLevels; i-- > 0;) {
+    const Waiting::Level& waiting = waiting_.levels[i];
+    for (const auto* some : {&waiting.bursts, &waiting.short_ones})
+      if (!some->empty()) return some->top();
+    if (!waiting.by_rank.empty()) return waiting.by_rank.top();
+  }
+  return kNoVgpu;
 }
 
 uint64_t WfqWhole::quantum_ns() const {  // at equal weights, for people
@@ -262,7 +279,7 @@ bool WfqWhole::preempts(uint64_t now_ns, const Next& n, uint64_t quantum_ns) {
     return false;
   if (handover_ns() >= quantum_ns) return false;
   if (holder_goes_first() && !shorter(n) && !bursts_before(n.vgpu, holder_)) return false;
-  return budget_.affords(now_ns, length_.handover_ns());
+  return budget_.affords(now_ns, preemption_ns());
 }
 
 uint64_t WfqWhole::finish() const {
@@ -271,8 +288,7 @@ uint64_t WfqWhole::finish() const {
 }
 
 bool WfqWhole::linger(uint64_t now_ns, VgpuId v) {
-  const uint64_t gap_ns = pauses_[v].gap_ns;
-  if (gap_ns == 0 || gap_ns > longest_keep_ns()) return false;
+  if (!pauses_shortly(v)) return false;
   const Next n = next(now_ns);
   if (n.vgpu == kNoVgpu) return false;
   if (!pays_its_pauses(v) && !idling_.affords(now_ns, keep_ns(v), length_.handover_ns()))

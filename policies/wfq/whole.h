@@ -30,8 +30,8 @@
 //   eligible()  when its work is done, a short vGPU leads V by its length at most, and all of them
 //               together by a latency target: longest_lead_ns()
 //   preempts()  a short one, or one that came back and has an earlier rank, ends a turn at once
-//               (after a hand-over's length, if it has less than two to do); preempt_budget.h
-//               bounds what this costs
+//               (after as long as that costs, if it has less than twice that to do);
+//               preempt_budget.h bounds what this costs
 //   shorter()   of two short ones the shorter holds the GPU, if that saves a hand-over
 //   finish()    work that ends sooner than it could be evicted, ends
 //   linger()    an idle holder keeps the GPU if it will be back before a hand-over would be over.
@@ -95,6 +95,8 @@ class WfqWhole : public Policy {
     return burst_ns > 0 && credits_.sure(v) >= static_cast<double>(burst_ns * sms()) &&
            latency(v) != LatencyClass::kBatch && !credits_.is_below_others(level(v));
   }
+  bool may_fill(VgpuId v) const override { return clock_[v].backlogged() && !is_held_back(v); }
+  VgpuId fills_best() const override;
   uint64_t quantum_ns() const override;
   // Its own drain, and a turn and a hand-over of each other.
   uint64_t wait_bound_ns(uint32_t low_vgpus) const override {
@@ -161,7 +163,8 @@ class WfqWhole : public Policy {
     return n.before_its_turn && work_[n.vgpu].rest + handover_ns() * sms() < work_[holder_].rest;
   }
   uint64_t preempt_after_ns(const Next& n) const {
-    return work_[n.vgpu].rest >= 2 * handover_ns() * sms() ? 0 : handover_ns();
+    const auto cost_ns = static_cast<uint64_t>(preemption_ns());
+    return work_[n.vgpu].rest >= 2 * cost_ns * sms() ? 0 : cost_ns;
   }
   uint64_t finish() const;
   bool linger(uint64_t now_ns, VgpuId v);
@@ -187,6 +190,10 @@ class WfqWhole : public Policy {
            (work_[holder_].rest > 0 && covered(holder_));
   }
   uint64_t handover_ns() const { return static_cast<uint64_t>(length_.handover_ns()); }
+  double preemption_ns() const {
+    const uint64_t known_ns = config_.machine.preemption_ns;
+    return known_ns ? static_cast<double>(known_ns) : length_.handover_ns();
+  }
   uint64_t sms() const { return config_.machine.sm_count; }
   uint32_t level(VgpuId v) const { return clock_[v].share.priority; }
   uint64_t held_ns(uint64_t now_ns) const { return now_ns - hold_.turn.start_ns; }
@@ -223,7 +230,8 @@ class WfqWhole : public Policy {
     bool interrupted = false;                  // kDrains, kFree: a turn that was not over
   };
   static constexpr double kBurstTargets = 2;
-  static constexpr uint64_t kClassFactor = 4;           // a turn's length from class to class
+  static constexpr uint64_t kClassFactor = 4;  // a turn's length from class to class
+  static constexpr uint64_t kFillsFrom = 4;    // of a launch's length, so long a pause is filled
   static constexpr uint64_t kLeastKeepNs = 20'000;      // where hand-overs cost next to nothing
   static constexpr uint64_t kLongestGapNs = 4'000'000;  // that a mean remembers
 
@@ -280,11 +288,14 @@ class WfqWhole : public Policy {
   void stop_lingering(uint64_t now_ns);
   bool pays_its_pauses(VgpuId v) const { return pauses_[v].burst_ns >= pauses_[v].gap_ns; }
   uint64_t longest_keep_ns() const { return std::max(handover_ns(), kLeastKeepNs); }
+  bool pauses_shortly(VgpuId v) const {
+    return pauses_[v].gap_ns != 0 && pauses_[v].gap_ns <= longest_keep_ns();
+  }
   uint64_t keep_ns(VgpuId v) const {  // ski rental: at most what giving the GPU away would cost
     return std::max<uint64_t>(std::min(4 * pauses_[v].gap_ns, longest_keep_ns()), 1);
   }
 
-  Waiting waiting_{work_};
+  Waiting waiting_{work_, config_.machine.sm_count};
   Hold hold_;
   uint64_t wake_ns_ = 0;  // last wake asked for
   std::vector<Pause> pauses_;

@@ -18,8 +18,9 @@ constexpr uint64_t kUs = 1'000, kMs = 1'000'000, kSecond = 1'000'000'000;
 core::SchedulerConfig shared() {
   core::SchedulerConfig c;
   c.policy_config.machine.sm_count = 132;
-  c.policy_config.min_quantum_ns = 5 * kMs;  // these two are sluiced's, with turns
+  c.policy_config.min_quantum_ns = 5 * kMs;  // these three are sluiced's, with turns
   c.policy_config.machine.handover_ns = 40 * kUs;
+  c.policy_config.machine.preemption_ns = 5 * kUs;
   c.turns_by_priority = true;
   return c;
 }
@@ -34,8 +35,8 @@ struct Shares {
   double idle = 0;                   // of the time
 };
 
-Shares share(const std::vector<Tenant>& tenants, uint64_t seconds) {
-  TurnsHost h(shared(), {});
+Shares share(const std::vector<Tenant>& tenants, uint64_t seconds, const TurnsCosts& costs = {}) {
+  TurnsHost h(shared(), costs);
   for (const Tenant& t : tenants) h.add(t.weight, t.program);
   h.run_until(kSecond / 2);
   Shares s;
@@ -98,6 +99,72 @@ INSTANTIATE_TEST_SUITE_P(
                          {100, {.launch_ns = 20 * kMs, .opaque = true}},
                          {200, {.launch_ns = 20 * kMs, .opaque = true}}}),
     [](const testing::TestParamInfo<Pair>& i) { return std::string(i.param.name); });
+
+// Each launch is a visit of its own: between two of them the others' blocks run. What it waits for
+// those is charged to it.
+TEST(TurnsShares, ShortLaunchesWithShortPausesAreChargedWhatTheyAreOwed) {
+  TurnsCosts costs;
+  costs.program_ns = 45 * kUs;  // so that it does not keep the GPU over its pauses
+  const TurnsProgram saturates{.launch_ns = kMs, .block_ns = 35 * kUs, .queued = 8};
+  for (const uint64_t launch_ns : {20 * kUs, 100 * kUs})
+    for (const uint32_t others : {1u, 3u}) {
+      SCOPED_TRACE(std::to_string(launch_ns) + " ns beside " + std::to_string(others));
+      std::vector<Tenant> tenants(1 + others, {100, saturates});
+      tenants[0].program = {
+          .launch_ns = launch_ns, .block_ns = 10 * kUs, .queued = 0, .pause_ns = launch_ns / 2};
+      const Shares s = share(tenants, 4, costs);
+      EXPECT_GE(s.charged[0] * (1 + others), 0.97);
+      EXPECT_LE(s.idle, 0.015);
+    }
+}
+
+// Each wants one short launch at a time, so the next one begins below whose turn it is: nobody
+// waits for messages. That some want 1 % more does not make them wait for those that want less.
+TEST(TurnsShares, ProgramsThatWaitForShortLaunchesLeaveNothingIdle) {
+  TurnsCosts costs;
+  costs.ring_ns = 20 * kUs;  // one that sleeps is woken
+  for (const auto& [launch_ns, pause_ns] : {std::pair{200 * kUs, 100 * kUs}, {50 * kUs, 0}})
+    for (const uint32_t count : {4u, 8u}) {
+      SCOPED_TRACE(std::to_string(count) + ", launches of " + std::to_string(launch_ns));
+      TurnsHost h(shared(), costs);
+      for (uint32_t i = 0; i < count; ++i)
+        h.add(100, {.launch_ns = launch_ns + i * launch_ns / 200,
+                    .block_ns = 10 * kUs,
+                    .queued = 0,
+                    .pause_ns = pause_ns + i * 3 * kUs});
+      h.run_until(kSecond / 2);
+      const uint64_t idle_ns = h.idle_ns();
+      std::vector<uint64_t> ran_ns;
+      std::vector<size_t> before;
+      for (uint32_t i = 0; i < count; ++i) {
+        ran_ns.push_back(h.ran_ns(i));
+        before.push_back(h.took_ns(i).size());
+      }
+      h.run_until(kSecond / 2 + 2 * kSecond);
+      EXPECT_LE(static_cast<double>(h.idle_ns() - idle_ns), 0.02 * 2 * kSecond);
+      for (uint32_t i = 0; i < count; ++i) {
+        EXPECT_NEAR(static_cast<double>(h.ran_ns(i) - ran_ns[i]) * count / (2 * kSecond), 1, 0.03);
+        std::vector<uint64_t> took(h.took_ns(i).begin() + static_cast<ptrdiff_t>(before[i]),
+                                   h.took_ns(i).end());
+        std::sort(took.begin(), took.end());
+        EXPECT_LE(took[took.size() * 99 / 100], count * 250 * kUs) << i;
+      }
+    }
+}
+
+// Who saturates the GPU has what three such programs leave.
+TEST(TurnsShares, WhoSaturatesFillsTheGapsOfThoseThatPause) {
+  TurnsCosts costs;
+  costs.ring_ns = 40 * kUs;
+  const TurnsProgram thinks{
+      .launch_ns = 20 * kUs, .block_ns = 10 * kUs, .queued = 0, .pause_ns = 10 * kUs};
+  std::vector<Tenant> tenants(3, {100, thinks});
+  tenants.push_back({100, {.launch_ns = kMs, .block_ns = 35 * kUs, .queued = 8}});
+  for (int idle = 0; idle < 30; ++idle) tenants.push_back({100, {.start_ns = 1000 * kSecond}});
+  const Shares s = share(tenants, 4, costs);
+  EXPECT_LE(s.idle, 0.02);
+  for (int i = 0; i < 4; ++i) EXPECT_NEAR(s.charged[i], 0.25, 0.01) << i;
+}
 
 // In turns that are no shorter than others': a part of each is lost to what fills its gaps.
 TEST(TurnsShares, AMinimumBelowAHigherPriorityComesInWholeTurns) {

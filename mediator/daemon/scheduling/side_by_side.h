@@ -30,5 +30,9 @@ Result<void> check_turns(const Config& config, bool nvidia,
 // with 4 us and 0.1 ms launches of 100 us lost their turn in their middle, and waited 3 ms (an
 // H200).
 inline constexpr uint64_t kTurnHandoverNs = 40'000;
+// What a visit costs in the middle of a turn, of which short launches may cause so many that they
+// cost scheduler.handover_loss_percent: 8,000 a second. With kTurnHandoverNs a program of launches
+// of 20 us and pauses of 10 us had one launch in a millisecond (an H200).
+inline constexpr uint64_t kTurnVisitNs = 5'000;
 
 }  // namespace sluice

@@ -614,6 +614,162 @@ TEST_F(VisitsTest, ALingeringSessionThatGoesLeavesNothingBehind) {
   EXPECT_EQ(h.take().find("policy?"), std::string::npos);
 }
 
+// ---- filling ---------------------------------------------------------------------------------
+
+// b visits, as before, and a lingers below. c waits for its turn.
+struct FillingTest : VisitsTest {
+  FillingTest() : c(h.vgpu()), u(h.session(c)) {}
+  // Nobody lingers any more, so c may fill.
+  void a_goes() {
+    h.remove(s);
+    work(t, 1, 1, 100);
+    ASSERT_TRUE(holds(b));
+  }
+  // A launch of b's ends, and the next one is there.
+  void b_goes_on() {
+    ++h.page(t).report.guest_launches;
+    ++h.page(t).report.guest_launches_done;
+    work(t, 1, 1, 100);
+  }
+  VgpuId c;
+  SessionId u;
+};
+
+TEST_F(FillingTest, WhoWouldBeNextBeginsBelow) {
+  a_goes();
+  work(u, 1, 0, 100);
+  EXPECT_TRUE(holds(b));
+  EXPECT_TRUE(open_gate(h, u));
+  EXPECT_EQ(level(h, u), 0u);
+  EXPECT_GE(level(h, t), 1u);
+  EXPECT_EQ(h.take().find("policy?"), std::string::npos);
+}
+
+TEST_F(FillingTest, ItsTurnFindsItAtWork) {
+  a_goes();
+  work(u, 1, 0, 100);
+  const uint32_t generation = granted(h, u);
+  work(u, 1, 1, 100);
+  const uint64_t of_b = charged(b), of_c = charged(c);
+  h.now += 50'000;
+  h.report(t, 0, 0);
+  EXPECT_TRUE(holds(c));
+  EXPECT_TRUE(open_gate(h, u));
+  EXPECT_EQ(granted(h, u), generation);
+  EXPECT_EQ(charged(b) - of_b, 50'000u) << "it was above";
+  EXPECT_EQ(charged(c), of_c);
+  EXPECT_EQ(h.scheduler->stats(h.now, c).evictions, 0u);
+  // Now it leaves gaps itself, and is above who fills these.
+  const SessionId x = h.session(a);
+  work(x, 1, 0, 100);
+  EXPECT_TRUE(open_gate(h, x));
+  EXPECT_EQ(level(h, x), 0u);
+  EXPECT_EQ(level(h, u), 1u);
+  EXPECT_EQ(granted(h, u), generation);
+}
+
+TEST_F(FillingTest, WhoFillsPaysWhileTheHolderHasNothing) {
+  work(u, 1, 0, 100);
+  const uint64_t of_a = charged(a);
+  // b's program is not back, and nobody has asked it to leave.
+  h.now += 30'000;
+  work(s, 4, 1, 5000);
+  EXPECT_EQ(charged(a), of_a) << "b is above";
+  quietly(t, 0, 0, 100);
+  h.report(t, 0, 0);
+  h.now += 70'000;
+  EXPECT_GE(charged(a) + charged(c) - of_a, 70'000u);
+}
+
+TEST_F(FillingTest, WithNothingLeftItMakesRoomForAnother) {
+  a_goes();
+  work(u, 1, 0, 100);
+  ASSERT_TRUE(open_gate(h, u));
+  h.report(u, 0, 0);
+  EXPECT_FALSE(open_gate(h, u));
+  h.report(u, 0, 0, granted(h, u));
+  const SessionId x = h.session(a);
+  work(x, 1, 0, 100);
+  EXPECT_TRUE(open_gate(h, x));
+  EXPECT_EQ(level(h, x), 0u);
+  EXPECT_TRUE(holds(b));
+}
+
+TEST_F(FillingTest, GapsOfClassLowAreItsOwn) {
+  h.scheduler->set_share(h.now, b, {.weight = 100, .latency = policy::LatencyClass::kLow}, h.queue);
+  a_goes();
+  work(u, 1, 0, 100);
+  EXPECT_FALSE(open_gate(h, u));
+}
+
+TEST_F(FillingTest, NobodyWithAMaximumFills) {
+  h.scheduler->set_share(h.now, c, {.weight = 100, .max_permille = 500}, h.queue);
+  a_goes();
+  work(u, 1, 0, 100);
+  EXPECT_FALSE(open_gate(h, u));
+}
+
+TEST_F(FillingTest, NobodyWhoseBlocksStayFills) {
+  a_goes();
+  h.page(u).report.guest_keeps = SLUICE_KEEPS_SMS;
+  work(u, 1, 0, 100);
+  EXPECT_FALSE(open_gate(h, u));
+}
+
+TEST_F(FillingTest, APausedOneIsClosed) {
+  a_goes();
+  work(u, 1, 0, 100);
+  ASSERT_TRUE(open_gate(h, u));
+  h.scheduler->set_paused(h.now, c, true, h.queue);
+  h.drain();
+  EXPECT_FALSE(open_gate(h, u));
+}
+
+// Those that linger go on as long as launches of the holder end.
+TEST_F(FillingTest, WhoLingersGoesOnAsLongAsTheHolderDoes) {
+  for (int i = 0; i < 3; ++i) {
+    b_goes_on();
+    h.time(h.now + kVisit);
+    EXPECT_TRUE(open_gate(h, s)) << i;
+    EXPECT_TRUE(holds(b));
+  }
+  h.time(h.now + kVisit);
+  EXPECT_FALSE(open_gate(h, s)) << "its blocks may keep the holder's from beginning";
+}
+
+// The holder's launch is behind blocks without end of one that began to fill after its turn had
+// begun: that one is ended.
+TEST_F(FillingTest, WhoFillsWithoutEndIsEndedAndTheHolderIsNot) {
+  a_goes();
+  work(u, 1, 0, 100);
+  ASSERT_TRUE(open_gate(h, u));
+  h.now += 20'000;
+  b_goes_on();
+  std::string did;
+  for (int i = 0; i < 20000 && did.find("end") == std::string::npos; ++i) {
+    for (const SessionId x : {t, u}) quietly(x, 1, 1, 100);
+    h.time(std::max(h.wake, h.now + 1));
+    did = h.take();
+  }
+  EXPECT_NE(did.find("end" + std::to_string(u) + " "), std::string::npos) << did;
+  EXPECT_EQ(did.find("end" + std::to_string(t) + " "), std::string::npos) << did;
+}
+
+// ... or the holder's was there before.
+TEST_F(FillingTest, AHolderWithoutEndIsEndedAndWhoWouldFillIsNot) {
+  a_goes();
+  work(u, 1, 0, 100);
+  ASSERT_TRUE(open_gate(h, u));
+  std::string did;
+  for (int i = 0; i < 20000 && did.find("end") == std::string::npos; ++i) {
+    for (const SessionId x : {t, u}) quietly(x, 1, 1, 100);
+    h.time(std::max(h.wake, h.now + 1));
+    did = h.take();
+  }
+  EXPECT_NE(did.find("end" + std::to_string(t) + " "), std::string::npos) << did;
+  EXPECT_EQ(did.find("end" + std::to_string(u) + " "), std::string::npos) << did;
+}
+
 // ---- standing by -----------------------------------------------------------------------------
 
 // b's visit is over, and a goes on.

@@ -59,11 +59,13 @@ bool Turns::run(uint64_t now_ns, const policy::Action& a, ActionQueue& out) {
   goes_down_ = false;
   Turn& t = vgpus_[a.vgpu];
   const bool visits = a.value != 0 && sharing_.reports.others_backlogged(a.vgpu) > 0;
-  linger_until_ns_ = now_ns + sharing_.config.linger_ns + (visits ? a.value : 0);
+  let_linger(now_ns + sharing_.config.linger_ns + (visits ? a.value : 0));
   if (t.state == TurnState::kLingering) {
     // Its gates are open and its words stand.
     t.state = TurnState::kTurn;
     std::erase(lingering_, a.vgpu);
+    const bool filled = std::exchange(t.fills, false);
+    if (filled && turn_level(a.vgpu) > t.level) rise(a.vgpu, out);
   } else if (t.state == TurnState::kStandby && visits && visit_level(a.vgpu) == kVisit) {
     accept(now_ns, a.vgpu, out);
   } else {
@@ -89,13 +91,10 @@ bool Turns::evict(uint64_t now_ns, const policy::Action& a, ActionQueue& out) {
   if (t.state != TurnState::kTurn && t.state != TurnState::kWaiting) return true;
   settle(now_ns);
   released_ = a.vgpu;
-  const bool stays = std::any_of(g->sessions.begin(), g->sessions.end(), [&](SessionId s) {
-    return sharing_.sessions[s].report.guest_keeps & SLUICE_KEEPS_SMS;
-  });
-  const bool early = a.value != 0 && g->backlogged();
+  const bool lingers = g->backlogged() && (a.value != 0 || may_fill_below(a.vgpu, a.next));
   if (t.state == TurnState::kWaiting) {
     t.state = g->draining_sessions > 0 ? TurnState::kLeaving : TurnState::kOut;
-  } else if (early && t.level < kVisit && !stays) {
+  } else if (lingers && t.level < kVisit && !keeps_sms(a.vgpu)) {
     t.state = TurnState::kLingering;
     lingering_.push_back(a.vgpu);
   } else if (may_stand_by(a.vgpu)) {
@@ -122,6 +121,7 @@ void Turns::close(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   VgpuState& g = sharing_.vgpus[v];
   Turn& t = vgpus_[v];
   t.state = TurnState::kLeaving;
+  t.fills = false;
   t.closed_ns = now_ns;
   g.had_in_flight = false;
   if (g.backlogged()) ++g.counters.evictions;
@@ -303,14 +303,18 @@ VgpuId Turns::runner() const {
     if (first == policy::kNoVgpu || at > level) first = v, level = at;
   };
   for (const VgpuId v : leaving_) offer(v, vgpus_[v].left_level);
-  for (const VgpuId v : lingering_)
-    if (sharing_.vgpus[v].backlogged()) offer(v, vgpus_[v].level);
+  const auto offer_lingering = [&](bool fills) {
+    for (const VgpuId v : lingering_)
+      if (vgpus_[v].fills == fills && sharing_.vgpus[v].backlogged()) offer(v, vgpus_[v].level);
+  };
+  offer_lingering(/*fills=*/false);
   for (const VgpuId v : standing_by_)
     if (launches_left(v) > 0) offer(v, vgpus_[v].level);
-  if (h == policy::kNoVgpu) return first;
   // What it launches now comes behind what it has left.
-  if (vgpus_[h].state == TurnState::kTurn && sharing_.vgpus[h].backlogged() && !is_leaving(h))
+  if (h != policy::kNoVgpu && vgpus_[h].state == TurnState::kTurn &&
+      sharing_.vgpus[h].backlogged() && !is_leaving(h))
     offer(h, vgpus_[h].runs_level);
+  offer_lingering(/*fills=*/true);  // they came after what the holder has in flight
   return first == policy::kNoVgpu ? h : first;
 }
 
@@ -387,6 +391,7 @@ void Turns::set_oldest(uint64_t now_ns, VgpuId v, uint32_t level) {
 
 void Turns::on_report(uint64_t now_ns, SessionId s, ActionQueue&) {
   const VgpuId v = sharing_.sessions[s].vgpu;
+  note_progress(now_ns, v);
   if (!is_leaving(v) || sharing_.vgpus[v].draining_sessions == 0) return;
   for (const SessionId x : sharing_.vgpus[v].sessions) {
     const SessionState& y = sharing_.sessions[x];
@@ -464,7 +469,12 @@ bool Turns::advance(uint64_t now_ns, ActionQueue& out) {
     return true;
   }
   if (goes_down_ && go_down(out)) return true;
+  if (close_filler(now_ns, out) || open_filler(now_ns, out)) return true;
   if (lingering_.empty() || now_ns < linger_until_ns_) return false;
+  if (may_go_on_lingering()) {
+    let_linger(now_ns + sharing_.config.linger_ns);
+    return false;
+  }
   stop_lingering(now_ns, out);
   settle(now_ns);
   return true;

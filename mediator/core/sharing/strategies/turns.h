@@ -28,6 +28,13 @@
 // its turn again, nothing has changed for it. linger_ns after the visit should be over its gates
 // close, and the visitor goes down to a turn's level.
 //
+// A holder that wants one short launch at a time *leaves gaps*: the GPU is idle until its program
+// knows of each end, or until Sharing does and the next vGPU has begun. Others *fill* these: who
+// lingers goes on, and if nobody does, the vGPU that the policy would choose next begins below the
+// holder. It lingers then, and its turn finds it at work. Four programs with launches of 200 us and
+// pauses of 100 us had 0.92 of an H200 without that, and beside six that pause for 10 us after each
+// 20 us one that saturates and they had 0.87.
+//
 // A vGPU that ends a visit without work left is on *standby*: its gates stay open at the visit's
 // level, for launches that are expected to be short (SLUICE_GRANT_STANDBY). So its next visit
 // begins without asking, 35 us sooner on an H200. Sharing hears of the visit by a ring, charges the
@@ -43,9 +50,16 @@
 //               make room for others as they end (SLUICE_KEEPS_SMS is not set)
 //   kTurn       evicted after a visit, with nothing left to do                   kStandby
 //   kTurn       evicted otherwise: its gates close, its launches are evicted     kLeaving
-//   kLingering  the policy runs it again                                         kTurn
-//   kLingering  linger_ns after the visit should be over, or the turn is of      kLeaving
-//               another that is not above it: its gates close
+//   kTurn       its turn is over, the next vGPU leaves gaps, and it is at        kLingering
+//               level 0 and may fill
+//   kOut        the holder leaves gaps, nobody lingers, and it would have the    kLingering
+//               next turn: its gates open at level 0, and the holder is above
+//   kLingering  the policy runs it again; if it leaves gaps itself, it is above  kTurn
+//               level 0 from its next launch on
+//   kLingering  it fills and has nothing left to do, or is paused                kLeaving
+//   kLingering  linger_ns after the visit should be over, unless the holder      kLeaving
+//               leaves gaps and one of its launches has ended since, or the
+//               turn is of another that is not above it: its gates close
 //   kStandby    the policy runs it, for a visit                                  kTurn
 //   kStandby    it has work and the policy does not run it for a visit; it may   kLeaving
 //               not come unasked any more; it is paused: its gates close
@@ -113,12 +127,15 @@ class Turns final : public SharingStrategy {
   enum class TurnState : uint8_t { kOut, kWaiting, kTurn, kLingering, kStandby, kLeaving };
   struct Turn {
     TurnState state = TurnState::kOut;
-    uint32_t level = 0;       // of its newest grant
-    uint32_t runs_level = 0;  // of what it launched; above `level` until what is older has drained
-    uint32_t left_level = 0;  // in leaving_: of the oldest that it has left
-    uint64_t left_ns = 0;     // ... when its gates had closed behind that
+    uint32_t level = 0;  // of its newest grant
+    uint32_t runs_level =
+        0;  // of what it launched; not `level` until what is older has drained or,
+            // where it was raised above those that fill, one of these has ended
+    uint32_t left_level = 0;    // in leaving_: of the oldest that it has left
+    uint64_t left_ns = 0;       // ... when its gates had closed behind that
     uint32_t closed_level = 0;  // of the newest grant when its gates closed last
     bool recall = false;        // launches of older generations drain while its gates are open
+    bool fills = false;         // kLingering: it was let in while another had the turn
     bool cleared_for = false;   // a session of its blocker was ended
     uint64_t opened_ns = 0;     // when its gates opened, for the oldest of what it has in flight
     uint64_t closed_ns = 0;     // kLeaving: since then
@@ -129,6 +146,17 @@ class Turns final : public SharingStrategy {
   void close(uint64_t now_ns, VgpuId v, ActionQueue& out);
   void stop_lingering(uint64_t now_ns, ActionQueue& out);
   void close_lingering_from(uint64_t now_ns, uint32_t level, ActionQueue& out);
+  bool leaves_gaps(VgpuId v) const;
+  bool keeps_sms(VgpuId v) const;
+  bool may_fill_below(VgpuId v, VgpuId next) const;
+  bool may_linger(VgpuId v) const;
+  void let_linger(uint64_t until_ns);
+  bool may_go_on_lingering() const;
+  bool open_filler(uint64_t now_ns, ActionQueue& out);
+  bool close_filler(uint64_t now_ns, ActionQueue& out);
+  void rise(VgpuId v, ActionQueue& out);
+  void note_progress(uint64_t now_ns, VgpuId v);
+  uint64_t launches_done(VgpuId v) const;
   bool may_stand_by(VgpuId v) const;
   void stand_by(VgpuId v, ActionQueue& out);
   void accept(uint64_t now_ns, VgpuId v, ActionQueue& out);
@@ -159,6 +187,7 @@ class Turns final : public SharingStrategy {
   std::vector<Turn> vgpus_;        // by VgpuId
   std::vector<VgpuId> lingering_;  // rarely more than one
   uint64_t linger_until_ns_ = 0;   // of all of them
+  uint64_t holder_had_done_ = 0;   // launches, when that was set
   std::vector<VgpuId> standing_by_;
   std::vector<VgpuId> leaving_;        // by Turn::left_ns
   std::vector<uint32_t> due_;          // by SessionId, in leaving_: the generation of the oldest

@@ -19,7 +19,7 @@ class WaitingTest : public ::testing::Test {
     return all;
   }
   std::vector<KnownWork> work{4};
-  Waiting waiting{work};
+  Waiting waiting{work, /*sm_count=*/1};
 };
 using Order = std::vector<VgpuId>;
 
@@ -48,6 +48,19 @@ TEST_F(WaitingTest, TheShortestIsFirstAndWhoSaysNothingLast) {
   work[1].rest = work[0].rest = work[2].rest;
   for (const VgpuId v : {0, 1, 2}) other.push(v);
   EXPECT_EQ(order(other), (Order{2, 1, 0})) << "of equals the one that ran last is last";
+}
+
+// Or of some with much the same work the longest would wait until its turn is overdue.
+TEST_F(WaitingTest, WhoHasWaitedForLongerGoesBeforeALittleLessWork) {
+  for (const VgpuId v : {0, 1, 2}) work[v].rest = 1000 + 10 * v;
+  waiting.since_ns = {Waiting::kStretch * 20 + 2, Waiting::kStretch * 10 + 1, 0, 0};
+  auto& short_ones = waiting.levels[0].short_ones;
+  for (const VgpuId v : {0, 1, 2}) short_ones.push(v);
+  EXPECT_EQ(order(short_ones), (Order{2, 1, 0}));
+  waiting.since_ns = {Waiting::kStretch * 20 - 2, Waiting::kStretch * 10 - 1, 0, 0};
+  auto& others = waiting.levels[1].short_ones;
+  for (const VgpuId v : {0, 1, 2}) others.push(v);
+  EXPECT_EQ(order(others), (Order{0, 1, 2}));
 }
 
 TEST_F(WaitingTest, WhoStopsWaitingIsInNoOrder) {
