@@ -120,9 +120,8 @@ class AdversaryFaults(WithVictim):
             self.lines_of(attacker, 1)
             self.eventually(lambda: self.vgpu("a")["forced_ends"] >= 2, "once more")
             attacker.kill()
-            # Two spins and the pause between them: 6 to 8 times as much, 2.7 at a load of 13, where
-            # the spinning worker is excused and the victim waits for processors; 0.7 to 0.9 without
-            # the pause.
+            # Two spins and the pause between them: 2.7 times as much at a load of 13, where the
+            # spinning worker is excused and the victim waits for processors; 0.7 without the pause.
             attacker_s, victim_s = ((after - then) / 1e9 for then, after in
                                     zip(before, self.gpu_ns()))
             print(f"GPU time: attacker {attacker_s:.2f} s, victim {victim_s:.2f} s", flush=True)
