@@ -427,7 +427,8 @@ TEST_F(WholeRules, AnOverrunIsTakenOffTheNextTurnAndAShortfallAdded) {
     for (const VgpuId v : {0, 1}) d.add(v, VgpuShare{}), d.arrive(v);
     const uint64_t quantum_ns = r.quantum(0);
     EXPECT_EQ(r.correct(quantum_ns), quantum_ns);
-    d.policy->on_usage(d.now, 0, {.sm_ns = quantum_ns + static_cast<uint64_t>(off_ms * 1e6)});
+    const int64_t used_ns = static_cast<int64_t>(quantum_ns) + off_ms * static_cast<int64_t>(kMs);
+    d.policy->on_usage(d.now, 0, {.sm_ns = static_cast<uint64_t>(used_ns)});
     d.left(0);
     ASSERT_EQ(d.holder, 1u);
     d.policy->on_usage(d.now, 1, {.sm_ns = quantum_ns});
