@@ -22,6 +22,12 @@ class Ipc(WithSluiced):
         self.assertEqual(p.stdout.readline(), "0\n")
         return p
 
+    def setUp(self):
+        super().setUp()
+        # Or their memory is counted as there before.
+        self.eventually(lambda: not any(self.vgpu(v)["sessions"] for v in ("a", "b")),
+                        "programs of the test before have gone")
+
     def ask(self, program, *commands):
         """Gives it the commands; what the last one is about. All succeed."""
         about = ""

@@ -71,7 +71,9 @@ class AdversaryOpenings(WithVictim):
                   f"{100 * stalled / elapsed_ms:.1f} %", flush=True)
             self.assertLessEqual(stalled, FREE_MS + CONTEXT_MS + FORGIVEN * elapsed_ms + 1)
             self.assertGreaterEqual(stalled, each_ms * done, "each that was done was charged")
-            self.assertEqual(self.stalled_ms("b"), own, "the victim pays for nothing")
+            # But for another form of its kernel, which it loads once that has run for a while.
+            self.assertLessEqual(self.stalled_ms("b"), own + MODULE_MS,
+                                 "the victim pays for nothing")
         self.assert_all_free("a")
 
     def test_contexts(self):
