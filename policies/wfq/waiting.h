@@ -26,7 +26,7 @@ struct Waiting {
   };
   // By how long they may wait for others to go first: kStretch times their work since they began to
   // wait. By their work alone, the one of four with launches of 200 us that took 1 % longer waited
-  // for 30 ms each time, until its turn was overdue.
+  // for 30 ms each time (model), until its turn was overdue.
   struct Sooner {
     const Waiting* of;
     bool operator()(uint32_t a, uint32_t b) const {

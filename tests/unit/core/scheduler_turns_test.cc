@@ -725,6 +725,25 @@ TEST_F(FillingTest, APausedOneIsClosed) {
   EXPECT_FALSE(open_gate(h, u));
 }
 
+// Its next sessions are as those of one that never filled: when a visit interrupts its turn it
+// lingers, and stays while it has nothing to do.
+TEST_F(FillingTest, ASessionThatGoesWhileItFillsLeavesNothingBehind) {
+  a_goes();
+  work(u, 1, 0, 100);
+  ASSERT_TRUE(open_gate(h, u));
+  h.remove(u);
+  h.report(t, 0, 0);
+  const SessionId x = h.session(c);
+  work(x, 4, 1, 5000);
+  to(c);
+  h.now += 10 * kMs;
+  work(t, 1, 0, 100);
+  to(b);
+  ASSERT_TRUE(open_gate(h, x));
+  h.report(x, 0, 0);
+  EXPECT_TRUE(open_gate(h, x));
+}
+
 // Those that linger go on as long as launches of the holder end.
 TEST_F(FillingTest, WhoLingersGoesOnAsLongAsTheHolderDoes) {
   for (int i = 0; i < 3; ++i) {

@@ -434,6 +434,7 @@ void Turns::on_session_removed(uint64_t now_ns, SessionId s, ActionQueue& out) {
   std::erase(standing_by_, v);
   if (v == holder()) released_ = v;
   vgpus_[v].state = TurnState::kOut;
+  vgpus_[v].fills = false;
   settle(now_ns);
 }
 

@@ -31,9 +31,7 @@
 // A holder that wants one short launch at a time *leaves gaps*: the GPU is idle until its program
 // knows of each end, or until Sharing does and the next vGPU has begun. Others *fill* these: who
 // lingers goes on, and if nobody does, the vGPU that the policy would choose next begins below the
-// holder. It lingers then, and its turn finds it at work. Four programs with launches of 200 us and
-// pauses of 100 us had 0.92 of an H200 without that, and beside six that pause for 10 us after each
-// 20 us one that saturates and they had 0.87.
+// holder. It lingers then, and its turn finds it at work. What that brings: 0011-turns.md.
 //
 // A vGPU that ends a visit without work left is on *standby*: its gates stay open at the visit's
 // level, for launches that are expected to be short (SLUICE_GRANT_STANDBY). So its next visit
@@ -128,9 +126,9 @@ class Turns final : public SharingStrategy {
   struct Turn {
     TurnState state = TurnState::kOut;
     uint32_t level = 0;  // of its newest grant
-    uint32_t runs_level =
-        0;  // of what it launched; not `level` until what is older has drained or,
-            // where it was raised above those that fill, one of these has ended
+    // Of what it launched; not `level` until what is older has drained or, where it was raised
+    // above those that fill, one of its launches has ended.
+    uint32_t runs_level = 0;
     uint32_t left_level = 0;    // in leaving_: of the oldest that it has left
     uint64_t left_ns = 0;       // ... when its gates had closed behind that
     uint32_t closed_level = 0;  // of the newest grant when its gates closed last
