@@ -64,8 +64,8 @@ inline constexpr size_t kMaxEvents = 1024;  // kept for `sluicectl events`; olde
 // ivshmem peers beyond the live one are held open with a "refused" page (closing in the handshake
 // hangs QEMU). Past this many per vGPU they are closed at once.
 inline constexpr size_t kMaxRefusedPeers = 16;
-// Pieces of 256 bytes that are read at once of a QEMU that has sent notifications, when its guest's
-// agent is new. Fewer: a late notification of the reboot may end a session of after it.
+// Pieces of 256 bytes that are read at once of what a QEMU has sent, when its connection is to
+// outlive sluiced. Fewer: one that has sent more is not kept.
 inline constexpr size_t kForgottenPieces = 16;
 // Local programs between connect and the end of their join, per vGPU.
 inline constexpr size_t kMaxPendingJoins = 64;

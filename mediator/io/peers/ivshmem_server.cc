@@ -2,6 +2,8 @@
 #include "mediator/io/peers/ivshmem_server.h"
 
 #include <fcntl.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
@@ -114,16 +116,15 @@ class IvshmemServer::Peer {
     }
   }
 
-  // To the last that has come so far, within bounds: what a flood leaves is read at its pace.
+  // It is read at its pace, as all that the peer says.
   void forget_notifications() {
-    for (size_t i = 0; i < limits::kForgottenPieces; ++i) {
-      const Incoming incoming = receive();
-      if (incoming == Incoming::kNothing || incoming == Incoming::kEnd) return;
-    }
+    int unread = 0;
+    if (::ioctl(socket_.get(), SIOCINQ, &unread) == 0)
+      forgotten_bytes_ = static_cast<size_t>(unread);
   }
 
  private:
-  enum class Incoming { kNothing, kOther, kReset, kEnd };
+  enum class Incoming { kOther, kReset, kEnd };
   struct Outgoing {
     int64_t value;
     Fd fd;
@@ -144,21 +145,24 @@ class IvshmemServer::Peer {
     server_.on_gone(this);  // destroys this
   }
 
-  // Takes a bounded piece of what has come; several notifications in it are one. Numbers that mean
-  // nothing to us are dropped.
+  // Takes a bounded piece of what has come, if anything; several notifications in it are one. What
+  // is forgotten, and numbers that mean nothing to us, are dropped.
   Incoming receive() {
     std::byte piece[256];
     auto got = receive_plain(socket_.get(), piece, sizeof piece);
-    if (!got) return got.error().code == EAGAIN ? Incoming::kNothing : Incoming::kEnd;
+    if (!got) return got.error().code == EAGAIN ? Incoming::kOther : Incoming::kEnd;
     if (got->bytes == 0) return Incoming::kEnd;
     Incoming result = Incoming::kOther;
     for (size_t i = 0; i < got->bytes; ++i) {
+      const bool forgotten = forgotten_bytes_ > 0;
+      forgotten_bytes_ -= forgotten;
       message_[message_bytes_++] = piece[i];
       if (message_bytes_ < message_.size()) continue;
       message_bytes_ = 0;
       int64_t value;
       std::memcpy(&value, message_.data(), sizeof value);
-      if (value == kDeviceReset || value == kDeviceClosed) result = Incoming::kReset;
+      if (!forgotten && (value == kDeviceReset || value == kDeviceClosed))
+        result = Incoming::kReset;
     }
     return result;
   }
@@ -170,8 +174,9 @@ class IvshmemServer::Peer {
   std::deque<Outgoing> outgoing_;
   std::array<std::byte, sizeof(int64_t)> message_{};  // the one that has come in part
   size_t message_bytes_ = 0;
-  bool muted_ = false;     // make_keepable()
-  bool poisoned_ = false;  // descriptors of its are in the queue
+  size_t forgotten_bytes_ = 0;  // of what is read next
+  bool muted_ = false;          // make_keepable()
+  bool poisoned_ = false;       // descriptors of its are in the queue
 };
 
 Result<std::unique_ptr<IvshmemServer>> IvshmemServer::open(

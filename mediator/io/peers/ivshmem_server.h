@@ -76,9 +76,9 @@ class IvshmemServer {
   // A connection whose handshake another process of ours has ended is the live peer. The owner is
   // not asked.
   void adopt(Fd socket);
-  // Reads what the live peer has sent so far and forgets it. For an owner that has learnt of a new
-  // life of the guest by other means: a notification of its beginning that still waits in the
-  // socket must not end what that life does later.
+  // What the live peer has sent so far, and is not read yet, ends nothing. For an owner that has
+  // learnt of a new life of the guest by other means: a notification of its beginning that still
+  // waits in the socket must not end what that life does later.
   void forget_notifications();
   const std::string& path() const { return listener_->path(); }
   const FileId& file() const { return listener_->file(); }
