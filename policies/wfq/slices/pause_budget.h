@@ -13,13 +13,12 @@ namespace sluice::policy::slices {
 class PauseBudget {
  public:
   // All who are backlogged are gated, and one that may be back has become idle. Whether they wait
-  // for it. `paid`: the pause belongs to its turn, so that it pays. A pause that goes on already is
-  // from now on as this one.
+  // for it. `paid`: the pause belongs to its turn, so that it pays. A pause that goes on already
+  // ends.
   bool begin(uint64_t now_ns, bool paid, double handover_ns) {
-    const State state = paid ? State::kPaid : State::kOpen;
-    if (state_ != State::kNone) state_ = state;
+    end(now_ns);
     if (!paid && !can_pay(now_ns, handover_ns)) return false;
-    state_ = state;
+    state_ = paid ? State::kPaid : State::kOpen;
     since_ns_ = now_ns;
     return true;
   }

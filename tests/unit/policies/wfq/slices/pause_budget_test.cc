@@ -60,11 +60,31 @@ TEST(PauseBudget, APauseThatIsPaidForIsFree) {
   EXPECT_TRUE(budget.begin(20 * kSecond, false, kHandoverNs));
 }
 
-TEST(PauseBudget, APauseThatGoesOnIsFromNowOnAsTheNewOne) {
+TEST(PauseBudget, APauseThatGoesOnEndsWhereTheNextIsRefused) {
   PauseBudget budget;
   EXPECT_TRUE(budget.begin(kMs, true, kHandoverNs));
   EXPECT_FALSE(budget.begin(2 * kMs, false, kHandoverNs)) << "there is no budget for it";
-  EXPECT_TRUE(budget.end(2 * kMs)) << "and there was one";
+  EXPECT_FALSE(budget.end(3 * kMs));
+}
+
+// The time before was paid for, or what came after the refusal was no pause.
+TEST(PauseBudget, APauseIsChargedFromItsOwnStart) {
+  PauseBudget budget;
+  EXPECT_TRUE(budget.begin(20 * kMs, true, kHandoverNs));
+  EXPECT_TRUE(budget.begin(40 * kMs, false, kHandoverNs));
+  EXPECT_TRUE(budget.end(40 * kMs + 200 * kUs));
+  EXPECT_TRUE(budget.begin(41 * kMs, true, kHandoverNs));
+  EXPECT_FALSE(budget.begin(41 * kMs, false, 300e3)) << "a fifth of that was saved up, and more";
+  EXPECT_FALSE(budget.end(kSecond));
+  EXPECT_TRUE(budget.begin(kSecond, false, kHandoverNs));
+}
+
+// However often it begins anew.
+TEST(PauseBudget, AllOfAPauseIsChargedThatBeginsAgain) {
+  PauseBudget budget;
+  uint64_t now = 40 * kMs;  // for 400 us
+  for (int i = 0; i < 4; ++i, now += 100 * kUs)
+    EXPECT_EQ(budget.begin(now, false, kHandoverNs), i < 3) << i;
 }
 
 TEST(PauseBudget, OneThatIsPaidForFromSomeTimeOnCostsNothingMore) {
