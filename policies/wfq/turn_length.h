@@ -51,7 +51,8 @@ class TurnLength {
         std::max(wanted, static_cast<double>(least_quantum(turn_handover_ns_))) + turn_handover_ns_;
     const double entitled = part * kWindowNs, turns = std::floor(entitled / turn);
     const double length = turns >= kFewTurns ? entitled / turns : light(entitled, turn);
-    return std::min(static_cast<uint64_t>(length), std::max(config_.max_quantum_ns, kTickNs));
+    return std::clamp(static_cast<uint64_t>(length), kTickNs,
+                      std::max(config_.max_quantum_ns, kTickNs));
   }
 
  private:
@@ -80,7 +81,7 @@ class TurnLength {
     }
     const double least = turn_handover_ns_ / config_.handover_loss + turn_handover_ns_;
     const double turns = std::clamp(std::floor(entitled / least), 1.0, kFewTurns);
-    return std::clamp(entitled / turns, kLeastHandovers * turn_handover_ns_, turn);
+    return std::min(std::max(entitled / turns, kLeastHandovers * turn_handover_ns_), turn);
   }
 
   const Config config_;

@@ -34,7 +34,7 @@ TEST(TurnLength, NoConfigurationMakesTurnsOfNothing) {
     TurnLength length(c);
     length.learn(0);
     EXPECT_EQ(length.least_quantum(), TurnLength::kTickNs);
-    for (const double part : {0.0, 1e-9, 0.5, 1.0}) EXPECT_LE(length.of(part), TurnLength::kTickNs);
+    for (const double part : {0.0, 1e-9, 0.5, 1.0}) EXPECT_EQ(length.of(part), TurnLength::kTickNs);
   }
 }
 
@@ -85,6 +85,16 @@ TEST(TurnLength, WithoutALossLightTurnsAreAsLongAsOthers) {
   Config c;
   c.handover_loss = 0;
   EXPECT_NEAR(ms_of(TurnLength(c), 0.0001), 1.2, 0.01);
+}
+
+// Where hand-overs may cost half of the time, other turns are shorter than four of them.
+TEST(TurnLength, LightIsNoLongerThanOthers) {
+  Config c;
+  c.handover_loss = 0.5;
+  c.min_quantum_ns = 0;
+  TurnLength length(c);
+  for (int i = 0; i < 20; ++i) length.learn(200 * kUs);
+  EXPECT_NEAR(ms_of(length, 0.0001), 0.6, 0.01);
 }
 
 TEST(TurnLength, TheLongestIsConfigured) {
