@@ -34,7 +34,7 @@ class Ahead : protected Figures {
   // them. From a decision's second question on, vGPUs whose turns are over are kept in order.
   std::pair<VgpuId, int64_t> furthest_ahead(const Wanted& wanted) {
     turns_.pass(wanted.now_ns);
-    Leader most{.lead = wanted.key};
+    Leader most{.lead = wanted.key, .place = 0};  // one that has as much is not ahead
     const auto look = [&](uint32_t place) {
       const Row& row = holders_[place];
       if (row.level != wanted.level || row.vgpu == wanted.by || !wanted.ripe(row)) return;
@@ -83,10 +83,7 @@ class Ahead : protected Figures {
     row.known_to_sm_ns = o.known_to_sm_ns, row.idle_at_sm_ns = o.idle_at_sm_ns;
     row.drain = static_cast<int64_t>(o.drain_ns * o.per_weight);
     turns_.set(v, turn_end(row));
-    if (leaders_level_ == row.level) {
-      leaders_.push_back({lead(row), o.place, v});
-      std::push_heap(leaders_.begin(), leaders_.end());
-    }
+    if (leaders_level_ == row.level) put({lead(row), o.place, v});
   }
   uint64_t oldest(VgpuId v) const {
     if (steady_)
@@ -116,12 +113,24 @@ class Ahead : protected Figures {
         leaders_.push_back({lead(holders_[own_[v].place]), own_[v].place, v});
       std::make_heap(leaders_.begin(), leaders_.end());
     }
-    for (; !leaders_.empty() && leaders_.front().lead > wanted.key; leaders_.pop_back()) {
+    Leader first{.lead = wanted.key}, asks;
+    while (!leaders_.empty() && leaders_.front().lead > wanted.key) {
       const Leader l = leaders_.front();
-      if (l.vgpu != wanted.by && is_as_ordered(l)) return l;
+      const bool asked = is_as_ordered(l);
+      if (asked && l.vgpu != wanted.by) {
+        first = l;
+        break;
+      }
+      if (asked) asks = l;
       std::pop_heap(leaders_.begin(), leaders_.end());
+      leaders_.pop_back();
     }
-    return {.lead = wanted.key};
+    if (asks.vgpu != kNoVgpu) put(asks);  // others may take of it
+    return first;
+  }
+  void put(const Leader& l) {
+    leaders_.push_back(l);
+    std::push_heap(leaders_.begin(), leaders_.end());
   }
   // What has changed since has been put in anew.
   bool is_as_ordered(const Leader& l) const {

@@ -80,9 +80,20 @@ TEST_F(SpatialAhead, NobodyWhoIsNotAheadIsAsked) {
   now += 4 * kMs;
   const int64_t lead = a.lead(a.holders_[0]);
   for (int question = 0; question < 2; ++question) {
+    EXPECT_EQ(furthest(wanted(by, lead)), kNoVgpu) << question;
     EXPECT_EQ(furthest(wanted(by, lead - 1)), 0u);
-    EXPECT_EQ(furthest(wanted(by, lead)), kNoVgpu);
   }
+  EXPECT_EQ(furthest(wanted(by, lead, /*urgent=*/true)), kNoVgpu);
+}
+
+// Nobody takes from itself. Who asks may be ahead by its own rows, as what leaves it takes long.
+TEST_F(SpatialAhead, WhoAsksMayBeAskedByTheNext) {
+  const VgpuId one = add(2), two = add(2);
+  use(one, 9 * kMs), use(two, 5 * kMs);
+  now += 4 * kMs;
+  EXPECT_EQ(furthest(wanted(one, 0)), two);
+  EXPECT_EQ(furthest(wanted(one, 0)), two) << "in order from now on";
+  EXPECT_EQ(furthest(wanted(two, 0)), one);
 }
 
 TEST_F(SpatialAhead, NobodyOfAnotherLevelNorItself) {
