@@ -46,7 +46,7 @@ namespace sluice::core {
 
 enum class Offence : uint8_t {
   kFault,        // a kernel of it faulted
-  kDidNotLeave,  // ended because its work did not leave the GPU
+  kDidNotLeave,  // its work did not leave the GPU when it had to: whoever ended it
   kForcedEnd,    // ended otherwise by force: protocol broken, worker died of a signal
 };
 std::string_view to_string(Offence offence);

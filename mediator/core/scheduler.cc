@@ -297,6 +297,7 @@ void Scheduler::on_used(uint64_t now_ns, VgpuId v, uint64_t sm_ns, bool free) {
 
 void Scheduler::on_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns, ActionQueue& out) {
   if (!impl_->vgpu(v)) return;
+  impl_->deadlines.excuse_others(v, now_ns, stall_ns);
   impl_->strategy->charge_stall(now_ns, v, stall_ns);
   if (impl_->strategy->charges_by_clock()) impl_->finish(now_ns, out);
 }
@@ -307,6 +308,15 @@ void Scheduler::set_evict_end(VgpuId v, uint64_t evict_end_ns) {
 
 uint64_t Scheduler::overstay_ns(SessionId s, EndReason reason) const {
   return impl_->session(s) ? impl_->deadlines.overstay_ns(s, reason) : impl_->config.evict_end_ns;
+}
+
+uint64_t Scheduler::take_stay_ns(uint64_t now_ns, SessionId s) {
+  const SessionState* x = impl_->session(s);
+  if (!x) return 0;
+  impl_->strategy->settle_time(now_ns);
+  const uint64_t stay = impl_->deadlines.take_stay_ns(now_ns, s);
+  if (stay > 0) impl_->strategy->on_stayed(x->vgpu);
+  return stay;
 }
 
 void Scheduler::on_starved(uint64_t now_ns, SessionId s, uint64_t starved_ns, ActionQueue& out) {

@@ -316,6 +316,10 @@ class Scheduler {
   void set_evict_end(VgpuId vgpu, uint64_t evict_end_ns);
   // For how long `session`, which is to be ended for `reason`, has kept the GPU from others.
   uint64_t overstay_ns(SessionId session, EndReason reason) const;
+  // `session` is gone, and not because it was to be ended for its work: for how long it has kept
+  // the GPU from others until then, after it had to leave. 0: it has not, or no longer than work of
+  // its vGPU has taken to leave by itself. To be asked once, before on_session_removed().
+  uint64_t take_stay_ns(uint64_t now_ns, SessionId session);
   // The answer to kAskStarved, at any time after it: for so long in sum since its start nothing of
   // the session's worker ran although something of it could have.
   void on_starved(uint64_t now_ns, SessionId session, uint64_t starved_ns, ActionQueue& out);

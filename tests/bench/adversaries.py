@@ -48,6 +48,7 @@ ADVERSARIES = {
     "traps": ["fault-again", "trap", "1000"],
     "faults, 12 at once": ["fault-again", "unmapped", "1000", "12"],
     "spins": ["fault-again", "spin", "1000"],
+    "spins, gone before the deadline": ["fault-again", "brief", "1000"],
     "forged report, spinning": ["forged-report", "spin"],
     "modules": ["take-memory", "modules"],
     "contexts": ["take-memory", "contexts"],

@@ -23,7 +23,8 @@ uint64_t Deadlines::warn_ns(VgpuId v) const {
 
 void Deadlines::start(uint64_t now_ns, VgpuId v) {
   Eviction& e = evictions_[v];
-  e = {.stage = Stage::kRunning, .since_ns = now_ns, .limit_ns = e.limit_ns};
+  e = {
+      .stage = Stage::kRunning, .since_ns = now_ns, .limit_ns = e.limit_ns, .shown_ns = e.shown_ns};
   running_.push_back(v);
 }
 
@@ -38,6 +39,11 @@ void Deadlines::excuse(VgpuId v, uint64_t now_ns, uint64_t ns, uint32_t limits) 
   if (e.stage == Stage::kStopped) return;
   ns = std::min(ns, now_ns - e.since_ns - e.excused_ns);
   e.excused_ns = std::max(e.excused_ns, std::min(e.excused_ns + ns, limits * limit_ns(v)));
+}
+
+void Deadlines::excuse_others(VgpuId v, uint64_t now_ns, uint64_t ns) {
+  for (const VgpuId w : running_)
+    if (w != v) excuse(w, now_ns, ns);
 }
 
 // Whoever asked: the count is the same.
@@ -98,6 +104,28 @@ uint64_t Deadlines::overstay_ns(SessionId s, EndReason reason) const {
   const Ungranted& u = ungranted_[s];
   if (reason == EndReason::kRanUngranted) return std::max(u.sum_ns, limit_ns(v)) + u.excused_ns;
   return limit_ns(v) + (reason == EndReason::kDidNotLeave ? starved_ns(v) : 0);
+}
+
+uint64_t Deadlines::stay_ns(uint64_t now_ns, VgpuId v) const {
+  const Eviction& e = evictions_[v];
+  const uint64_t free_ns = e.since_ns + e.excused_ns + starved_ns(v);
+  return std::min(now_ns - std::min(now_ns, free_ns), limit_ns(v));
+}
+
+void Deadlines::on_left(uint64_t now_ns, SessionId s) {
+  Eviction& e = evictions_[sharing_.sessions[s].vgpu];
+  if (e.stage == Stage::kStopped) return;
+  e.shown_ns = std::max(e.shown_ns, stay_ns(now_ns, sharing_.sessions[s].vgpu));
+}
+
+uint64_t Deadlines::take_stay_ns(uint64_t now_ns, SessionId s) {
+  const SessionState& x = sharing_.sessions[s];
+  Eviction& e = evictions_[x.vgpu];
+  if (x.drain == Drain::kNone || e.stage == Stage::kStopped || e.stage == Stage::kEnded) return 0;
+  const uint64_t stay = stay_ns(now_ns, x.vgpu), free_ns = std::max(e.shown_ns, e.counted_ns);
+  if (stay < warn_ns(x.vgpu) || stay <= free_ns) return 0;
+  e.counted_ns = stay;
+  return stay - free_ns;
 }
 
 uint64_t Deadlines::deadline_ns(VgpuId v) const {

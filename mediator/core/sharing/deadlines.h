@@ -52,6 +52,14 @@
 // Nothing is added up for a session until its own deadline has passed since then. Sessions that
 // wait meanwhile do not pay for it: the table's third column holds.
 //
+// A session may also go before its deadline with launches in flight that had to leave: by itself,
+// by a crash, or ended for something else. A guest that always does would never be ended at a
+// deadline. So once it is late enough to be warned of, all the time since the eviction counts as if
+// it had been ended for it (take_stay_ns()). An honest program with long launches that is killed in
+// the midst of one looks the same. What tells them apart is how long sessions of its vGPU have
+// taken to leave by themselves: so much is free. A guest that shows long launches to be free later
+// has kept the GPU for as long with launches that end, which it may do again and again.
+//
 // Owned by Sharing, one thread.
 #pragma once
 
@@ -87,11 +95,18 @@ class Deadlines {
   // So much of the time since then was not v's to leave in. In sum at most so many of its limits;
   // what was excused already stays so.
   void excuse(VgpuId v, uint64_t now_ns, uint64_t ns, uint32_t limits = 1);
+  // The GPU stood still for so long, through v's fault.
+  void excuse_others(VgpuId v, uint64_t now_ns, uint64_t ns);
   // The answer to kAskStarved: so long since its worker's start. To be followed by enforce().
   void on_starved(SessionId s, uint64_t starved_ns, ActionQueue& out);
   uint64_t excused_ns(VgpuId v) const { return evictions_[v].excused_ns; }
   // For how long `s`, which is being ended for `reason`, has kept the GPU from others.
   uint64_t overstay_ns(SessionId s, EndReason reason) const;
+  // `s` has left as it had to, by its own report.
+  void on_left(uint64_t now_ns, SessionId s);
+  // `s` is gone, and nobody has ended it for not leaving. For how long it has kept the GPU from
+  // others all the same: once for all sessions of its vGPU. 0: it has not.
+  uint64_t take_stay_ns(uint64_t now_ns, SessionId s);
   // For statistics: an eviction that needed no deadline.
   void set_evicted_at(VgpuId v, uint64_t at_ns) { evictions_[v].since_ns = at_ns; }
 
@@ -115,7 +130,11 @@ class Deadlines {
     uint64_t starved_ns = 0;  // of its workers the one that starved longest, since the warning
     uint64_t warned_ns = 0;   // when it was
     uint64_t asked_ns = 0;    // the last time; 0: only at the warning
+    uint64_t counted_ns = 0;  // by take_stay_ns(), of this eviction
+    uint64_t shown_ns = 0;    // longest time in which sessions have left, ever
   };
+  // Since it was evicted, without what is excused.
+  uint64_t stay_ns(uint64_t now_ns, VgpuId v) const;
   // The kernel's count for a worker at the warning, and how many answers are on their way.
   struct Starved {
     std::optional<uint64_t> before_ns;

@@ -161,10 +161,13 @@ void Sharing::begin_drain(SessionId s, Drain drain, uint32_t generation, ActionQ
 void Sharing::check_drained(uint64_t now_ns, SessionId s, ActionQueue& out) {
   const SessionState& x = sessions[s];
   if (x.drain == Drain::kNone || x.reads_pending > 0) return;
-  if (x.report.guest_in_flight == 0 || x.report.guest_left_generation >= x.drain_generation)
-    session_drained(now_ns, s, out);
-  else
+  if (x.report.guest_in_flight != 0 && x.report.guest_left_generation < x.drain_generation) {
     vgpus[x.vgpu].had_in_flight = true;
+    return;
+  }
+  strategy->settle_time(now_ns);
+  deadlines.on_left(now_ns, s);
+  session_drained(now_ns, s, out);
 }
 
 void Sharing::session_drained(uint64_t now_ns, SessionId s, ActionQueue& out) {

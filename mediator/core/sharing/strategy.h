@@ -47,6 +47,10 @@ class SharingStrategy {
   virtual VgpuId runs_beside() const { return policy::kNoVgpu; }
   // Whether somebody waits for evicted vGPUs, so that they have a deadline.
   virtual bool has_deadlines() const { return true; }
+  // Deadlines are as of now.
+  virtual void settle_time(uint64_t /*now_ns*/) {}
+  // v's session has kept the GPU until it was gone (Deadlines::take_stay_ns()).
+  virtual void on_stayed(VgpuId) {}
   // A fault of v has stopped the GPU since `from_ns`: who pays.
   virtual void charge_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns) = 0;
 

@@ -234,6 +234,8 @@ void GuestSession::on_worker_starved(uint64_t ns) {
 // The worker is gone: whatever it did, it has done.
 void GuestSession::settle_offences(bool died_of_signal) {
   if (!pages_.made() || !worker_) return;
+  if (const uint64_t ns = scheduler_id_ ? executor().take_stay_ns(*scheduler_id_) : 0)
+    owner_.on_session_offence(*this, core::Offence::kDidNotLeave, ns, false);
   const sluice_report_header& h = pages_.stubs().report();
   OffenceRecord::Evidence e;
   e.measured_ns = executor().fault_stall_ns(worker_->pid(), started_ns_);

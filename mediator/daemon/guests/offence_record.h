@@ -7,6 +7,9 @@
 //                   on_forced_end(): sluiced ends it because its work did not leave the GPU
 //   at its end      settle(): what nobody has seen until then
 //
+// What its work has kept the GPU for, if it went before it was ended for that, is the scheduler's
+// to say (Scheduler::take_stay_ns()).
+//
 // Pure. Owned by a GuestSession.
 #pragma once
 

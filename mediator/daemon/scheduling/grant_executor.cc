@@ -296,6 +296,12 @@ void GrantExecutor::on_ring(core::SessionId session) {
   run();
 }
 
+uint64_t GrantExecutor::take_stay_ns(core::SessionId session) {
+  read_report(session);  // it may have left at last
+  run();
+  return scheduler_->take_stay_ns(monotonic_ns(), session);
+}
+
 // What its worker has stored meanwhile comes first.
 void GrantExecutor::on_starved(core::SessionId session, uint64_t ns) {
   measure(true);

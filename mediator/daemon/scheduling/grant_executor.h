@@ -98,6 +98,8 @@ class GrantExecutor {
   uint64_t overstay_ns(core::SessionId session, core::EndReason reason) const {
     return scheduler_->overstay_ns(session, reason);
   }
+  // Of a session whose worker is gone, once, before remove_session().
+  uint64_t take_stay_ns(core::SessionId session);
   std::optional<uint64_t> fault_stall_ns(pid_t worker, uint64_t since_ns) const {
     return accounting_->fault_stall_ns(worker, since_ns);
   }

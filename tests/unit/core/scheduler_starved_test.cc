@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // core::Scheduler and workers without a processor: what their deadlines excuse, and what they do
-// not (mediator/core/sharing/deadlines.h).
+// not; and sessions that go before their deadline (mediator/core/sharing/deadlines.h).
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -16,7 +16,7 @@ constexpr uint64_t kLimit = 2000 * kMs;  // SchedulerConfig::evict_end_ns
 // v was granted, and has just been evicted; w waits. v's worker reports nothing by itself.
 struct Starved : Host {
   Starved() {
-    const VgpuId v = vgpu(), w = vgpu();
+    v = vgpu(), w = vgpu();
     a = session(v), b = session(w);
     report(a, 2, 1);
     now = 500 * kMs;
@@ -38,6 +38,7 @@ struct Starved : Host {
     }
     return 0;
   }
+  VgpuId v, w;
   SessionId a, b;
   uint64_t evicted_ns;
 };
@@ -93,6 +94,75 @@ TEST(SchedulerStarved, WithoutAnAnswerItEndsAllTheSame) {
   const uint64_t ended = h.ended_after(10 * kLimit, [] { return 0; });
   EXPECT_GT(ended, kLimit);
   EXPECT_LE(ended, 2 * kLimit + 10 * kMs);
+}
+
+// ---- gone before the deadline ----------------------------------------------------------------
+
+struct Stayed : Starved {
+  // Of `s`, so long after the last eviction.
+  uint64_t take(SessionId s, uint64_t after_ns) {
+    now = evicted_ns + after_ns;
+    return scheduler->take_stay_ns(now, s);
+  }
+  // a's leaves so late; it has its next turn, and is evicted again.
+  void a_leaves_late(uint64_t after_ns) {
+    now = evicted_ns + after_ns;
+    report(a, 2, 0, SLUICE_GRANT_GENERATION(page(a).grant));
+    now += kMs;
+    report(b, 0, 0, SLUICE_GRANT_GENERATION(page(b).grant));
+    for (int i = 0; i < 100 && !(page(a).grant & SLUICE_GRANT_OPEN); ++i) time(wake);
+    ASSERT_NE(page(a).grant & SLUICE_GRANT_OPEN, 0u);
+    report(a, 2, 1);
+    now += 500 * kMs;
+    quietly(a, 2, 1);
+    report(b, 1, 0);
+    for (int i = 0; i < 100 && page(a).grant & SLUICE_GRANT_OPEN; ++i) time(wake);
+    ASSERT_EQ(page(a).grant & SLUICE_GRANT_OPEN, 0u);
+    evicted_ns = now;
+  }
+};
+
+TEST(SchedulerStayed, WhoGoesWithItsLaunchOnTheGpuPaysFromWhenItHadToLeave) {
+  EXPECT_EQ(Stayed().take(0, 1800 * kMs), 1800 * kMs);
+  EXPECT_EQ(Stayed().take(0, 3 * kLimit), kLimit);
+  EXPECT_EQ(Stayed().take(0, 99 * kMs), 0u) << "it was not late";
+  EXPECT_EQ(Stayed().take(1, 1800 * kMs), 0u) << "who waits for it";
+  EXPECT_EQ(Stayed().take(77, 1800 * kMs), 0u);
+}
+
+TEST(SchedulerStayed, WhatLaunchesHaveTakenToEndIsFree) {
+  Stayed h;
+  h.a_leaves_late(400 * kMs);
+  EXPECT_EQ(h.take(h.a, 380 * kMs), 0u) << "a long launch, and its program was killed";
+  EXPECT_EQ(h.take(h.a, 1000 * kMs), 600 * kMs);
+  Stayed new_one;
+  EXPECT_EQ(new_one.take(new_one.a, 380 * kMs), 380 * kMs);
+}
+
+TEST(SchedulerStayed, OfSeveralSessionsTheTimeCountsOnce) {
+  Stayed h;
+  const SessionId c = h.session(h.v);
+  h.quietly(c, 1, 1);
+  h.a_leaves_late(0);  // both are evicted now
+  EXPECT_EQ(h.take(h.a, 500 * kMs), 500 * kMs);
+  h.remove(h.a);
+  EXPECT_EQ(h.take(c, 500 * kMs), 0u);
+  EXPECT_EQ(h.take(c, 600 * kMs), 100 * kMs);
+}
+
+TEST(SchedulerStayed, WhoWasEndedForItPaysOnce) {
+  Stayed h;
+  EXPECT_GT(h.ended_after(2 * kLimit, [] { return 0; }), 0u);
+  EXPECT_EQ(h.scheduler->take_stay_ns(h.now, h.a), 0u);
+}
+
+// Neither its own nor what others' faults have stopped.
+TEST(SchedulerStayed, WhatIsExcusedIsFree) {
+  Stayed h;
+  EXPECT_EQ(h.ended_after(500 * kMs, [&] { return h.now - h.evicted_ns; }), 0u);
+  h.scheduler->on_stall(h.now, h.w, 150 * kMs, h.queue);
+  h.drain();
+  EXPECT_EQ(h.take(h.a, 500 * kMs), 350 * kMs);
 }
 
 // Its worker ends before it is answered for.

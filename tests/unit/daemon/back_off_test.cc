@@ -337,6 +337,7 @@ class BackOffMeasured : public BackOffTest {
     auto made = softgpu::SharedGpu::open(gpu);
     ASSERT_TRUE(made.ok()) << made.error().message;
     gpu_ = std::move(*made);
+    config_.evict_end_ms = 60'000;  // nobody is ended for it, however slow this is
     file_.reset(::open(config_.soft_file.c_str(), O_RDWR | O_CLOEXEC));
     BackOffTest::SetUp();
   }
@@ -367,6 +368,25 @@ TEST_F(BackOffMeasured, AStallThatNobodyReportsIsCharged) {
   EXPECT_TRUE(run_until([&] { return a().sessions().empty(); }));
   EXPECT_EQ(penalty().faults(), 1u);
   EXPECT_EQ(penalty().fault_stall_ns(), 40 * kMsNs);
+}
+
+// It has to leave, does not, and is gone before its deadline.
+TEST_F(BackOffMeasured, WhoGoesBeforeItsDeadlinePays) {
+  auto neighbour = joined("b"), p = joined();
+  p->command(fake::kError, 0, 1);  // no error, one in flight
+  EXPECT_TRUE(run_until([&] { return p->reply().has_value(); }));
+  p->command(fake::kReport, 1, 1);
+  neighbour->command(fake::kReport, 1, 1);
+  const core::VgpuId id = a().id();
+  ASSERT_TRUE(run_until([&] { return daemon_->executor().scheduler().stats(0, id).overdue == 1; }));
+  p->close();
+  EXPECT_TRUE(run_until([&] { return a().sessions().empty(); }));
+  EXPECT_EQ(penalty().forced_ends(), 1u);
+  EXPECT_GE(penalty().debt_ns(monotonic_ns()), 90 * kMsNs);
+  EXPECT_LT(penalty().deadline_ns(monotonic_ns(), 2000 * kMsNs, 100 * kMsNs), 1700 * kMsNs)
+      << "and its next one is shorter";
+  auto next = asks();
+  expect_waiting(*next);
 }
 
 class BackOffDear : public BackOffTest {

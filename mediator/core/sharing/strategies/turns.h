@@ -110,6 +110,9 @@ class Turns final : public SharingStrategy {
     holds_.charge_stall(now_ns, v, stall_ns);
   }
 
+  void settle_time(uint64_t now_ns) override { settle(now_ns); }
+  void on_stayed(VgpuId v) override { vgpus_[v].in_time = 0; }
+
   void on_vgpu_added(VgpuId v) override;
   void on_drained(uint64_t now_ns, VgpuId v, ActionQueue& out) override;
   void on_report(uint64_t now_ns, SessionId s, ActionQueue&) override;

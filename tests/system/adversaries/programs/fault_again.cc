@@ -3,7 +3,8 @@
 // a session of its own, that does it once and ends.
 //
 //   fault-again HOW TIMES [ATONCE]   HOW: unmapped, misaligned, trap, spin, cover (spin, on all
-//                                    SMs), or hide (unmapped, and gone before it is notified).
+//                                    SMs), brief (spin, and gone after 1.8 s), or hide (unmapped,
+//                                    and gone before it is notified).
 //                                    ATONCE children have their sessions first, and then do it
 //                                    together.
 // Prints a line "got RESULT" for each that got through, or "refused RESULT"; at the end "done".
@@ -45,7 +46,8 @@ int attack(const char* how, int ready, int go) {
   CUfunction kernel;
   CUdeviceptr memory = 0;
   const bool trap = !std::strcmp(how, "trap"), cover = !std::strcmp(how, "cover");
-  const bool spin = cover || !std::strcmp(how, "spin");
+  const bool brief = !std::strcmp(how, "brief");
+  const bool spin = cover || brief || !std::strcmp(how, "spin");
   CUresult r = cuInit(0);
   if (r == CUDA_SUCCESS) r = cuDevicePrimaryCtxRetain(&context, 0);
   if (r == CUDA_SUCCESS) r = cuCtxSetCurrent(context);
@@ -65,8 +67,8 @@ int attack(const char* how, int ready, int go) {
   CUdeviceptr to = spin ? memory : !std::strcmp(how, "misaligned") ? memory + 1 : 64;
   void* arguments[] = {&to};
   r = cuLaunchKernel(kernel, cover ? 65536 : 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr);
-  if (!std::strcmp(how, "hide")) {
-    ::usleep(20'000);  // enough to be granted, mostly; not to be notified
+  if (brief || !std::strcmp(how, "hide")) {
+    ::usleep(brief ? 1'800'000 : 20'000);  // enough to be granted, mostly; not to be notified
     say("got", r);
     ::kill(::getpid(), SIGKILL);
   }
