@@ -77,10 +77,13 @@ void run(WorkerLink& link) {
       h.ready.pop_front();
       --h.outstanding;
     }
-    if (next.func.callback != nullptr)
-      next.func.callback(next.func.stream, next.status, next.func.user_data);
-    else if (next.status == CUDA_SUCCESS)
-      next.func.function(next.func.user_data);
+    {
+      std::lock_guard lock(WorkerLink::callbacks());
+      if (next.func.callback != nullptr)
+        next.func.callback(next.func.stream, next.status, next.func.user_data);
+      else if (next.status == CUDA_SUCCESS)
+        next.func.function(next.func.user_data);
+    }
     if (link.dead() == CUDA_SUCCESS)
       link.post(SLUICE_CALL_HOST_FUNC_DONE, next.func.context, next.func.call_id);
   }
@@ -92,6 +95,7 @@ void start_helper(WorkerLink& link) {
   sigfillset(&every);
   pthread_sigmask(SIG_SETMASK, &every, &before);
   std::thread([&link] { run(link); }).detach();
+  ++WorkerLink::own_threads();
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 

@@ -36,7 +36,7 @@ bool is_here(uint64_t address) {
 Place place_of(uint64_t address, uint64_t bytes, End claimed) {
   const auto range = state().pointers.find(address);
   if (range && range->kind == MemoryKind::kRegistered && claimed != End::kDevice &&
-      known_device_address(address, bytes))
+      copied_as_pinned(address, bytes))
     return Place::kPinned;
   if (!range || range->kind == MemoryKind::kRegistered) {
     const bool nobodys =
@@ -50,7 +50,7 @@ Place place_of(uint64_t address, uint64_t bytes, End claimed) {
 }
 
 uint64_t offset_of_pinned(uint64_t address) {
-  return known_device_address(address).value_or(address) - SLUICE_WINDOW_ADDRESS;
+  return copied_as_pinned(address, 1).value_or(address) - SLUICE_WINDOW_ADDRESS;
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include "abi/cuda_graph.h"
 #include "guest-agent/graphs/capture.h"
 #include "guest-agent/shim/memory/pinned.h"
+#include "guest-agent/shim/memory/registered.h"
 #include "guest-agent/shim/state/api.h"
 
 namespace sluice::guest {
@@ -227,8 +228,7 @@ CUresult allocate_managed_variable(const Entered& e, size_t bytes, CUdeviceptr* 
                                    CUdeviceptr* copy_of_address) {
   if (bytes == 0 || bytes > SLUICE_WINDOW_BYTES) return CUDA_ERROR_OUT_OF_MEMORY;
   void* memory = nullptr;
-  const CUresult r = pinned_memory().allocate(*e.link, e.context,
-                                              address_behind(bytes) + sizeof(uint64_t), &memory);
+  const CUresult r = allocate_pinned(e, address_behind(bytes) + sizeof(uint64_t), &memory);
   if (r != CUDA_SUCCESS) return r;
   *address = reinterpret_cast<uint64_t>(memory);
   *copy_of_address = *address + address_behind(bytes);
@@ -261,7 +261,7 @@ CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytes, unsigned int flags) 
     return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = graphs::refuse_unsafe(); r != CUDA_SUCCESS) return r;
   void* address = nullptr;
-  const CUresult r = pinned_memory().allocate(*e.link, e.context, bytes, &address);
+  const CUresult r = allocate_pinned(e, bytes, &address);
   if (r != CUDA_SUCCESS) return r;
   remember_managed(e, address, bytes, flags, false);
   *dptr = reinterpret_cast<uint64_t>(address);

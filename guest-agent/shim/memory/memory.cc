@@ -161,7 +161,7 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int flags) {
       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   if (pp == nullptr || bytesize == 0 || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = graphs::refuse_unsafe(); r != CUDA_SUCCESS) return r;
-  const CUresult r = pinned_memory().allocate(*e.link, e.context, bytesize, pp);
+  const CUresult r = allocate_pinned(e, bytesize, pp);
   if (r == CUDA_SUCCESS)
     remember(reinterpret_cast<uint64_t>(*pp), bytesize, MemoryKind::kPinned, e.context, flags);
   return r;

@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "guest-agent/graphs/capture.h"
@@ -24,13 +25,18 @@ struct Mapped {
   uint64_t bytes = 0;
   void* allocation = nullptr;  // of pinned_memory(), `allocated` bytes
   uint64_t allocated = 0;
-  uint64_t window = 0;  // where it lies there: at a page
+  uint64_t window = 0;   // where it lies there: at a page
+  bool unasked = false;  // for its copies alone: nobody knows its device address
 };
 struct MappedRanges {
   std::mutex mutex;                // held while pages are changed
   std::map<uint64_t, Mapped> all;  // by the program's address
+  uint64_t unasked_bytes = 0;      // of those that are
   std::atomic<bool> any{false};    // ever: most programs have none
 };
+// What a program may have mapped without having asked: a part of the region. The rest is for what
+// fails without room.
+constexpr uint64_t kUnaskedPart = 4;
 MappedRanges& mapped_ranges() {
   static auto* it = new MappedRanges;
   return *it;
@@ -97,26 +103,50 @@ bool is_still_mapped(uint64_t base, const Mapped& range) {
   });
 }
 
-CUresult refuse(const char* why) {
-  return static_cast<CUresult>(not_supported("a device address of registered memory", why));
+// While it is held nobody else can write to the program's memory. Not held: somebody may. Who holds
+// it waits for nothing that is queued, which may be a function of the program's.
+std::unique_lock<std::mutex> alone() {
+  std::unique_lock lock(WorkerLink::callbacks(), std::try_to_lock);
+  FILE* file = std::fopen("/proc/self/status", "re");
+  char line[256];
+  unsigned threads = 0;
+  while (file != nullptr && threads == 0 && std::fgets(line, sizeof line, file) != nullptr)
+    (void)std::sscanf(line, "Threads: %u", &threads);
+  if (file != nullptr) std::fclose(file);
+  if (lock && (threads == 0 || threads > 1 + WorkerLink::own_threads())) lock.unlock();
+  return lock;
 }
 
-// With the lock held.
-CUresult map_range(const Entered& e, uint64_t base, uint64_t bytes, unsigned flags) {
+// With the lock held. `unasked`: no word of why not.
+CUresult map_range(const Entered& e, uint64_t base, uint64_t bytes, unsigned flags, bool unasked) {
+  const auto refuse = [&](const char* why) {
+    if (unasked) return CUDA_ERROR_NOT_SUPPORTED;
+    return static_cast<CUresult>(not_supported("a device address of registered memory", why));
+  };
   const uint64_t page = page_bytes();
   if (base % page != 0 || bytes % page != 0) return refuse("it has to be whole pages");
+  const uint64_t room = e.link->channel().region_bytes() / kUnaskedPart;
+  if (unasked && (mapped_ranges().unasked_bytes > room ||
+                  bytes > room - mapped_ranges().unasked_bytes || !alone()))
+    return CUDA_ERROR_NOT_SUPPORTED;
   if (!is_private_memory(base, bytes))
     return refuse("it has to be private memory that can be read and written");
   Mapped range;
   range.bytes = bytes;
+  range.unasked = unasked;
   range.allocated = bytes + page;  // small allocations do not begin at a page
   CUresult r = pinned_memory().allocate(*e.link, e.context, range.allocated, &range.allocation);
   if (r != CUDA_SUCCESS) return r;
   range.window = (reinterpret_cast<uint64_t>(range.allocation) + page - 1) / page * page;
-  std::memcpy(reinterpret_cast<void*>(range.window), reinterpret_cast<void*>(base), bytes);
-  if (!e.link->channel().map_again(reinterpret_cast<void*>(base),
-                                   e.link->offset_of(reinterpret_cast<void*>(range.window)),
-                                   bytes)) {
+  const auto change = [&] {
+    const auto nobody_else = unasked ? alone() : std::unique_lock<std::mutex>();
+    if (unasked && !nobody_else) return false;
+    std::memcpy(reinterpret_cast<void*>(range.window), reinterpret_cast<void*>(base), bytes);
+    return e.link->channel().map_again(reinterpret_cast<void*>(base),
+                                       e.link->offset_of(reinterpret_cast<void*>(range.window)),
+                                       bytes);
+  };
+  if (!change()) {
     pinned_memory().release(*e.link, e.context, range.allocation, range.allocated);
     return refuse("the system does not map it anew");
   }
@@ -129,18 +159,20 @@ CUresult map_range(const Entered& e, uint64_t base, uint64_t bytes, unsigned fla
   device.static_global = true;  // nothing to free by this address
   state().pointers.add(device);
   mapped_ranges().all[base] = range;
+  if (unasked) mapped_ranges().unasked_bytes += bytes;
   mapped_ranges().any = true;
   return CUDA_SUCCESS;
 }
 
-// With the lock held.
-std::optional<CUdeviceptr> find_mapped(uint64_t address, uint64_t bytes) {
+// With the lock held. `asked`: for the program.
+std::optional<CUdeviceptr> find_mapped(uint64_t address, uint64_t bytes, bool asked) {
   auto it = mapped_ranges().all.upper_bound(address);
   if (it == mapped_ranges().all.begin()) return std::nullopt;
-  --it;
+  Mapped& range = (--it)->second;
   const uint64_t before = address - it->first;
-  if (before >= it->second.bytes || bytes > it->second.bytes - before) return std::nullopt;
-  return it->second.window + (address - it->first);
+  if (before >= range.bytes || bytes > range.bytes - before) return std::nullopt;
+  if (asked && std::exchange(range.unasked, false)) mapped_ranges().unasked_bytes -= range.bytes;
+  return range.window + before;
 }
 
 // What is queued may read and write it, in any context.
@@ -156,17 +188,17 @@ void wait_for_all(const Entered& e) {
     e.link->defer(e.link->call(SLUICE_CALL_SYNCHRONIZE, context, body));
 }
 
+// With the lock held, when nothing is queued any more that may use it.
 void unmap_range(const Entered& e, uint64_t base, uint64_t context) {
-  std::lock_guard lock(mapped_ranges().mutex);
   const auto it = mapped_ranges().all.find(base);
   if (it == mapped_ranges().all.end()) return;
   const Mapped range = it->second;
-  wait_for_all(e);
   if (is_still_mapped(base, range) &&
       !e.link->channel().map_private(reinterpret_cast<void*>(base), range.bytes))
     return;  // no memory for a copy: it stays as it is
   state().pointers.remove(range.window);
   mapped_ranges().all.erase(it);
+  if (range.unasked) mapped_ranges().unasked_bytes -= range.bytes;
   pinned_memory().release(*e.link, context, range.allocation, range.allocated);
 }
 
@@ -176,20 +208,43 @@ CUresult device_address_of_registered(const Entered& e, uint64_t address, CUdevi
   const auto range = state().pointers.find(address);
   if (!range || range->kind != MemoryKind::kRegistered) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(mapped_ranges().mutex);
-  auto known = find_mapped(address, 1);
+  auto known = find_mapped(address, 1, true);
   if (!known) {
-    if (const CUresult r = map_range(e, range->base, range->bytes, range->flags); r != CUDA_SUCCESS)
+    if (const CUresult r = map_range(e, range->base, range->bytes, range->flags, false);
+        r != CUDA_SUCCESS)
       return r;
-    known = find_mapped(address, 1);
+    known = find_mapped(address, 1, true);
   }
   *to = *known;
   return CUDA_SUCCESS;
 }
 
-std::optional<CUdeviceptr> known_device_address(uint64_t address, uint64_t bytes) {
+std::optional<CUdeviceptr> known_device_address(uint64_t address) {
+  return copied_as_pinned(address, 1, true);
+}
+
+std::optional<CUdeviceptr> copied_as_pinned(uint64_t address, uint64_t bytes, bool asked) {
   if (!mapped_ranges().any.load(std::memory_order_acquire)) return std::nullopt;
   std::lock_guard lock(mapped_ranges().mutex);
-  return find_mapped(address, bytes);
+  return find_mapped(address, bytes, asked);
+}
+
+CUresult allocate_pinned(const Entered& e, size_t bytes, void** address) {
+  const CUresult r = pinned_memory().allocate(*e.link, e.context, bytes, address);
+  if (r != CUDA_ERROR_OUT_OF_MEMORY || !mapped_ranges().any.load(std::memory_order_acquire))
+    return r;
+  {
+    std::lock_guard lock(mapped_ranges().mutex);
+    if (mapped_ranges().unasked_bytes == 0) return r;
+    wait_for_all(e);
+    const auto nobody_else = alone();
+    if (!nobody_else) return r;
+    std::vector<uint64_t> unasked;
+    for (const auto& [base, range] : mapped_ranges().all)
+      if (range.unasked) unasked.push_back(base);
+    for (const uint64_t base : unasked) unmap_range(e, base, e.context);
+  }
+  return pinned_memory().allocate(*e.link, e.context, bytes, address);
 }
 
 }  // namespace sluice::guest
@@ -216,7 +271,11 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int flags) {
   range.context = e.context;
   range.flags = flags;
   state().pointers.add(range);
-  if ((flags & CU_MEMHOSTREGISTER_DEVICEMAP) == 0) return CUDA_SUCCESS;
+  if ((flags & CU_MEMHOSTREGISTER_DEVICEMAP) == 0) {
+    std::lock_guard lock(mapped_ranges().mutex);
+    (void)map_range(e, range.base, range.bytes, flags, true);
+    return CUDA_SUCCESS;
+  }
   CUdeviceptr device = 0;
   const CUresult r = device_address_of_registered(e, range.base, &device);
   if (r != CUDA_SUCCESS) state().pointers.take(range.base, MemoryKind::kRegistered);
@@ -229,6 +288,9 @@ CUresult cuMemHostUnregister(void* p) {
   const auto base = reinterpret_cast<uint64_t>(p);
   const auto range = state().pointers.take(base, MemoryKind::kRegistered);
   if (!range) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  std::lock_guard lock(mapped_ranges().mutex);
+  if (!mapped_ranges().all.contains(base)) return CUDA_SUCCESS;
+  wait_for_all(e);
   unmap_range(e, base, state().context(range->context) ? range->context : 0);
   return CUDA_SUCCESS;
 }

@@ -160,6 +160,7 @@ class Maker {
     sigfillset(&every);
     pthread_sigmask(SIG_SETMASK, &every, &before);
     std::thread([this, &link] { run(link); }).detach();
+    ++WorkerLink::own_threads();
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 

@@ -76,6 +76,15 @@ class WorkerLink {
   using PinnedRanges = std::vector<std::pair<uint64_t, uint64_t>>;
   using FindPinnedRanges = PinnedRanges (*)();
   static CUresult open(FindPinnedRanges pinned_ranges);
+  // Threads of libcuda's own. Only who holds callbacks() runs functions of the program's.
+  static std::atomic<unsigned>& own_threads() {
+    static std::atomic<unsigned> count{0};
+    return count;
+  }
+  static std::mutex& callbacks() {
+    static std::mutex mutex;
+    return mutex;
+  }
 
   // Queues a record whose body `write(std::byte*)` writes (front to back, `bytes` of it, into
   // shared memory that must not be read). NO_REPLY: an error surfaces later (take_deferred).

@@ -207,6 +207,48 @@ TEST_F(RegisteredCases, CopiesDoNotHoldTheProgramUp) {
     EXPECT_EQ(memory.floats()[i], 7) << i;
   OK(cudaHostUnregister(memory.at()));
 }
+// ... nor where the program has not asked for a device address.
+TEST_F(RegisteredCases, CopiesWithoutTheFlagDoNotHoldTheProgramUp) {
+  const Pages memory(600);
+  const auto* bytes = static_cast<const unsigned char*>(memory.at());
+  OK(cudaHostRegister(memory.at(), memory.bytes(), 0));
+  Memory<unsigned char> device(memory.bytes());
+  OK(cudaMemset(device.at(), 7, memory.bytes()));
+  OK(cudaDeviceSynchronize());
+  Stream stream;
+  Stop stop(stream);
+  OK(cudaMemcpyAsync(memory.at(), device.at(), memory.bytes(), cudaMemcpyDeviceToHost, stream));
+  stop.open();
+  OK(cudaStreamSynchronize(stream));
+  EXPECT_TRUE(stop.kept());
+  const auto all_there = [&] { return std::count(bytes, bytes + memory.bytes(), 7); };
+  EXPECT_EQ(all_there(), static_cast<ptrdiff_t>(memory.bytes()));
+  OK(cudaHostUnregister(memory.at()));
+  EXPECT_EQ(all_there(), static_cast<ptrdiff_t>(memory.bytes()));
+}
+// What has a place only for its copies makes room for what the program asks for.
+TEST_F(RegisteredCases, MakesRoomForPinnedMemory) {
+  constexpr size_t kMiB = 1 << 20;
+  const Pages memory(32 * kMiB / kPage);
+  std::fill_n(memory.floats(), memory.bytes() / 4, 3.0f);
+  OK(cudaHostRegister(memory.at(), memory.bytes(), 0));
+  const auto most = [] {  // pieces that can be had at once
+    std::vector<void*> pieces;
+    void* piece = nullptr;
+    while (pieces.size() < 24 && cudaHostAlloc(&piece, 16 * kMiB, 0) == cudaSuccess)
+      pieces.push_back(piece);
+    (void)cudaGetLastError();
+    for (void* one : pieces) OK(cudaFreeHost(one));
+    return pieces.size();
+  };
+  const size_t beside = most();
+  Memory<float> device(memory.bytes() / 4);
+  OK(cudaMemcpy(device.at(), memory.at(), memory.bytes(), cudaMemcpyHostToDevice));
+  EXPECT_EQ(device[memory.bytes() / 4 - 1], 3);
+  OK(cudaHostUnregister(memory.at()));
+  EXPECT_EQ(memory.floats()[0], 3);
+  EXPECT_GE(beside, most());
+}
 TEST_F(RegisteredCases, CopiesOfSeveralStreamsBesideKernels) {
   constexpr size_t kStreams = 4, kEach = 1024;
   const Pages memory(kStreams);
