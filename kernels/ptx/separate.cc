@@ -8,6 +8,7 @@
 
 #include "abi/cuda_driver.h"
 #include "kernels/ptx/address_uses.h"
+#include "kernels/ptx/constant_uses.h"
 #include "kernels/ptx/edit.h"
 #include "mediator/base/find_text.h"
 
@@ -32,13 +33,19 @@ bool calls_by_address(const Statement& s) {
 
 // A string literal or a function's name, as nvcc and clang call them.
 bool is_text(const Variable& v) {
-  if (!v.linkage.empty() || !v.is_array || v.element_bytes != 1 || v.initializer.empty())
+  if (v.space != Space::kGlobal || !v.linkage.empty() || !v.is_array || v.element_bytes != 1 ||
+      v.initializer.empty())
     return false;
   for (const char* const begin : {"$str", "_$_str", "__unnamed_"})
     if (v.name.starts_with(begin)) return true;
   for (const char* const part : {"__func__", "__FUNCTION__", "__PRETTY_FUNCTION__"})
     if (v.name.find(part) != v.name.npos) return true;
   return false;
+}
+
+// In the module as it is loaded, for all that know it.
+bool has_address(const Variable& v) {
+  return v.space == Space::kGlobal || v.space == Space::kConst;
 }
 
 // Stands for the address of the variable of this number: no program's, which are below 2^47 or in
@@ -81,13 +88,17 @@ Result<void> SeparableModule::check_items() {
   for (size_t i = 0; i < module_.variables().size(); ++i) {
     const Variable& v = module_.variables()[i];
     const std::string name(v.name);
-    if (v.space == Space::kGlobal && (v.linkage == ".extern" || v.linkage == ".common"))
+    if (has_address(v) && (v.linkage == ".extern" || v.linkage == ".common"))
       return no("variable " + name + " is " + std::string(v.linkage));
-    if (v.space != Space::kGlobal && v.space != Space::kShared)
+    if (!has_address(v) && v.space != Space::kShared)
       return no("variable " + name + " belongs to its module");
+    if (v.space == Space::kConst) constants_.insert(v.name);
     if (v.type.ends_with("ref")) return no("reference " + name);
     if (!variables_.emplace(v.name, i).second) return no("variable " + name + " is there twice");
   }
+  constexpr std::uint32_t kHasReadOnlyLoads = 32;
+  if (!constants_.empty() && module_.sm() < kHasReadOnlyLoads)
+    return no("constants of an architecture before sm_32");
   for (size_t i = 0; i < module_.functions().size(); ++i)
     functions_[module_.functions()[i].name].push_back(i);
   const auto begins = [&](std::string_view name) {
@@ -103,7 +114,7 @@ Result<void> SeparableModule::check_items() {
 Result<void> SeparableModule::check_functions() const {
   std::vector<std::pair<std::string_view, size_t>> all;
   for (const Variable& v : module_.variables())
-    if (v.space == Space::kGlobal) all.emplace_back(v.name, 0);
+    if (has_address(v)) all.emplace_back(v.name, 0);
   const AddressUses uses = uses_of(all);
   Edits unused;
   for (const Function& f : module_.functions()) {
@@ -112,6 +123,8 @@ Result<void> SeparableModule::check_functions() const {
     if (!f.not_understood.empty() && !f.is_entry) return no("function " + name);
     if (!replace_addresses(module_, f, uses, &unused))
       return no("function " + name + " uses a variable in a way that has no other form");
+    if (!constants_.empty() && !reads_constants_by_name(f, constants_))
+      return no("function " + name + " uses a constant in a way that has no other form");
     for (const Variable& v : f.variables)
       if (v.space == Space::kGlobal || v.space == Space::kConst || v.space == Space::kTex)
         return no("function " + name + " has a variable of its module's");
@@ -160,8 +173,7 @@ SeparableModule::Reached SeparableModule::reached_from(std::string_view entry) c
 std::vector<std::string> SeparableModule::variables_of(const Reached& reached) const {
   std::vector<std::string> names;
   for (const size_t i : reached.variables)
-    if (module_.variables()[i].space == Space::kGlobal)
-      names.emplace_back(module_.variables()[i].name);
+    if (has_address(module_.variables()[i])) names.emplace_back(module_.variables()[i].name);
   return names;
 }
 
@@ -199,6 +211,12 @@ Result<std::string> SeparableModule::kernel_text(const Reached& reached,
     text += '\n';
   }
   return text;
+}
+
+Result<std::string> SeparableModule::loadable(const std::string& kernel_text,
+                                              size_t addresses) const {
+  if (constants_.empty()) return addresses_from_array(kernel_text, addresses);
+  return addresses_from_array(constants_from_global(kernel_text), addresses);
 }
 
 Result<std::string> addresses_from_array(const std::string& text, size_t count) {

@@ -15,11 +15,13 @@
 //
 // The addresses are written into the array when the text is loaded. So the text is the same in
 // every program, and a driver that has assembled it before need not do so again. In between, where
-// the text is rewritten, each address is a number, which passes can follow as one.
+// the text is rewritten, each address is a number, which passes can follow as one. A bank of
+// constants belongs to one module: the kernel's own text reads the module's from global memory
+// (constant_uses.h), but in between it says of each such load that it is of a constant.
 //
-// What cannot be shared so, and makes parse() fail: constants (a bank belongs to one module),
-// texture and surface references, variables defined elsewhere, calls by a function's address,
-// aliases, sections of debuggers.
+// What cannot be shared so, and makes parse() fail: constants whose addresses go further than to
+// loads, texture and surface references, variables defined elsewhere, calls by a function's
+// address, aliases, sections of debuggers.
 //
 // Immutable; any thread. The text may be a guest's: work is linear in it for parse(), and for each
 // kernel linear in what it reaches.
@@ -31,6 +33,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "abi/wire.h"
@@ -58,6 +61,8 @@ class SeparableModule {
   // array; all of them, but strings of the program's own text, which it can have copies of.
   Result<std::string> kernel_text(const Reached& reached,
                                   const std::vector<std::string>& elsewhere) const;
+  // That, rewritten or not, as it can be loaded, with so many addresses read from the array.
+  Result<std::string> loadable(const std::string& kernel_text, size_t addresses) const;
 
  private:
   explicit SeparableModule(Module module) : module_(std::move(module)) {}
@@ -68,6 +73,7 @@ class SeparableModule {
   // By name; a function may have several: declarations and a definition.
   std::unordered_map<std::string_view, std::vector<size_t>> functions_;
   std::unordered_map<std::string_view, size_t> variables_;
+  std::unordered_set<std::string_view> constants_;
   std::array<bool, 256> begins_name_{};  // by a character: whether one of those names begins so
 };
 

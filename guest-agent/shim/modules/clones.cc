@@ -84,7 +84,7 @@ std::string try_to_make(const Entered& e, const FunctionName& function,
       log_line("kernel %s: %s%s%s", kernel.name.c_str(), passes::tier_name(kernel.tier),
                kernel.reason.empty() ? "" : ": ", kernel.reason.c_str());
     if (!kernel.evictable || (others && !kernel.one_task_too && !kernel.windows_too)) return "";
-    const auto loaded = ptx::addresses_from_array(rewritten->text, variables.addresses.size());
+    const auto loaded = module.loadable(rewritten->text, variables.addresses.size());
     if (!loaded) return loaded.error().message;
     uint64_t handle = 0;
     std::string log;

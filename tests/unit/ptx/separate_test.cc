@@ -171,7 +171,7 @@ TEST(SeparableModule, MoreVariablesThanAnArrayHoldsAreRefused) {
 TEST(SeparableModule, WhatBelongsToItsModuleIsRefused) {
   const char* const entry = ".visible .entry k() { ret; }\n";
   for (const char* const declared :
-       {".const .align 4 .u32 c = 1;\n", ".extern .global .u32 elsewhere;\n",
+       {".extern .const .align 4 .u32 c;\n", ".extern .global .u32 elsewhere;\n",
         ".common .global .u32 shared_by_name;\n", ".global .texref t;\n", ".tex .u64 t;\n",
         ".section .debug_str { .b8 0 }\n"})
     EXPECT_NE(why_not(std::string(declared) + entry), "") << declared;
@@ -194,6 +194,81 @@ TEST(SeparableModule, UsesWithoutAnotherFormAreRefused) {
   EXPECT_NE(with("mov.u64 %rd1, %rd2;\ncall %rd1, (), prototype;\n"), "");
   EXPECT_NE(with(".shared .u32 x;\n"), "");            // hides the module's
   EXPECT_NE(with(".global .u32 of_the_body;\n"), "");  // a variable of the module all the same
+}
+
+TEST(SeparableModule, ConstantsAreReadFromTheModules) {
+  const auto m = SeparableModule::parse(std::string(kHeader) + R"(
+.const .align 4 .f32 scale = 0f3F800000;
+.const .align 16 .b8 table[64];
+.visible .entry k(.param .u64 to) {
+  .reg .pred %p<2>;
+  .reg .f32 %f<8>;
+  .reg .b64 %rd<9>;
+  ld.param.u64 %rd0, [to];
+  ld.const.f32 %f0, [scale];
+  mov.u64 %rd1, table;
+  add.s64 %rd2, %rd1, %rd0;
+  add.s64 %rd3, %rd1, 64;
+  setp.ne.s64 %p1, %rd2, %rd3;
+  ld.const.v4.f32 {%f1, %f2, %f3, %f4}, [%rd2+16];
+  cvta.const.u64 %rd4, %rd1;
+  cvta.to.const.u64 %rd5, %rd4;
+  ld.const.f32 %f5, [%rd5];
+  st.global.u64 [%rd0], %rd4;
+  ret;
+}
+)");
+  ASSERT_TRUE(m) << m.error().message;
+  const auto reached = m->reached_from("k");
+  EXPECT_EQ(m->variables_of(reached), (std::vector<std::string>{"scale", "table"}));
+  const auto text = m->kernel_text(reached, {"scale", "table"});
+  ASSERT_TRUE(text) << text.error().message;
+  EXPECT_NE(text->find("ld.const.f32 %f5, [%rd5]"), text->npos) << "what passes make of it";
+  EXPECT_EQ(text->find("\n.const"), text->npos);
+  const auto loadable = m->loadable(*text, 2);
+  ASSERT_TRUE(loadable) << loadable.error().message;
+  for (const char* const one :
+       {"ld.global.nc.v4.f32 {%f1, %f2, %f3, %f4}, [%rd2+16]", "ld.global.nc.f32 %f5, [%rd5]",
+        "cvta.global.u64 %rd4, %rd1", "cvta.to.global.u64 %rd5, %rd4", "ld.global.nc.f32 %f0, ["})
+    EXPECT_NE(loadable->find(one), loadable->npos) << one;
+  // What is left of their space is the array.
+  for (size_t at = 0; (at = loadable->find("ld.const", at)) != loadable->npos; ++at)
+    EXPECT_EQ(loadable->compare(at, 13, "ld.const.b64 "), 0) << *loadable;
+}
+
+TEST(SeparableModule, AddressesOfConstantsThatGoFurtherAreRefused) {
+  const auto with = [](const std::string& body, const char* target = "sm_70") {
+    const auto parsed = SeparableModule::parse(
+        std::string(".version 7.8\n.target ") + target +
+        "\n.address_size 64\n.const .align 4 .b8 c[64];\n.global .align 8 .u64 kept;\n"
+        ".visible .entry k(.param .u64 p) {\n.reg .b64 %rd<9>;\n.reg .b32 %r<9>;\n"
+        ".reg .pred %p<3>;\nld.param.u64 %rd7, [p];\n" +
+        body + "ret;\n}\n");
+    return parsed ? "" : parsed.error().message;
+  };
+  EXPECT_EQ(with("mov.u64 %rd1, c+4;\nld.const.u32 %r1, [%rd1];\n"), "");
+  EXPECT_NE(with("mov.u64 %rd1, c+4;\nld.const.u32 %r1, [%rd1];\n", "sm_30"), "");
+  EXPECT_EQ(with("mov.u64 %rd1, c;\nselp.b64 %rd2, %rd1, %rd1, %p1;\n"
+                 "mad.lo.s64 %rd3, %rd7, 4, %rd2;\nld.const.u32 %r1, [%rd3+8];\n"),
+            "");
+  // Uses before their definitions, round a loop.
+  EXPECT_EQ(with("mov.u64 %rd1, c;\nL: ld.const.u32 %r1, [%rd1];\nadd.s64 %rd2, %rd1, 4;\n"
+                 "mov.u64 %rd1, %rd2;\n@%p1 bra L;\n"),
+            "");
+  for (const char* const body :
+       {"mov.u64 %rd1, c;\nst.global.u64 [%rd7], %rd1;\n",           // another kernel's ld.const
+        "ld.global.u64 %rd1, [kept];\nld.const.u32 %r1, [%rd1];\n",  // ... and this one
+        "ld.const.u32 %r1, [16];\n", "ld.const.u32 %r1, [%rd7];\n",
+        "mov.u64 %rd1, c;\nsetp.eq.s64 %p1, %rd1, 0;\n",
+        "mov.u64 %rd1, c;\nand.b64 %rd2, %rd1, 15;\n",
+        "mov.u64 %rd1, c;\nadd.s64 %rd2, %rd1, %rd1;\n",
+        "mov.u64 %rd1, c;\nmov.u64 %rd1, %rd7;\nld.const.u32 %r1, [%rd1];\n",
+        "mov.u64 %rd1, c;\nld.global.u32 %r1, [%rd1];\n",
+        "mov.u64 %rd1, c;\ncvt.u32.u64 %r1, %rd1;\n", "mov.u32 %r1, c;\n",
+        "mov.u64 %rd1, c;\nisspacep.const %p1, %rd7;\n", "isspacep.const %p1, %rd7;\n",
+        "ld.const.u64 %rd1, [c+%rd7];\n", "ld.global.u32 %r1, [c];\n", "ld .const.u32 %r1, [c];\n",
+        "ld.const[2].u32 %r1, [c];\n"})
+    EXPECT_NE(with(body), "") << body;
 }
 
 TEST(SeparableModule, AParameterThatHidesAVariableIsRefused) {
