@@ -157,6 +157,9 @@ class Module {
   // Cuts `text` into statements. Errors name line and column. A function that is not understood
   // costs itself only (Function::not_understood), as long as its end can be found.
   static Result<Module> parse(std::string text);
+  // The same without what is in bodies: functions have their ranges and no scopes, statements or
+  // variables. Takes a tenth of the time, and hardly any memory.
+  static Result<Module> parse_declarations(std::string text);
 
   Module(Module&&) = default;
   Module& operator=(Module&&) = default;
@@ -181,6 +184,7 @@ class Module {
   std::uint32_t sm() const;
   // 32 or 64. Where it is not given (ISA versions before 2.3 have no directive for it), that of the
   // first register that holds an address of global memory, as ptxas has it; 64 where there is none.
+  // 0: that was not looked for (parse_declarations).
   std::uint32_t address_size() const { return address_size_; }
   Range version_range() const { return version_range_; }  // of the number; empty if none
 

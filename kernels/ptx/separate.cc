@@ -23,6 +23,11 @@ bool is_header(const ModuleDirective& d) {
   return d.name == ".version" || d.name == ".target" || d.name == ".address_size";
 }
 
+// What a function may do for which it is cut into statements: calls, constants, variables of its
+// own in the module's spaces.
+constexpr std::string_view kCall = "call", kConst = "const", kGlobal = "global", kTex = "tex";
+constexpr std::string_view kCutFor[] = {kCall, kConst, kGlobal, kTex};
+
 // A call of no function by name: `call (r), %rd1, (p), prototype;`.
 bool calls_by_address(const Statement& s) {
   if (base_opcode(s.opcode) != "call") return false;
@@ -70,10 +75,16 @@ AddressUses uses_of(const std::vector<std::pair<std::string_view, size_t>>& numb
 }  // namespace
 
 Result<SeparableModule> SeparableModule::parse(std::string text) {
-  auto parsed = Module::parse(std::move(text));
+  auto parsed = Module::parse_declarations(std::move(text));
   if (!parsed) return std::move(parsed).error();
   SeparableModule m(*std::move(parsed));
-  if (m.module_.address_size() != 64) return no("addresses of 32 bits");
+  uint32_t address_size = m.module_.address_size();
+  if (address_size == 0) {
+    const auto whole = Module::parse(m.module_.text());
+    if (!whole) return no("it is not understood");
+    address_size = whole->address_size();
+  }
+  if (address_size != 64) return no("addresses of 32 bits");
   if (find_text(m.module_.text(), kNumber) != std::string_view::npos ||
       find_text(m.module_.text(), kAddressArray) != std::string_view::npos)
     return no("what stands for addresses");
@@ -102,26 +113,56 @@ Result<void> SeparableModule::check_items() {
   for (size_t i = 0; i < module_.functions().size(); ++i)
     functions_[module_.functions()[i].name].push_back(i);
   const auto begins = [&](std::string_view name) {
-    if (!name.empty()) begins_name_[static_cast<unsigned char>(name[0])] = true;
+    if (!name.empty()) begins_[static_cast<unsigned char>(name[0])] = true;
   };
+  for (const std::string_view word : kCutFor) begins(word);
   for (const Function& f : module_.functions()) begins(f.name);
   for (const Variable& v : module_.variables()) begins(v.name);
   return {};
 }
 
+SeparableModule::Mentions SeparableModule::mentions_of(const Function& f) const {
+  std::set<size_t> functions, variables;
+  bool cut = !f.is_entry || !f.not_understood.empty();
+  const std::string_view text = module_.text_of({f.name_range.end, f.range.end});
+  for_each_word(text, [&](std::string_view word, size_t at) {
+    if (!begins_[static_cast<unsigned char>(word[0])]) return;
+    if (const auto found = functions_.find(word); found != functions_.end()) {
+      functions.insert(found->second.begin(), found->second.end());
+      cut = true;
+    }
+    if (const auto v = variables_.find(word); v != variables_.end()) {
+      variables.insert(v->second);
+      cut |= has_address(module_.variables()[v->second]);
+    }
+    // Behind a dot that ends no other word, a space begins a declaration.
+    const bool declares = at > 0 && text[at - 1] == '.' && (at == 1 || !in_word(text[at - 2]));
+    cut |= word == kCall || word == kConst || (declares && (word == kGlobal || word == kTex));
+  });
+  return {{functions.begin(), functions.end()}, {variables.begin(), variables.end()}, cut};
+}
+
 // That every use of a variable has a form with an address, so that no kernel is found later to
 // have none.
-Result<void> SeparableModule::check_functions() const {
+Result<void> SeparableModule::check_functions() {
   std::vector<std::pair<std::string_view, size_t>> all;
   for (const Variable& v : module_.variables())
     if (has_address(v)) all.emplace_back(v.name, 0);
   const AddressUses uses = uses_of(all);
+  std::string header;
+  for (const ModuleDirective& d : module_.directives())
+    if (is_header(d)) header.append(module_.text_of(d.range)).append("\n");
   Edits unused;
-  for (const Function& f : module_.functions()) {
-    const std::string name(f.name);
-    if (!f.has_body) continue;
+  for (size_t i = 0; i < module_.functions().size(); ++i) {
+    const Function& declared = module_.functions()[i];
+    mentions_.push_back(mentions_of(declared));
+    if (!declared.has_body || !mentions_.back().cut) continue;
+    const std::string name(declared.name);
+    auto alone = Module::parse(std::string(header).append(module_.text_of(declared.range)));
+    if (!alone || alone->functions().size() != 1) return no("function " + name);
+    const Function& f = alone->functions()[0];
     if (!f.not_understood.empty() && !f.is_entry) return no("function " + name);
-    if (!replace_addresses(module_, f, uses, &unused))
+    if (!replace_addresses(*alone, f, uses, &unused))
       return no("function " + name + " uses a variable in a way that has no other form");
     if (!constants_.empty() && !reads_constants_by_name(f, constants_))
       return no("function " + name + " uses a constant in a way that has no other form");
@@ -135,10 +176,15 @@ Result<void> SeparableModule::check_functions() const {
       bool address = false;
       for (const std::string_view operand : s.operands)
         for_each_word(operand, [&](std::string_view word, size_t) {
-          address |= begins_name_[static_cast<unsigned char>(word[0])] && functions_.contains(word);
+          address |= begins_[static_cast<unsigned char>(word[0])] && functions_.contains(word);
         });
       if (address) return no("function " + name + " takes a function's address");
     }
+    for (const size_t v : mentions_.back().variables)
+      if (has_address(module_.variables()[v])) {
+        with_names_.emplace(i, *std::move(alone));
+        break;
+      }
   }
   return {};
 }
@@ -153,19 +199,16 @@ std::vector<std::string> SeparableModule::entries() const {
 SeparableModule::Reached SeparableModule::reached_from(std::string_view entry) const {
   std::set<size_t> functions, variables;
   std::vector<size_t> todo;
-  const auto add = [&](std::string_view name) {
-    if (const auto f = functions_.find(name); f != functions_.end())
-      for (const size_t i : f->second)
-        if (functions.insert(i).second) todo.push_back(i);
-    if (const auto v = variables_.find(name); v != variables_.end()) variables.insert(v->second);
+  const auto add = [&](const std::vector<size_t>& named) {
+    for (const size_t i : named)
+      if (functions.insert(i).second) todo.push_back(i);
   };
-  add(entry);
+  if (const auto f = functions_.find(entry); f != functions_.end()) add(f->second);
   while (!todo.empty()) {
-    const Function& f = module_.functions()[todo.back()];
+    const Mentions& m = mentions_[todo.back()];
     todo.pop_back();
-    for_each_word(module_.text_of(f.range), [&](std::string_view word, size_t) {
-      if (begins_name_[static_cast<unsigned char>(word[0])]) add(word);
-    });
+    add(m.functions);
+    variables.insert(m.variables.begin(), m.variables.end());
   }
   return {{functions.begin(), functions.end()}, {variables.begin(), variables.end()}};
 }
@@ -203,11 +246,17 @@ Result<std::string> SeparableModule::kernel_text(const Reached& reached,
   }
   const AddressUses uses = uses_of(wanted);
   for (const size_t i : reached.functions) {
-    const Function& f = module_.functions()[i];
+    const auto found = with_names_.find(i);
+    if (found == with_names_.end()) {
+      text.append(module_.text_of(module_.functions()[i].range)).append("\n");
+      continue;
+    }
+    const Module& alone = found->second;
+    const Function& f = alone.functions()[0];
     Edits edits;
-    if (!replace_addresses(module_, f, uses, &edits))
+    if (!replace_addresses(alone, f, uses, &edits))
       return no("function " + std::string(f.name) + " uses a variable in a way without a form");
-    text += edits.apply(module_.text(), f.range);
+    text += edits.apply(alone.text(), f.range);
     text += '\n';
   }
   return text;

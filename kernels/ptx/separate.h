@@ -24,7 +24,8 @@
 // address, aliases, sections of debuggers.
 //
 // Immutable; any thread. The text may be a guest's: work is linear in it for parse(), and for each
-// kernel linear in what it reaches.
+// kernel linear in what it reaches. Only functions that name variables, call, or are called are cut
+// into statements.
 #pragma once
 
 #include <array>
@@ -66,15 +67,24 @@ class SeparableModule {
 
  private:
   explicit SeparableModule(Module module) : module_(std::move(module)) {}
-  Result<void> check_items();
-  Result<void> check_functions() const;
+  // What a function names, and whether it has to be cut into statements for what it may do besides.
+  struct Mentions {
+    std::vector<size_t> functions, variables;
+    bool cut = false;
+  };
 
-  Module module_;
+  Result<void> check_items();
+  Result<void> check_functions();
+  Mentions mentions_of(const Function& function) const;
+
+  Module module_;                                  // its declarations
+  std::vector<Mentions> mentions_;                 // by function
+  std::unordered_map<size_t, Module> with_names_;  // functions that name variables, each by itself
   // By name; a function may have several: declarations and a definition.
   std::unordered_map<std::string_view, std::vector<size_t>> functions_;
   std::unordered_map<std::string_view, size_t> variables_;
   std::unordered_set<std::string_view> constants_;
-  std::array<bool, 256> begins_name_{};  // by a character: whether one of those names begins so
+  std::array<bool, 256> begins_{};  // by a character: whether a word that matters begins so
 };
 
 // Variables that one kernel may reach.

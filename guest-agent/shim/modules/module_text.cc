@@ -40,7 +40,7 @@ bool rewrite_is(const char* word) {
 
 std::vector<std::string> entries_of(const std::string& ptx) {
   std::vector<std::string> names;
-  if (const auto module = ptx::Module::parse(ptx))
+  if (const auto module = ptx::Module::parse_declarations(ptx))
     for (const ptx::Function& f : module->functions())
       if (f.is_entry && f.has_body) names.emplace_back(f.name);
   return names;
@@ -49,7 +49,7 @@ std::vector<std::string> entries_of(const std::string& ptx) {
 RequiredBlocks required_blocks_of(const std::string& ptx) {
   RequiredBlocks blocks;
   if (find_text(ptx, ".reqntid") == std::string::npos) return blocks;
-  const auto module = ptx::Module::parse(ptx);
+  const auto module = ptx::Module::parse_declarations(ptx);
   if (!module) return blocks;
   for (const ptx::Function& f : module->functions()) {
     const auto counts_clusters = [](const auto& d) { return d.name == ".blocksareclusters"; };

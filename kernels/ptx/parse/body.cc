@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A function's body: its statements, scopes and declarations.
 #include <algorithm>
+#include <cstring>
 
 #include "kernels/ptx/parse/parser.h"
 
@@ -24,6 +25,34 @@ bool Parser::body(Function& f) {
   }
   f.scopes[0].close = static_cast<std::uint32_t>(f.statements.size());
   return true;
+}
+
+bool Parser::skip_body() {
+  const std::uint32_t begin = cursor_.position();
+  for (std::uint32_t depth = 1;;) {
+    const std::uint32_t at = cursor_.position();
+    // The text has no NUL inside and one behind it.
+    cursor_.seek(at + static_cast<std::uint32_t>(std::strcspn(text_.data() + at, "{}\"/#")));
+    if (cursor_.at_end()) return fail(begin, "function's body is not closed");
+    switch (cursor_.peek()) {
+      case '{':
+        ++depth;
+        cursor_.advance();
+        break;
+      case '}':
+        cursor_.advance();
+        if (--depth == 0) return true;
+        break;
+      case '"':
+        if (!cursor_.skip_string()) return fail(cursor_.position(), "string is not closed");
+        break;
+      default: {  // a comment, a line of the preprocessor, or neither
+        const std::uint32_t before = cursor_.position();
+        if (!trivia()) return false;
+        if (cursor_.position() == before) cursor_.advance();
+      }
+    }
+  }
 }
 
 bool Parser::statement(Function& f, std::vector<std::uint32_t>& open_scopes) {

@@ -31,7 +31,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-Parser::Parser(std::string text) {
+Parser::Parser(std::string text, bool bodies) : bodies_(bodies) {
   module_.text_ = std::make_shared<const std::string>(std::move(text));
   text_ = *module_.text_;
   cursor_ = Cursor(text_);
@@ -77,7 +77,7 @@ Result<Module> Parser::run() {
     }
   }
   find_calls_that_never_return();
-  if (module_.address_size_ == 0) module_.address_size_ = used_address_size(module_);
+  if (bodies_ && module_.address_size_ == 0) module_.address_size_ = used_address_size(module_);
   return std::move(module_);
 }
 
@@ -397,7 +397,7 @@ bool Parser::cut_function(Function& f, std::uint32_t begin) {
   f.has_body = true;
   const std::uint32_t body_begin = cursor_.position();
   cursor_.advance();  // header_directives has seen the brace
-  if (!body(f)) return false;
+  if (bodies_ ? !body(f) : !skip_body()) return false;
   f.body_range = {body_begin, cursor_.position()};
   f.range = {begin, cursor_.position()};
   return true;
@@ -516,5 +516,8 @@ bool Parser::header_directives(Function& f) {
 }
 
 Result<Module> Module::parse(std::string text) { return Parser(std::move(text)).run(); }
+Result<Module> Module::parse_declarations(std::string text) {
+  return Parser(std::move(text), false).run();
+}
 
 }  // namespace sluice::ptx

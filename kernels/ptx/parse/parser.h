@@ -29,7 +29,7 @@ inline char closer_of(char open) { return open == '(' ? ')' : open == '[' ? ']' 
 
 class Parser {
  public:
-  explicit Parser(std::string text);
+  explicit Parser(std::string text, bool bodies = true);
   Result<Module> run();
 
  private:
@@ -53,6 +53,8 @@ class Parser {
   bool parameter_list(std::vector<Variable>& out, Range* inside, std::uint64_t* bytes);
   bool header_directives(Function& function);
   bool body(Function& function);
+  // Past the body whose brace has been read; nothing is looked at but where it ends.
+  bool skip_body();
   bool statement(Function& function, std::vector<std::uint32_t>& open_scopes);
   bool label_or_instruction(Statement& statement, std::uint32_t& operand_count);
   // A dot word at the start of a statement.
@@ -86,6 +88,7 @@ class Parser {
   }
 
   Module module_;
+  const bool bodies_;
   std::string_view text_;
   Cursor cursor_{std::string_view()};
   Error error_;

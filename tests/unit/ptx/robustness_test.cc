@@ -7,6 +7,7 @@
 #include <fstream>
 #include <random>
 #include <sstream>
+#include <tuple>
 
 #include "kernels/passes/rewrite.h"
 #include "kernels/ptx/edit.h"
@@ -42,6 +43,24 @@ std::vector<std::string> cut(const std::string& text) {
   return out;
 }
 
+// Where all of a text is understood, its declarations alone are the same.
+void check_declarations(const ptx::Module& whole) {
+  for (const ptx::Function& f : whole.functions())
+    if (!f.not_understood.empty()) return;
+  const auto declared = ptx::Module::parse_declarations(whole.text());
+  ASSERT_TRUE(declared) << declared.error().message << "\n" << whole.text();
+  ASSERT_EQ(declared->functions().size(), whole.functions().size()) << whole.text();
+  EXPECT_EQ(declared->variables().size(), whole.variables().size()) << whole.text();
+  EXPECT_EQ(declared->directives().size(), whole.directives().size()) << whole.text();
+  for (std::size_t i = 0; i < whole.functions().size(); ++i) {
+    const ptx::Function &f = whole.functions()[i], &d = declared->functions()[i];
+    EXPECT_EQ(declared->text_of(d.range), whole.text_of(f.range));
+    EXPECT_EQ(declared->text_of(d.body_range), whole.text_of(f.body_range));
+    EXPECT_EQ(std::make_tuple(d.name, d.line, d.is_entry, d.has_body, d.params.size()),
+              std::make_tuple(f.name, f.line, f.is_entry, f.has_body, f.params.size()));
+  }
+}
+
 // 1: accepted, 0: refused.
 int check(const std::string& text) {
   auto module = ptx::Module::parse(text);
@@ -49,6 +68,7 @@ int check(const std::string& text) {
     EXPECT_TRUE(module.error().message.starts_with("line ")) << module.error().message;
     return 0;
   }
+  check_declarations(*module);
   auto printed = ptx::print(*module);
   EXPECT_TRUE(printed) << printed.error().message << "\n" << text;
   EXPECT_TRUE(printed && *printed == text) << text;
