@@ -211,7 +211,8 @@ void VgpuServer::open_session(GuestSession::Origin origin, const std::string& pr
 
 void VgpuServer::on_session_offence(GuestSession& session, core::Offence offence, uint64_t cost_ns,
                                     bool more) {
-  if (closing()) return;  // sluiced's doing
+  // That would be sluiced's doing. But who shuts its domain off in mid-fault has faulted.
+  if (closing() && offence == core::Offence::kForcedEnd) return;
   const BackOff::Effect effect = back_off_->on_offence(offence, cost_ns, more);
   log::warning("vgpu {}: {} ('{}', slot {}): the GPU stood still for {} ms{}", spec_.name,
                core::to_string(offence), session.program(), session.slot(), cost_ns / 1'000'000,

@@ -52,6 +52,15 @@ class BackOffTest : public DaemonTest {
     await_faults(before + 4);
     EXPECT_TRUE(run_until([&] { return a().sessions().empty(); }));
   }
+  void make_again(const std::string& owner) {
+    bool gone = false;
+    ASSERT_TRUE(daemon_->remove("a", [&] { gone = true; }).ok());
+    ASSERT_TRUE(run_until([&] { return gone; }));
+    Daemon::CreateRequest r;
+    r.name = "a";
+    r.owner = owner;
+    ASSERT_TRUE(daemon_->create(r).ok());
+  }
   void expect_waiting(LocalProgram& p) {
     EXPECT_TRUE(run_until([&] { return a().waiting_programs() == 1; }));
     run_for_a_moment();
@@ -125,15 +134,6 @@ TEST_F(BackOffTest, TheOperatorResetsItByDeletingTheVgpu) {
 
 // Or it would be reset by whoever may shut a domain off and start it.
 TEST_F(BackOffTest, WhatAnOwnersVgpuOwesStaysWhenItIsMadeAnew) {
-  const auto make_again = [&](const std::string& owner) {
-    bool gone = false;
-    ASSERT_TRUE(daemon_->remove("a", [&] { gone = true; }).ok());
-    ASSERT_TRUE(run_until([&] { return gone; }));
-    Daemon::CreateRequest r;
-    r.name = "a";
-    r.owner = owner;
-    ASSERT_TRUE(daemon_->create(r).ok());
-  };
   auto neighbour = joined("b");
   make_again("libvirt:1");
   offend();
@@ -370,23 +370,42 @@ TEST_F(BackOffMeasured, AStallThatNobodyReportsIsCharged) {
   EXPECT_EQ(penalty().fault_stall_ns(), 40 * kMsNs);
 }
 
-// It has to leave, does not, and is gone before its deadline.
-TEST_F(BackOffMeasured, WhoGoesBeforeItsDeadlinePays) {
+class BackOffLate : public BackOffMeasured {
+ protected:
+  // `p`'s launch has to leave, and does not.
+  void stay_late(LocalProgram& neighbour, LocalProgram& p) {
+    p.command(fake::kError, 0, 1);  // no error, one in flight
+    EXPECT_TRUE(run_until([&] { return p.reply().has_value(); }));
+    p.command(fake::kReport, 1, 1);
+    neighbour.command(fake::kReport, 1, 1);
+    const core::VgpuId id = a().id();
+    ASSERT_TRUE(
+        run_until([&] { return daemon_->executor().scheduler().stats(0, id).overdue == 1; }));
+  }
+  void expect_it_has_paid() {
+    EXPECT_EQ(penalty().forced_ends(), 1u);
+    EXPECT_GE(penalty().debt_ns(monotonic_ns()), 90 * kMsNs);
+    EXPECT_LT(penalty().deadline_ns(monotonic_ns(), 2000 * kMsNs, 100 * kMsNs), 1700 * kMsNs)
+        << "and its next one is shorter";
+    auto next = asks();
+    expect_waiting(*next);
+  }
+};
+
+TEST_F(BackOffLate, WhoGoesBeforeItsDeadlinePays) {
   auto neighbour = joined("b"), p = joined();
-  p->command(fake::kError, 0, 1);  // no error, one in flight
-  EXPECT_TRUE(run_until([&] { return p->reply().has_value(); }));
-  p->command(fake::kReport, 1, 1);
-  neighbour->command(fake::kReport, 1, 1);
-  const core::VgpuId id = a().id();
-  ASSERT_TRUE(run_until([&] { return daemon_->executor().scheduler().stats(0, id).overdue == 1; }));
+  stay_late(*neighbour, *p);
   p->close();
   EXPECT_TRUE(run_until([&] { return a().sessions().empty(); }));
-  EXPECT_EQ(penalty().forced_ends(), 1u);
-  EXPECT_GE(penalty().debt_ns(monotonic_ns()), 90 * kMsNs);
-  EXPECT_LT(penalty().deadline_ns(monotonic_ns(), 2000 * kMsNs, 100 * kMsNs), 1700 * kMsNs)
-      << "and its next one is shorter";
-  auto next = asks();
-  expect_waiting(*next);
+  expect_it_has_paid();
+}
+
+TEST_F(BackOffLate, WhoseDomainIsShutOffBeforeItsDeadlinePays) {
+  make_again("libvirt:1");
+  auto neighbour = joined("b"), p = joined();
+  stay_late(*neighbour, *p);
+  make_again("libvirt:1");
+  expect_it_has_paid();
 }
 
 class BackOffDear : public BackOffTest {
