@@ -18,7 +18,7 @@
 
 namespace sluice {
 namespace {
-constexpr uint64_t kMs = 1'000'000, kBegin = 5'000'000'000;
+constexpr uint64_t kMsNs = 1'000'000, kBegin = 5'000'000'000;
 
 struct TempFile {
   std::string path = ::testing::TempDir() + "/sluice-trace-" + std::to_string(::getpid());
@@ -36,7 +36,7 @@ struct Host {
   explicit Host(const std::string& path, uint64_t limit = 1 << 20) {
     core::SchedulerConfig c;
     c.policy = "rr";
-    c.policy_config.quantum_ns = 2 * kMs;
+    c.policy_config.quantum_ns = 2 * kMsNs;
     scheduler = core::Scheduler::make(c, now);
     auto opened = TraceFile::open(path, 4, limit, now);
     EXPECT_TRUE(opened.ok()) << opened.error().message;
@@ -48,7 +48,7 @@ struct Host {
       run();
       scheduler->add_session(now, *v, actions);
       run();
-      now += kMs;
+      now += kMsNs;
     }
   }
   void run() {
@@ -99,20 +99,20 @@ TEST(TraceFile, WhatTheSchedulerDidCanBeReplayed) {
   {
     Host h(file.path);
     h.work(0, true);
-    h.pass(10 * kMs);
-    h.trace->slice(h.now, 0, 5 * kMs);  // as on time slices
-    h.trace->used(h.now, 0, 10 * kMs);
-    h.trace->used(h.now, 7, kMs);  // nobody
+    h.pass(10 * kMsNs);
+    h.trace->slice(h.now, 0, 5 * kMsNs);  // as on time slices
+    h.trace->used(h.now, 0, 10 * kMsNs);
+    h.trace->used(h.now, 7, kMsNs);  // nobody
     h.work(1, true);
-    h.pass(40 * kMs);
+    h.pass(40 * kMsNs);
     h.work(1, false);
-    h.pass(5 * kMs);
+    h.pass(5 * kMsNs);
     h.work(0, false);
     h.work(1, true);  // the other is then asked, and found idle
-    h.pass(3 * kMs);
+    h.pass(3 * kMsNs);
     h.work(1, false);
     h.work(0, true);
-    h.pass(kMs);
+    h.pass(kMsNs);
   }
   EXPECT_NE(file.text().find(R"("event":"slice","vgpu":"a","ns":5000000})"), std::string::npos);
   EXPECT_NE(file.text().find(R"("event":"used","vgpu":"a","ns":10000000})"), std::string::npos);
@@ -138,7 +138,7 @@ TEST(TraceFile, EndsWithAWholeLineAtItsLimit) {
     Host h(file.path, 1000);
     h.work(0, true);
     h.work(1, true);
-    h.pass(200 * kMs);
+    h.pass(200 * kMsNs);
   }
   const std::string text = file.text();
   EXPECT_LE(text.size(), 1000u);

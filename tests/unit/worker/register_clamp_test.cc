@@ -226,14 +226,14 @@ TEST_F(RegisterClamp, ClonesWithOneTaskABlockGetOneToo) {
 
 // Of what was compiled once already, only what there is no other way to have is compiled again.
 size_t g_texts = 0, g_bytes = 0;
-gpu::DriverApi g_driver;
+gpu::DriverApi g_unchanged;
 CUresult count_bytes(CUmodule* m, const void* text, unsigned n, CUjit_option* o, void** v) {
   ++g_texts;
   g_bytes += std::strlen(static_cast<const char*>(text));
-  return g_driver.cuModuleLoadDataEx(m, text, n, o, v);
+  return g_unchanged.cuModuleLoadDataEx(m, text, n, o, v);
 }
 TEST_F(RegisterClamp, WithoutVariablesTheClampedFormsAloneAreTheSecondModule) {
-  g_driver = api;
+  g_unchanged = api;
   g_texts = g_bytes = 0;
   api.cuModuleLoadDataEx = count_bytes;
   // The variable is elsewhere.
@@ -298,42 +298,42 @@ TEST_F(RegisterClamp, AllFormsHaveTheSameVariables) {
 }
 
 // What a driver may do otherwise than the software GPU. The table's pointers lead here first.
-gpu::DriverApi g_real;
-int g_loads = 0, g_unloads = 0;
+int g_module_loads = 0, g_module_unloads = 0;
 CUresult refuse_second(CUmodule* m, const void* text, unsigned n, CUjit_option* o, void** v) {
-  return ++g_loads == 2 ? CUDA_ERROR_INVALID_PTX : g_real.cuModuleLoadDataEx(m, text, n, o, v);
+  return ++g_module_loads == 2 ? CUDA_ERROR_INVALID_PTX
+                               : g_unchanged.cuModuleLoadDataEx(m, text, n, o, v);
 }
 CUresult count_unload(CUmodule m) {
-  ++g_unloads;
-  return g_real.cuModuleUnload(m);
+  ++g_module_unloads;
+  return g_unchanged.cuModuleUnload(m);
 }
 CUresult spill(int* value, CUfunction_attribute a, CUfunction f) {
-  const CUresult r = g_real.cuFuncGetAttribute(value, a, f);
+  const CUresult r = g_unchanged.cuFuncGetAttribute(value, a, f);
   int registers = 0;
   if (a == CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES &&
-      g_real.cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, f) == CUDA_SUCCESS &&
+      g_unchanged.cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, f) == CUDA_SUCCESS &&
       registers <= 64)
     *value += 1024;
   return r;
 }
 
 TEST_F(RegisterClamp, ASecondTextThatTheDriverRefusesChangesNothing) {
-  g_real = api;
-  g_loads = g_unloads = 0;
+  g_unchanged = api;
+  g_module_loads = g_module_unloads = 0;
   api.cuModuleLoadDataEx = refuse_second;
   api.cuModuleUnload = count_unload;
   FittedModule m;
   ASSERT_EQ(load_fitted(api, device, rewritten(kHead + wide_kernel("wide", kLive)), {}, &m),
             CUDA_SUCCESS);
-  EXPECT_EQ(g_loads, 2);
-  EXPECT_EQ(g_unloads, 0);
+  EXPECT_EQ(g_module_loads, 2);
+  EXPECT_EQ(g_module_unloads, 0);
   EXPECT_TRUE(m.clamped.empty());
   EXPECT_EQ(forms(m, "wide").clamped, nullptr);
 }
 
 TEST_F(RegisterClamp, AFormThatSpillsMuchIsDropped) {
-  g_real = api;
-  g_unloads = 0;
+  g_unchanged = api;
+  g_module_unloads = 0;
   api.cuFuncGetAttribute = spill;
   api.cuModuleUnload = count_unload;
   FittedModule m;
@@ -342,7 +342,7 @@ TEST_F(RegisterClamp, AFormThatSpillsMuchIsDropped) {
   EXPECT_TRUE(m.clamped.empty());
   EXPECT_NE(m.other, nullptr) << "the second module, for the caller to unload";
   EXPECT_NE(m.other, m.cu);
-  EXPECT_EQ(g_unloads, 0);
+  EXPECT_EQ(g_module_unloads, 0);
   EXPECT_EQ(choose_form(api, forms(m, "wide"), 1024, 0, 0).blocks_per_sm, 0u);
 }
 

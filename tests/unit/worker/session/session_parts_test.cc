@@ -176,12 +176,12 @@ uint64_t wait(Outlook& outlook, uint64_t from_ns, uint64_t to_ns) {
 }
 
 TEST(Outlook, WaitsAreExpectedToLastAsLongAsThoseBefore) {
-  constexpr uint64_t kMs = 1'000'000;
+  constexpr uint64_t kMsNs = 1'000'000;
   Outlook outlook(true), few_processors(false);
-  for (const uint64_t begin : {10 * kMs, 20 * kMs, 30 * kMs}) {
-    const uint64_t end_ns = wait(outlook, begin, begin + 5 * kMs);
-    EXPECT_EQ(end_ns, begin < 30 * kMs ? 7 : begin + 5 * kMs);
-    EXPECT_EQ(wait(few_processors, begin, begin + 5 * kMs), 7u);
+  for (const uint64_t begin : {10 * kMsNs, 20 * kMsNs, 30 * kMsNs}) {
+    const uint64_t end_ns = wait(outlook, begin, begin + 5 * kMsNs);
+    EXPECT_EQ(end_ns, begin < 30 * kMsNs ? 7 : begin + 5 * kMsNs);
+    EXPECT_EQ(wait(few_processors, begin, begin + 5 * kMsNs), 7u);
   }
 }
 
