@@ -177,6 +177,24 @@ TEST_F(GateTurnsTest, OneOfALowerPriorityIsInNoTurn) {
   EXPECT_FALSE(turns.active());
 }
 
+TEST_F(GateTurnsTest, WhoIsAwayAndChatsNoMoreIsNoMember) {
+  add_chatting(), add_chatting();
+  begin_turns();
+  go(0);
+  gpu[0].habit.burst_ns = 20e6;
+  EXPECT_EQ(begin_turns(), kEndsNs);
+  EXPECT_FALSE(turns.active());
+}
+
+TEST_F(GateTurnsTest, NorIsWhoIsAwayAndOfALowerPriorityNow) {
+  add_chatting(), add_chatting();
+  begin_turns();
+  go(0);
+  add_chatting(300e3, 100e3, {.priority = 1});
+  EXPECT_EQ(begin_turns(), kEndsNs);
+  EXPECT_FALSE(turns.active());
+}
+
 // The one that was away longest had its turn longest ago.
 TEST_F(GateTurnsTest, WhoIsLongAwayIsAMemberNoMore) {
   add_chatting(), add_chatting();

@@ -40,9 +40,29 @@ TEST_F(OneByOneTest, WhileOneThatPausesLagsByHalfOfABurst) {
 }
 
 TEST_F(OneByOneTest, NotForTheRestOfOne) {
-  go(2), go(3);
+  go(3);
   lag(0, 8 * kMs);
+  EXPECT_TRUE(applies());
+  go(2);
   EXPECT_FALSE(applies());
+}
+
+// A slice is corrected by what its owner leads in the middle of its turn, and so is the order.
+TEST_F(OneByOneTest, LeadsAreThoseInTheMiddleOfATurn) {
+  add_busy({.weight = 300});
+  lag(0, 8 * kMs);
+  charge(3, 500 * kUs), charge(4, kMs);
+  ASSERT_TRUE(applies());
+  one_by_one.begin_round(now);
+  EXPECT_EQ(gpu[0].wanted_ns, gpu.slice_for(0, gpu[0].lead_ns)) << "who pauses has its slice";
+  for (const VgpuId v : {3, 4}) {
+    const double lead_ns = gpu.lead_among_rest(v);
+    const uint64_t slice_ns = gpu.slice_for(v, lead_ns + gpu.quantum_ns(v) / 2);
+    const double turn_ns = static_cast<double>(slice_ns) + kHandoverNs;
+    EXPECT_NEAR(gpu[v].lead_in_turn, (lead_ns + turn_ns / 2) / gpu.share(v).weight, 1e-3) << v;
+    EXPECT_EQ(gpu[v].wanted_ns == slice_ns, v == 3)
+        << v << ", of which 4 has its turn, a shorter one";
+  }
 }
 
 TEST_F(OneByOneTest, TheFurthestBehindOfTheRestIsOpenAndWhoPauses) {
@@ -113,12 +133,15 @@ TEST_F(OneByOneTest, OneThatPausesAndIsAheadIsGated) {
   add_busy();
   has_habit(4, 2e6, 100e3);
   lag(0, 8 * kMs);
-  charge(4, 8 * kMs + 500 * kUs);
-  for (const VgpuId v : {1, 2, 3}) charge(v, kMs);
-  charge(4, 6 * kMs);
+  ASSERT_TRUE(applies());
+  charge(4, static_cast<uint64_t>((0.9e6 - gpu[4].lead_ns) * 5 / 4));
   ASSERT_TRUE(applies());
   one_by_one.begin_round(now);
-  EXPECT_EQ(open().front(), 0u);
+  EXPECT_FALSE(gpu[0].gated || gpu[4].gated);
+  charge(4, 250 * kUs);  // it leads by 0.9 + 0.2 ms then
+  ASSERT_TRUE(applies());
+  one_by_one.begin_round(now);
+  EXPECT_FALSE(gpu[0].gated);
   EXPECT_TRUE(gpu[4].gated) << "by more than half of a burst";
 }
 
@@ -141,6 +164,25 @@ TEST_F(OneByOneTest, BesideARiderThatIsTooFarAheadMoreOfTheRestHaveTurns) {
   EXPECT_EQ(opened(), (Open{0, 1, 2})) << "its shortest turn is its share of 16 ms";
   gpu[rider].rides_until_ns = now;
   EXPECT_EQ(opened(), (Open{0, 1})) << "its kernel has ended";
+}
+
+// Who is ahead by more than what a turn would leave it has none, though there is time for one.
+TEST_F(OneByOneTest, NobodyHasATurnThatIsNotDue) {
+  const VgpuId rider = add_busy({.weight = 10});
+  lag(0, 8 * kMs);
+  charge(3, 40 * kMs), charge(rider, 3 * kMs);
+  gpu[rider].rides_until_ns = now + kSecond;
+  const auto has_turn = [&] {
+    EXPECT_TRUE(applies());
+    one_by_one.begin_round(now);
+    for (const VgpuId v : {1, 2, 3}) gpu[v].left_ns = 0;
+    return !gpu[2].gated;
+  };
+  charge(rider, static_cast<uint64_t>((begin_round(), 3 * gpu.quantum_ns(rider))));
+  ASSERT_TRUE(has_turn());
+  for (int i = 0; i < 2000 && has_turn(); ++i) charge(2, 20 * kUs);
+  const double turn_ns = static_cast<double>(gpu[2].wanted_ns) + kHandoverNs;
+  EXPECT_NEAR(gpu.lead_among_rest(2) + turn_ns / 2, gpu.quantum_ns(2), 20e3);
 }
 
 TEST_F(OneByOneTest, NotWhereARidersCycleIsLongerThanARound) {
