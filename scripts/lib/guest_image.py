@@ -7,6 +7,7 @@ Nothing is installed on the host: the packages are downloaded with apt-get and u
 folder, which is reused while their versions stay the same. An unpacked vmlinux boots in 2-3 s under
 TCG, three times as quickly as the compressed image (its own decompressor would be emulated).
 """
+import functools
 import hashlib
 import lzma
 import os
@@ -18,6 +19,7 @@ import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+PACKAGES = ("linux-image-amd64", "busybox-static", "libc6", "libc-bin")
 # In the order of their dependencies: the guest has insmod only.
 MODULES = ["virt/lib/irqbypass", "drivers/vfio/vfio_virqfd", "drivers/vfio/vfio",
            "drivers/vfio/vfio_iommu_type1", "drivers/vfio/pci/vfio-pci-core",
@@ -37,10 +39,18 @@ def _run(args, **kw):
     return p.stdout
 
 
+@functools.cache
+def _shown(*packages):
+    """What apt shows of each of them. It may take seconds a call, whatever it is asked."""
+    text = _run(["apt-cache", "show", "--no-all-versions", *packages])
+    return {re.match(r"Package: (\S+)", shown).group(1): shown for shown in text.split("\n\n")
+            if shown.strip()}
+
+
 def _kernel_package():
     """The versioned package behind linux-image-amd64, for example linux-image-6.1.0-56-amd64."""
-    out = _run(["apt-cache", "show", "--no-all-versions", "linux-image-amd64"])
-    m = re.search(r"^Depends: (linux-image-\S+-amd64)", out, re.M)
+    shown = _shown(*PACKAGES)["linux-image-amd64"]
+    m = re.search(r"^Depends: (linux-image-\S+-amd64)", shown, re.M)
     if not m:
         raise ImageError("apt knows no linux-image-amd64; run 'apt-get update' as root first")
     return m.group(1)
@@ -48,8 +58,8 @@ def _kernel_package():
 
 def _fetch(package, cache):
     """Downloads and unpacks a Debian package into cache/PACKAGE_VERSION; returns that folder."""
-    version = re.search(r"^Version: (\S+)",
-                        _run(["apt-cache", "show", "--no-all-versions", package]), re.M).group(1)
+    shown = _shown(*PACKAGES) if package in PACKAGES else _shown(package)
+    version = re.search(r"^Version: (\S+)", shown[package], re.M).group(1)
     folder = cache / f"{package}_{version.replace(':', '%3a')}"
     if folder.is_dir():
         return folder
