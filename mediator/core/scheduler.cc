@@ -314,14 +314,14 @@ uint64_t Scheduler::take_stay_ns(uint64_t now_ns, SessionId s) {
   const SessionState* x = impl_->session(s);
   if (!x) return 0;
   impl_->strategy->settle_time(now_ns);
-  const uint64_t stay = impl_->deadlines.take_stay_ns(now_ns, s);
+  const uint64_t stay = impl_->deadlines.take_stay_ns(s);
   if (stay > 0) impl_->strategy->on_stayed(x->vgpu);
   return stay;
 }
 
 void Scheduler::on_starved(uint64_t now_ns, SessionId s, uint64_t starved_ns, ActionQueue& out) {
   if (!impl_->session(s)) return;
-  impl_->deadlines.on_starved(s, starved_ns, out);
+  impl_->deadlines.on_starved(now_ns, s, starved_ns, out);
   impl_->deadlines.enforce(now_ns, out);
   impl_->finish(now_ns, out);
 }

@@ -47,22 +47,23 @@ void Deadlines::excuse_others(VgpuId v, uint64_t now_ns, uint64_t ns) {
 }
 
 // Whoever asked: the count is the same.
-void Deadlines::on_starved(SessionId s, uint64_t starved_ns, ActionQueue& out) {
+void Deadlines::on_starved(uint64_t now_ns, SessionId s, uint64_t starved_ns, ActionQueue& out) {
   answer_ungranted(s, starved_ns, out);
   Starved& x = starved_[s];
   if (x.pending == 0) return;
   --x.pending;
-  if (!x.before_ns) {
-    x.before_ns = starved_ns;
-    return;
-  }
   const VgpuId v = sharing_.sessions[s].vgpu;
   Eviction& e = evictions_[v];
+  if (!x.before_ns) x.before_ns = starved_ns;
   const uint64_t since_ns = starved_ns - std::min(*x.before_ns, starved_ns);
   e.starved_ns = std::max(e.starved_ns, since_ns);
+  if (!is_answered(v) || (e.stage != Stage::kWarned && e.stage != Stage::kAsked)) return;
+  if (e.from_ns == 0) e.from_ns = now_ns;
+  e.known_ns = now_ns;
 }
 
-void Deadlines::ask(VgpuId v, ActionQueue& out) {
+void Deadlines::ask(uint64_t now_ns, VgpuId v, ActionQueue& out) {
+  evictions_[v].looked_ns = now_ns;
   for (const SessionId s : sharing_.vgpus[v].sessions) {
     if (sharing_.sessions[s].drain == Drain::kNone) continue;
     sharing_.reports.read(s, out);
@@ -78,12 +79,12 @@ bool Deadlines::is_answered(VgpuId v) const {
   });
 }
 
-void Deadlines::warn(VgpuId v, uint64_t since_ns, ActionQueue& out) {
+void Deadlines::warn(uint64_t now_ns, VgpuId v, uint64_t since_ns, ActionQueue& out) {
   evictions_[v].stage = Stage::kWarned;
   ++sharing_.vgpus[v].counters.overdue;
   sharing_.log(out, LogEvent::kOverdue, v, since_ns);
   for (const SessionId s : sharing_.vgpus[v].sessions) starved_[s].before_ns.reset();
-  ask(v, out);
+  ask(now_ns, v, out);
 }
 
 void Deadlines::end(VgpuId v, ActionQueue& out) {
@@ -106,26 +107,31 @@ uint64_t Deadlines::overstay_ns(SessionId s, EndReason reason) const {
   return limit_ns(v) + (reason == EndReason::kDidNotLeave ? starved_ns(v) : 0);
 }
 
-uint64_t Deadlines::stay_ns(uint64_t now_ns, VgpuId v) const {
+// Samples that would excuse the rest may be as far apart as that.
+uint64_t Deadlines::known_stay_ns(VgpuId v) const {
   const Eviction& e = evictions_[v];
-  const uint64_t free_ns = e.since_ns + e.excused_ns + starved_ns(v);
-  return std::min(now_ns - std::min(now_ns, free_ns), limit_ns(v));
+  uint64_t free_ns = e.from_ns + starved_ns(v);
+  if (e.excused_ns > 0) free_ns += e.excused_ns + sharing_.config.longest_sample_ns;
+  const uint64_t stay = e.known_ns - std::min(e.known_ns, free_ns);
+  if (e.from_ns == 0 || stay < warn_ns(v)) return 0;
+  return std::min(stay + warn_ns(v), limit_ns(v));
 }
 
 void Deadlines::on_left(uint64_t now_ns, SessionId s) {
-  Eviction& e = evictions_[sharing_.sessions[s].vgpu];
+  const VgpuId v = sharing_.sessions[s].vgpu;
+  Eviction& e = evictions_[v];
   if (e.stage == Stage::kStopped) return;
-  e.shown_ns = std::max(e.shown_ns, stay_ns(now_ns, sharing_.sessions[s].vgpu));
+  const uint64_t stay = now_ns - std::min(now_ns, e.since_ns + e.excused_ns);
+  e.shown_ns = std::max(e.shown_ns, std::min(stay, limit_ns(v)));
 }
 
-uint64_t Deadlines::take_stay_ns(uint64_t now_ns, SessionId s) {
+uint64_t Deadlines::take_stay_ns(SessionId s) {
   const SessionState& x = sharing_.sessions[s];
   Eviction& e = evictions_[x.vgpu];
   if (x.drain == Drain::kNone || e.stage == Stage::kStopped || e.stage == Stage::kEnded) return 0;
-  const uint64_t stay = stay_ns(now_ns, x.vgpu), free_ns = std::max(e.shown_ns, e.counted_ns);
-  if (stay < warn_ns(x.vgpu) || stay <= free_ns) return 0;
-  e.counted_ns = stay;
-  return stay - free_ns;
+  const uint64_t stay = known_stay_ns(x.vgpu), free_ns = std::max(e.shown_ns, e.counted_ns);
+  e.counted_ns = std::max(stay, e.counted_ns);
+  return stay - std::min(stay, free_ns);
 }
 
 uint64_t Deadlines::deadline_ns(VgpuId v) const {
@@ -146,14 +152,16 @@ void Deadlines::enforce(uint64_t now_ns, ActionQueue& out) {
     Eviction& e = evictions_[v];
     const uint64_t since_ns = now_ns - e.since_ns - e.excused_ns;
     if (e.stage == Stage::kRunning && since_ns >= warn_ns(v)) {
-      warn(v, since_ns, out);
+      warn(now_ns, v, since_ns, out);
       e.warned_ns = now_ns;
     }
     if (e.stage == Stage::kWarned && now_ns >= end_at_ns(v)) {
       e.stage = Stage::kAsked;
       e.asked_ns = now_ns;
-      ask(v, out);
+      ask(now_ns, v, out);
     }
+    if (e.stage == Stage::kWarned && is_answered(v) && now_ns >= e.looked_ns + warn_ns(v))
+      ask(now_ns, v, out);
     if (e.stage != Stage::kAsked) continue;
     if (!is_answered(v) && now_ns < e.asked_ns + limit_ns(v)) continue;
     if (e.asked_ns < deadline_ns(v))
@@ -220,6 +228,8 @@ uint64_t Deadlines::next_ns() const {
     const Eviction& e = evictions_[v];
     if (e.stage == Stage::kRunning) next = std::min(next, e.since_ns + e.excused_ns + warn_ns(v));
     if (e.stage == Stage::kWarned) next = std::min(next, end_at_ns(v));
+    if (e.stage == Stage::kWarned && is_answered(v))
+      next = std::min(next, e.looked_ns + warn_ns(v));
     if (e.stage == Stage::kAsked) next = std::min(next, e.asked_ns + limit_ns(v));
   }
   return next;

@@ -36,7 +36,8 @@
 // and pays for it (overstay_ns()).
 //
 //   kRunning --warned: asked--> kWarned --deadline: asked again--> kAsked --> kEnded
-//                                  ^----------- it had starved -------|
+//                               |  ^  ^----------- it had starved -------|
+//                      each evict_warn_ns: asked
 //
 // `ungranted_ns` shrinks as time passes (SchedulerConfig::ungranted_leak), so that the delays of an
 // honest worker between its kernel's end and the GPU's release never add up. A worker without a
@@ -54,11 +55,14 @@
 //
 // A session may also go before its deadline with launches in flight that had to leave: by itself,
 // by a crash, or ended for something else. A guest that always does would never be ended at a
-// deadline. So once it is late enough to be warned of, all the time since the eviction counts as if
-// it had been ended for it (take_stay_ns()). An honest program with long launches that is killed in
-// the midst of one looks the same. What tells them apart is how long sessions of its vGPU have
-// taken to leave by themselves: so much is free. A guest that shows long launches to be free later
-// has kept the GPU for as long with launches that end, which it may do again and again.
+// deadline. So the time that it stayed counts as if it had been ended for it (take_stay_ns()), as
+// far as it is known that its worker had a processor: the kernel is asked each evict_warn_ns while
+// it is late, and what came after the last answer is not counted. Nor is anything if less than
+// evict_warn_ns is known, so that nobody pays who waited behind another. An honest program with
+// long launches that is killed in the midst of one looks the same. What tells them apart is how
+// long sessions of its vGPU have taken to leave by themselves: so much is free. A guest that shows
+// long launches to be free later has kept the GPU for as long with launches that end, which it may
+// do again and again.
 //
 // Owned by Sharing, one thread.
 #pragma once
@@ -98,7 +102,7 @@ class Deadlines {
   // The GPU stood still for so long, through v's fault.
   void excuse_others(VgpuId v, uint64_t now_ns, uint64_t ns);
   // The answer to kAskStarved: so long since its worker's start. To be followed by enforce().
-  void on_starved(SessionId s, uint64_t starved_ns, ActionQueue& out);
+  void on_starved(uint64_t now_ns, SessionId s, uint64_t starved_ns, ActionQueue& out);
   uint64_t excused_ns(VgpuId v) const { return evictions_[v].excused_ns; }
   // For how long `s`, which is being ended for `reason`, has kept the GPU from others.
   uint64_t overstay_ns(SessionId s, EndReason reason) const;
@@ -106,7 +110,7 @@ class Deadlines {
   void on_left(uint64_t now_ns, SessionId s);
   // `s` is gone, and nobody has ended it for not leaving. For how long it has kept the GPU from
   // others all the same: once for all sessions of its vGPU. 0: it has not.
-  uint64_t take_stay_ns(uint64_t now_ns, SessionId s);
+  uint64_t take_stay_ns(SessionId s);
   // For statistics: an eviction that needed no deadline.
   void set_evicted_at(VgpuId v, uint64_t at_ns) { evictions_[v].since_ns = at_ns; }
 
@@ -129,12 +133,14 @@ class Deadlines {
     uint64_t limit_ns = 0;    // 0: evict_end_ns
     uint64_t starved_ns = 0;  // of its workers the one that starved longest, since the warning
     uint64_t warned_ns = 0;   // when it was
-    uint64_t asked_ns = 0;    // the last time; 0: only at the warning
-    uint64_t counted_ns = 0;  // by take_stay_ns(), of this eviction
-    uint64_t shown_ns = 0;    // longest time in which sessions have left, ever
+    uint64_t asked_ns = 0;    // the last time at its deadline; 0: never
+    uint64_t looked_ns = 0;   // the last time, for whatever reason
+    uint64_t from_ns = 0, known_ns = 0;  // the first answers and the last; 0: none
+    uint64_t counted_ns = 0;             // by take_stay_ns(), of this eviction
+    uint64_t shown_ns = 0;               // longest time in which sessions have left, ever
   };
-  // Since it was evicted, without what is excused.
-  uint64_t stay_ns(uint64_t now_ns, VgpuId v) const;
+  // For how long v has stayed for certain, though it could have left.
+  uint64_t known_stay_ns(VgpuId v) const;
   // The kernel's count for a worker at the warning, and how many answers are on their way.
   struct Starved {
     std::optional<uint64_t> before_ns;
@@ -145,7 +151,7 @@ class Deadlines {
   uint64_t deadline_ns(VgpuId v) const;
   uint64_t end_at_ns(VgpuId v) const;
   // About its sessions that have not drained; their reports are read once more.
-  void ask(VgpuId v, ActionQueue& out);
+  void ask(uint64_t now_ns, VgpuId v, ActionQueue& out);
   bool is_answered(VgpuId v) const;
   void end(VgpuId v, ActionQueue& out);
   // Since it was last seen to be gone for long enough that its sum was 0, but for excused_ns.
@@ -157,7 +163,7 @@ class Deadlines {
   };
   void ask_ungranted(uint64_t now_ns, SessionId s, ActionQueue& out);
   void answer_ungranted(SessionId s, uint64_t starved_ns, ActionQueue& out);
-  void warn(VgpuId v, uint64_t since_ns, ActionQueue& out);
+  void warn(uint64_t now_ns, VgpuId v, uint64_t since_ns, ActionQueue& out);
 
   Sharing& sharing_;
   std::vector<Eviction> evictions_;   // by VgpuId

@@ -199,6 +199,9 @@ TEST(Scheduler, DeadlinesWarnThenEnd) {
   EXPECT_EQ(h.wake, 600 * kMs);
   h.time(600 * kMs);
   EXPECT_EQ(h.take(), "read0");
+  EXPECT_EQ(h.wake, 700 * kMs) << "its worker is asked about again";
+  h.time(2490 * kMs);
+  EXPECT_EQ(h.take(), "read0");
   EXPECT_EQ(h.wake, 2500 * kMs);
   EXPECT_EQ(h.scheduler->stats(h.now, 0).overdue, 1u);
   h.time(2500 * kMs);
@@ -221,6 +224,8 @@ TEST(Scheduler, AHostThatStoodStillEndsNobody) {
   h.take();
   h.time(5000 * kMs);
   EXPECT_EQ(h.take(), "read0") << "warned late";
+  h.time(6890 * kMs);
+  EXPECT_EQ(h.take(), "read0");
   EXPECT_EQ(h.wake, 6900 * kMs);
   h.report(a, 1, 0, 1);
   EXPECT_EQ(h.take(), "grant1o!1 ring1") << "it has left";

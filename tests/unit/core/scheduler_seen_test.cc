@@ -86,6 +86,21 @@ TEST(SchedulerSeen, AVictimThatIsServedAfterwardsKeepsItsSession) {
   EXPECT_EQ(h.scheduler->stats(h.now, h.w).ended, 0u);
 }
 
+// However rarely the host looks.
+TEST(SchedulerSeen, AVictimThatGoesMeanwhilePaysNothing) {
+  for (const uint64_t between : {10 * kMs, 190 * kMs}) {
+    Seen h;
+    h.scheduler->on_seen(h.now, kNoSession, h.queue);
+    h.a_reports_left_and_b_is_evicted();
+    for (const uint64_t end = h.now + 1500 * kMs; h.now < end;) {
+      h.wait(between);
+      ASSERT_EQ(h.scheduler->take_stay_ns(h.now, h.b), 0u);
+      h.scheduler->on_seen(h.now, h.a, h.queue);
+      h.drain();
+    }
+  }
+}
+
 // No report of b's changes anything: the host sees that it is b.
 TEST(SchedulerSeen, WhoHoldsTheGpuAndSaysThatItsLaunchHasNotBegunIsEnded) {
   Seen h;

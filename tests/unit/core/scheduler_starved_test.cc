@@ -99,9 +99,10 @@ TEST(SchedulerStarved, WithoutAnAnswerItEndsAllTheSame) {
 // ---- gone before the deadline ----------------------------------------------------------------
 
 struct Stayed : Starved {
-  // Of `s`, so long after the last eviction.
-  uint64_t take(SessionId s, uint64_t after_ns) {
-    now = evicted_ns + after_ns;
+  // Of `s`, which is gone so long after the last eviction; of that its worker starved so long.
+  uint64_t take(SessionId s, uint64_t after_ns, uint64_t starved_ns = 0) {
+    const auto starved = [&] { return std::min(starved_ns, now - evicted_ns); };
+    EXPECT_EQ(ended_after(evicted_ns + after_ns - now, starved), 0u);
     return scheduler->take_stay_ns(now, s);
   }
   // a's leaves so late; it has its next turn, and is evicted again.
@@ -119,24 +120,34 @@ struct Stayed : Starved {
     for (int i = 0; i < 100 && page(a).grant & SLUICE_GRANT_OPEN; ++i) time(wake);
     ASSERT_EQ(page(a).grant & SLUICE_GRANT_OPEN, 0u);
     evicted_ns = now;
+    take_words();
   }
+  void take_words() { static_cast<void>(Host::take()); }
 };
 
+// The kernel is asked each 100 ms; what came after the last answer is not known.
 TEST(SchedulerStayed, WhoGoesWithItsLaunchOnTheGpuPaysFromWhenItHadToLeave) {
-  EXPECT_EQ(Stayed().take(0, 1800 * kMs), 1800 * kMs);
-  EXPECT_EQ(Stayed().take(0, 3 * kLimit), kLimit);
-  EXPECT_EQ(Stayed().take(0, 99 * kMs), 0u) << "it was not late";
-  EXPECT_EQ(Stayed().take(1, 1800 * kMs), 0u) << "who waits for it";
-  EXPECT_EQ(Stayed().take(77, 1800 * kMs), 0u);
+  for (const uint64_t after : {300 * kMs, 1800 * kMs}) {
+    Stayed h;
+    const uint64_t stay = h.take(h.a, after);
+    EXPECT_LE(stay, after);
+    EXPECT_GE(stay + 110 * kMs, after);
+  }
+  Stayed h;
+  EXPECT_EQ(h.take(h.a, 180 * kMs), 0u) << "it was hardly late";
+  EXPECT_EQ(h.take(h.b, 1800 * kMs), 0u) << "who waits for it";
+  EXPECT_EQ(h.take(77, 1800 * kMs), 0u);
 }
 
 TEST(SchedulerStayed, WhatLaunchesHaveTakenToEndIsFree) {
   Stayed h;
   h.a_leaves_late(400 * kMs);
   EXPECT_EQ(h.take(h.a, 380 * kMs), 0u) << "a long launch, and its program was killed";
-  EXPECT_EQ(h.take(h.a, 1000 * kMs), 600 * kMs);
+  const uint64_t stay = h.take(h.a, 1000 * kMs);
+  EXPECT_LE(stay, 600 * kMs);
+  EXPECT_GE(stay, 490 * kMs);
   Stayed new_one;
-  EXPECT_EQ(new_one.take(new_one.a, 380 * kMs), 380 * kMs);
+  EXPECT_GE(new_one.take(new_one.a, 380 * kMs), 270 * kMs);
 }
 
 TEST(SchedulerStayed, OfSeveralSessionsTheTimeCountsOnce) {
@@ -144,10 +155,12 @@ TEST(SchedulerStayed, OfSeveralSessionsTheTimeCountsOnce) {
   const SessionId c = h.session(h.v);
   h.quietly(c, 1, 1);
   h.a_leaves_late(0);  // both are evicted now
-  EXPECT_EQ(h.take(h.a, 500 * kMs), 500 * kMs);
+  EXPECT_GE(h.take(h.a, 500 * kMs), 390 * kMs);
   h.remove(h.a);
   EXPECT_EQ(h.take(c, 500 * kMs), 0u);
-  EXPECT_EQ(h.take(c, 600 * kMs), 100 * kMs);
+  const uint64_t more = h.take(c, 1000 * kMs);
+  EXPECT_GE(more, 400 * kMs);
+  EXPECT_LE(more, 600 * kMs);
 }
 
 TEST(SchedulerStayed, WhoWasEndedForItPaysOnce) {
@@ -156,13 +169,22 @@ TEST(SchedulerStayed, WhoWasEndedForItPaysOnce) {
   EXPECT_EQ(h.scheduler->take_stay_ns(h.now, h.a), 0u);
 }
 
-// Neither its own nor what others' faults have stopped.
+// What its worker had no processor for, what others' faults have stopped, what is not known.
 TEST(SchedulerStayed, WhatIsExcusedIsFree) {
-  Stayed h;
-  EXPECT_EQ(h.ended_after(500 * kMs, [&] { return h.now - h.evicted_ns; }), 0u);
-  h.scheduler->on_stall(h.now, h.w, 150 * kMs, h.queue);
-  h.drain();
-  EXPECT_EQ(h.take(h.a, 500 * kMs), 350 * kMs);
+  Stayed starved;
+  EXPECT_EQ(starved.take(starved.a, 1500 * kMs, 1450 * kMs), 0u);
+  Stayed for_a_while;
+  const uint64_t stay = for_a_while.take(for_a_while.a, 1500 * kMs, 700 * kMs);
+  EXPECT_LE(stay, 900 * kMs) << "but for what was before the warning";
+  EXPECT_GE(stay, 690 * kMs);
+  Stayed stopped;
+  EXPECT_EQ(stopped.ended_after(400 * kMs, [] { return 0; }), 0u);
+  stopped.scheduler->on_stall(stopped.now, stopped.w, 150 * kMs, stopped.queue);
+  stopped.drain();
+  EXPECT_EQ(stopped.take(stopped.a, 500 * kMs), 0u);
+  Stayed unknown;
+  unknown.answers = false;
+  EXPECT_EQ(unknown.take(unknown.a, 1800 * kMs), 0u);
 }
 
 // Its worker ends before it is answered for.

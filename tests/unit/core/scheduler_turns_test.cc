@@ -400,6 +400,16 @@ TEST_F(StuckTest, WhoWasThereBeforeIsEnded) {
   EXPECT_EQ(h.scheduler->stats(h.now, b).ended, 0u);
 }
 
+// Its user has had enough.
+TEST_F(StuckTest, WhoIsStuckAndGoesPaysNothingForThat) {
+  for (int i = 0; i < 20000 && h.now < 1000 * kMs; ++i) {
+    quietly(s, 1, 1, 100), quietly(t, 1, 1, 100);
+    h.time(std::min(std::max(h.wake, h.now + 1), h.now + 10 * kMs));
+    ASSERT_EQ(h.scheduler->take_stay_ns(h.now, t), 0u) << h.now;
+  }
+  EXPECT_GT(h.scheduler->take_stay_ns(h.now, s), 300 * kMs) << "who keeps the GPU from it does";
+}
+
 // Its turn goes on, since b's visit was over soon, and nobody else asks for it.
 TEST_F(StuckTest, WhoHasTheTurnAgainIsEnded) {
   quietly(t, 1, 1, 100);
