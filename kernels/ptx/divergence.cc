@@ -127,7 +127,12 @@ Result<void> find_branches(const Cfg& cfg, const PostDominators& post_dominators
 Result<Divergence> Divergence::analyse(const Cfg& cfg, const PostDominators& post_dominators) {
   const auto flow = ValueFlow::of(cfg);
   if (!flow) return flow.error();
-  return run(cfg, post_dominators, *flow, nullptr, false);
+  return analyse(cfg, post_dominators, *flow);
+}
+
+Result<Divergence> Divergence::analyse(const Cfg& cfg, const PostDominators& post_dominators,
+                                       const ValueFlow& flow) {
+  return run(cfg, post_dominators, flow, nullptr, false);
 }
 
 Result<Divergence> Divergence::depending_on(const Cfg& cfg, const PostDominators& post_dominators,

@@ -29,6 +29,8 @@ class Divergence {
  public:
   // An error where the function is too large to be analysed in reasonable time.
   static Result<Divergence> analyse(const Cfg& cfg, const PostDominators& post_dominators);
+  static Result<Divergence> analyse(const Cfg& cfg, const PostDominators& post_dominators,
+                                    const ValueFlow& flow);
   // The same flow from other sources: which branches depend, through registers or control, on what
   // the statements in `sources` (indices) write? For "does this loop's end wait for that load?"
   // Here what passes a barrier's reduction still depends. `flow` is the function's; who asks often

@@ -95,16 +95,15 @@ std::uint32_t type_bytes(std::string_view type) {
 }
 
 bool has_modifier(std::string_view opcode, std::string_view modifier) {
-  std::size_t at = opcode.find('.');
-  while (at != opcode.npos) {
-    const std::size_t next = opcode.find('.', at + 1);
-    const std::size_t end = next == opcode.npos ? opcode.size() : next;
-    if (opcode.substr(at + 1, end - at - 1) == modifier) return true;
-    at = next;
+  if (modifier.empty()) return false;
+  for (std::size_t at = base_opcode(opcode).size(); at < opcode.size();) {
+    const std::size_t begin = ++at;
+    while (at < opcode.size() && opcode[at] != '.') ++at;
+    if (at - begin == modifier.size() && opcode[begin] == modifier[0] &&
+        opcode.substr(begin, at - begin) == modifier)
+      return true;
   }
   return false;
 }
-
-std::string_view base_opcode(std::string_view opcode) { return opcode.substr(0, opcode.find('.')); }
 
 }  // namespace sluice::ptx

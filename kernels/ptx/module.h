@@ -225,7 +225,11 @@ std::uint32_t type_bytes(std::string_view type);
 
 // "ld.global.v4.f32" has modifier "global"; compares whole words between dots, not the first.
 bool has_modifier(std::string_view opcode, std::string_view modifier);
-// "ld.global.v4.f32" -> "ld".
-std::string_view base_opcode(std::string_view opcode);
+// "ld.global.v4.f32" -> "ld". Asked of each instruction many times: a search by a call took longer.
+inline std::string_view base_opcode(std::string_view opcode) {
+  std::size_t end = 0;
+  while (end < opcode.size() && opcode[end] != '.') ++end;
+  return opcode.substr(0, end);
+}
 
 }  // namespace sluice::ptx

@@ -132,10 +132,12 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
     return out;
   }
   if (cfg->has_endless_loop()) e.opaque(f.line, "endless", "has a loop that never ends");
-  gather_waits(*cfg, *post_dominators, out);
+  const auto flow = ptx::ValueFlow::of(*cfg);
+  gather_waits(*cfg, *post_dominators, flow ? &*flow : nullptr, out);
   if (may_name_author_points(module_.text_of(f.range)))
     out.author = find_author_points(*cfg, *post_dominators);
-  auto divergence = ptx::Divergence::analyse(*cfg, *post_dominators);
+  auto divergence = flow ? ptx::Divergence::analyse(*cfg, *post_dominators, *flow)
+                         : Result<ptx::Divergence>(flow.error());
   if (!divergence) {
     e.no_loop(f.line, "control-flow", divergence.error().message);
     return out;
@@ -156,7 +158,7 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
 }
 
 void ModuleFacts::gather_waits(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators,
-                               FunctionFacts& out) const {
+                               const ptx::ValueFlow* flow, FunctionFacts& out) const {
   const Callees callees{std::cref(polling_), std::cref(reading_), std::cref(ordering_),
                         [this](std::string_view name) { return constants_.count(name) != 0; }};
   Waiting waiting;
@@ -169,7 +171,7 @@ void ModuleFacts::gather_waits(const ptx::Cfg& cfg, const ptx::PostDominators& p
     if (!its_ends) return out.opaque.add("waits", its_ends.error().message);
     waiting = find_waiting(*its_cfg, *its_ends, callees);
   } else {
-    waiting = find_waiting(cfg, post_dominators, callees);
+    waiting = find_waiting(cfg, post_dominators, callees, flow);
   }
   out.waits.for_lower_tasks = waiting.spins == SpinLoops::kLowerTasks;
   out.waits.one_row = waiting.one_row;

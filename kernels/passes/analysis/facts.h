@@ -138,7 +138,7 @@ class ModuleFacts {
   const FunctionFacts& of(const ptx::Function& function);
   FunctionFacts gather(const ptx::Function& function) const;
   void gather_waits(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators,
-                    FunctionFacts& out) const;
+                    const ptx::ValueFlow* flow, FunctionFacts& out) const;
   void find_address_taken();
   void find_constants();
   struct Reach {

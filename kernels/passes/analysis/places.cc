@@ -2,6 +2,7 @@
 #include "kernels/passes/analysis/places.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sluice::passes {
 
@@ -80,7 +81,11 @@ Sums::Sums(const ptx::Function& function, ptx::RegisterTable& registers)
       if (v.scope != 0) locals_[v.name].push_back(v.scope);
       alignment_[local_part(v.name, v.scope)] = v.align & -v.align;
     }
-  for (const Statement& s : function.statements) {
+}
+
+void Sums::find_definitions() {
+  if (std::exchange(knows_definitions_, true)) return;
+  for (const Statement& s : function_.statements) {
     if (s.kind != StatementKind::kInstruction || s.operands.empty()) continue;
     const ptx::Effect effect = ptx::effect_of(s);
     if (effect == ptx::Effect::kNone) continue;
@@ -88,7 +93,7 @@ Sums::Sums(const ptx::Function& function, ptx::RegisterTable& registers)
     const std::size_t end = effect == ptx::Effect::kUnknown ? s.operands.size() : 1;
     for (std::size_t k = 0; k < end; ++k)
       ptx::for_each_register(registers_, s.operands[k], s,
-                             [&](std::uint32_t r) { definitions_[r].push_back(&s); });
+                             [&](std::uint32_t r) { known_definitions_[r].push_back(&s); });
   }
 }
 
@@ -179,8 +184,8 @@ Sum Sums::of_text(std::string_view operand, const Statement& in, int depth) {
 Sum Sums::of_register(std::uint32_t number, int depth) {
   const auto known = known_.find(number);
   if (known != known_.end()) return known->second;
-  const auto found = definitions_.find(number);
-  const bool once = found != definitions_.end() && found->second.size() == 1;
+  const auto found = definitions().find(number);
+  const bool once = found != definitions().end() && found->second.size() == 1;
   const Sum itself = part((once ? "%" : std::string(1, kVaries)) + std::to_string(number));
   if (!once || depth > kDeepestPlace || known_.size() > kMostRegisters) return itself;
   known_.emplace(number, itself);  // a loop that comes back here

@@ -72,7 +72,12 @@ class Sums {
 
   const ptx::Function& function_;
   ptx::RegisterTable& registers_;
-  std::unordered_map<std::uint32_t, std::vector<const ptx::Statement*>> definitions_;
+  // What writes each register, listed at the first question.
+  using ByRegister = std::unordered_map<std::uint32_t, std::vector<const ptx::Statement*>>;
+  const ByRegister& definitions() { return find_definitions(), known_definitions_; }
+  void find_definitions();
+  bool knows_definitions_ = false;
+  ByRegister known_definitions_;
   std::unordered_map<std::string_view, std::vector<std::uint32_t>>
       locals_;                                               // inner scopes, by name
   std::unordered_map<std::string, std::int64_t> alignment_;  // of local variables, by their part

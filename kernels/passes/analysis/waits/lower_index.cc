@@ -2,6 +2,7 @@
 #include "kernels/passes/analysis/waits/lower_index.h"
 
 #include <unordered_set>
+#include <utility>
 
 #include "kernels/ptx/registers.h"
 
@@ -54,14 +55,17 @@ LowerIndex::Terms LowerIndex::Terms::flipped() const {
 }
 
 LowerIndex::LowerIndex(const ptx::Function& function, ptx::RegisterTable& registers, Sums& sums)
-    : registers_(registers), sums_(sums) {
-  for (const Statement& s : function.statements) {
+    : function_(function), registers_(registers), sums_(sums) {}
+
+void LowerIndex::find_definitions() const {
+  if (std::exchange(knows_definitions_, true)) return;
+  for (const Statement& s : function_.statements) {
     if (s.kind != StatementKind::kInstruction || s.operands.empty()) continue;
     if (ptx::effect_of(s) == ptx::Effect::kNone) continue;
     draws_tickets_ |=
         is_global_atomic(s) && (has_modifier(s.opcode, "add") || has_modifier(s.opcode, "inc"));
     ptx::for_each_register(registers_, s.operands[0], s,
-                           [&](std::uint32_t r) { definitions_[r].push_back(&s); });
+                           [&](std::uint32_t r) { known_definitions_[r].push_back(&s); });
   }
 }
 
@@ -95,7 +99,7 @@ bool LowerIndex::leads_up(std::string_view operand, const Statement& in) {
   }
   for (const auto& [text, times] : sum.parts)
     if (step == 0 && times > 0 &&
-        (text.starts_with(kAtomic) || (draws_tickets_ && text.starts_with(kSharedLoad))))
+        (text.starts_with(kAtomic) || (draws_tickets() && text.starts_with(kSharedLoad))))
       step = times;
   if (step == 0) return false;
   // A distance that is loaded may lead either way.
@@ -113,9 +117,9 @@ bool LowerIndex::leads_up(std::string_view operand, const Statement& in) {
 bool LowerIndex::index_from(std::string_view reg, const Statement& in,
                             const std::function<bool(const ptx::Statement&)>& where) {
   const std::uint32_t number = registers_.number(reg, in);
-  const auto definitions = definitions_.find(number);
-  if (definitions == definitions_.end()) return false;
-  for (const Statement* s : definitions->second)
+  const auto by = definitions().find(number);
+  if (by == definitions().end()) return false;
+  for (const Statement* s : by->second)
     if (!where(*s)) return false;
   const Terms t = of_register(number);
   return t.plus_index || t.minus_index;
@@ -129,10 +133,10 @@ bool LowerIndex::constant(std::string_view operand, const Statement& in,
     value = static_cast<std::uint64_t>(sum.constant);
     return true;
   }
-  const auto definitions = definitions_.find(registers_.number(operand, in));
-  if (definitions == definitions_.end()) return false;
+  const auto by = definitions().find(registers_.number(operand, in));
+  if (by == definitions().end()) return false;
   bool first = true;
-  for (const Statement* s : definitions->second) {
+  for (const Statement* s : by->second) {
     std::uint64_t one = 0;
     if (base_opcode(s->opcode) != "mov" || s->operands.size() != 2 ||
         !ptx::parse_integer(s->operands[1], one) || (!first && one != value))
@@ -188,15 +192,15 @@ LowerIndex::Terms LowerIndex::of_register(std::uint32_t number) {
 }
 
 LowerIndex::Terms LowerIndex::of_register_once(std::uint32_t number) {
-  const auto definitions = definitions_.find(number);
-  if (definitions == definitions_.end() || depth_ > kDeepestAddress) return {};
+  const auto by = definitions().find(number);
+  if (by == definitions().end() || depth_ > kDeepestAddress) return {};
   if (!settled_.insert(number).second) return known_[number];
   touched_.push_back(number);
   ++depth_;
   Terms t = known_[number];
-  const bool one = definitions->second.size() == 1;
+  const bool one = by->second.size() == 1;
   bool other = false;
-  for (const Statement* s : definitions->second) {
+  for (const Statement* s : by->second) {
     t.merge(of_statement(*s));
     other |= !one && base_opcode(s->opcode) == "mov" && is_other(s->operands.back(), *s);
   }
@@ -215,7 +219,7 @@ LowerIndex::Terms LowerIndex::of_statement(const Statement& s) {
   }
   if (base == "ld") {
     // A ticket that one thread drew comes to the others through shared memory.
-    t.plus_index = draws_tickets_ && has_modifier(s.opcode, "shared");
+    t.plus_index = draws_tickets() && has_modifier(s.opcode, "shared");
     return t;
   }
   if (base == "shfl" && s.operands.size() > 1) return of_operand(s.operands[1], s);

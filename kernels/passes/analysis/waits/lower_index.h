@@ -61,14 +61,21 @@ class LowerIndex {
   bool is_other(std::string_view operand, const ptx::Statement& in);
   bool leads_up(std::string_view operand, const ptx::Statement& in);
 
+  const ptx::Function& function_;
   ptx::RegisterTable& registers_;
   Sums& sums_;
-  std::unordered_map<std::uint32_t, std::vector<const ptx::Statement*>> definitions_;
+  // What writes each register, and whether tickets are drawn: found at the first question.
+  using ByRegister = std::unordered_map<std::uint32_t, std::vector<const ptx::Statement*>>;
+  const ByRegister& definitions() const { return find_definitions(), known_definitions_; }
+  bool draws_tickets() const { return find_definitions(), draws_tickets_; }
+  void find_definitions() const;
+  mutable bool knows_definitions_ = false;
+  mutable ByRegister known_definitions_;
   std::unordered_map<std::uint32_t, Terms> known_;
   std::unordered_set<std::uint32_t> settled_;  // whose known_ is not computed again
   std::vector<std::uint32_t> touched_;         // settled by the question that is being answered
   bool changed_ = false;                       // some known_ by that question
-  bool draws_tickets_ = false;
+  mutable bool draws_tickets_ = false;
   int depth_ = 0;
 };
 

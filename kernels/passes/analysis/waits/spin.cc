@@ -150,10 +150,12 @@ namespace {
 // The search, a depth of nesting at a time: a loop that waits is mostly inside one that works.
 class Finder {
  public:
-  Finder(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators, const Callees& callees)
+  Finder(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators, const Callees& callees,
+         const ptx::ValueFlow* flow)
       : cfg_(cfg),
         post_dominators_(post_dominators),
         callees_(callees),
+        flow_(flow),
         blocks_(cfg.blocks()),
         statements_(cfg.function().statements),
         registers_(cfg.function()),
@@ -215,10 +217,11 @@ class Finder {
   const ptx::Cfg& cfg_;
   const ptx::PostDominators& post_dominators_;
   const Callees& callees_;
+  mutable const ptx::ValueFlow* flow_;                      // null: not known yet
+  mutable std::optional<Result<ptx::ValueFlow>> own_flow_;  // made at the first question
   const std::vector<ptx::Block>& blocks_;
   const std::vector<Statement>& statements_;
-  mutable ptx::RegisterTable registers_;                // which it fills as it is asked
-  mutable std::optional<Result<ptx::ValueFlow>> flow_;  // made at the first question
+  mutable ptx::RegisterTable registers_;  // which it fills as it is asked
   mutable Sums sums_;
   LowerIndex lower_;
   const Swaps swaps_;
@@ -353,9 +356,10 @@ Result<ptx::Divergence> Finder::depending(std::vector<std::uint32_t> from) const
       polling[loop] = true;
     if (call) returning.push_back(i);
   }
-  if (!flow_) flow_ = ptx::ValueFlow::of(cfg_);
-  if (!*flow_) return flow_->error();
-  auto dependence = ptx::Divergence::depending_on(cfg_, post_dominators_, **flow_, from);
+  if (flow_ == nullptr && !own_flow_) own_flow_ = ptx::ValueFlow::of(cfg_);
+  if (flow_ == nullptr && !*own_flow_) return own_flow_->error();
+  if (flow_ == nullptr) flow_ = &**own_flow_;
+  auto dependence = ptx::Divergence::depending_on(cfg_, post_dominators_, *flow_, from);
   for (bool changed = true; changed && dependence;) {
     changed = false;
     for (std::uint32_t b = 0; b < blocks_.size(); ++b) {
@@ -374,7 +378,7 @@ Result<ptx::Divergence> Finder::depending(std::vector<std::uint32_t> from) const
           if (statements_[i].kind == StatementKind::kInstruction && takes_over(statements_[i]))
             from.push_back(i);
     }
-    if (changed) dependence = ptx::Divergence::depending_on(cfg_, post_dominators_, **flow_, from);
+    if (changed) dependence = ptx::Divergence::depending_on(cfg_, post_dominators_, *flow_, from);
   }
   return dependence;
 }
@@ -619,8 +623,8 @@ void Finder::look(const ptx::LoopLevel& level, bool past) {
 }  // namespace
 
 Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators,
-                     const Callees& callees) {
-  return Finder(cfg, post_dominators, callees).run();
+                     const Callees& callees, const ptx::ValueFlow* flow) {
+  return Finder(cfg, post_dominators, callees, flow).run();
 }
 
 }  // namespace sluice::passes

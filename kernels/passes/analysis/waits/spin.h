@@ -20,6 +20,7 @@
 
 #include "kernels/ptx/cfg.h"
 #include "kernels/ptx/dominators.h"
+#include "kernels/ptx/value_flow.h"
 
 namespace sluice::passes {
 
@@ -45,8 +46,9 @@ struct Callees {
   // Whether a variable of this name is the module's own and only ever read: data, not a flag.
   std::function<bool(std::string_view)> constant;
 };
+// `flow`: the function's, where it is known.
 Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators,
-                     const Callees& callees = {});
+                     const Callees& callees = {}, const ptx::ValueFlow* flow = nullptr);
 // The same of one instruction.
 bool may_poll(const ptx::Statement& statement);
 bool may_read(const ptx::Statement& statement);

@@ -19,14 +19,14 @@ bool Swaps::compares_with_turn(const Statement& s, std::size_t operand,
       (!has_modifier(s.opcode, "eq") && !has_modifier(s.opcode, "ne")))
     return false;
   const std::string_view other = s.operands[operand];
-  auto by = definitions_.find(number(s, other));
+  auto by = definitions().find(number(s, other));
   // Not optimised: copied out of its variable each turn.
-  for (int i = 0; i < kDeepest && by != definitions_.end() && by->second.size() == 1 &&
+  for (int i = 0; i < kDeepest && by != definitions().end() && by->second.size() == 1 &&
                   base_opcode(by->second[0]->opcode) == "mov" &&
-                  definitions_.count(number(*by->second[0], by->second[0]->operands[1])) != 0;
+                  definitions().count(number(*by->second[0], by->second[0]->operands[1])) != 0;
        ++i)
-    by = definitions_.find(number(*by->second[0], by->second[0]->operands[1]));
-  if (by == definitions_.end() || !is_index(other, s)) return false;
+    by = definitions().find(number(*by->second[0], by->second[0]->operands[1]));
+  if (by == definitions().end() || !is_index(other, s)) return false;
   for (const Statement* d : by->second)
     if (std::find(loop.begin(), loop.end(), d) != loop.end()) return false;
   own = sums_.of(other, s);
@@ -214,8 +214,8 @@ bool Swaps::is_higher(const Statement& s, std::string_view value, const Statemen
     if (step.is_constant() && step.constant > 0) return true;
   }
   // The last one's turn goes round to the first: a constant, or the remainder.
-  const auto by = definitions_.find(number(s, value));
-  if (by == definitions_.end() || by->second.size() != 1 || depth > kDeepest) return false;
+  const auto by = definitions().find(number(s, value));
+  if (by == definitions().end() || by->second.size() != 1 || depth > kDeepest) return false;
   const Statement& d = *by->second[0];
   const std::string_view base = base_opcode(d.opcode);
   const auto higher = [&](std::size_t k) {

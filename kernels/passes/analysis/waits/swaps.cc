@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <unordered_set>
+#include <utility>
 
 #include "kernels/passes/analysis/waits/standstill.h"
 #include "kernels/ptx/dominators.h"
@@ -31,16 +32,6 @@ bool any_is(std::uint32_t begin, std::uint32_t end,
 
 Swaps::Swaps(const ptx::Cfg& cfg, ptx::RegisterTable& registers, Sums& sums)
     : cfg_(cfg), registers_(registers), sums_(sums) {
-  for (const Statement& s : cfg.function().statements) {
-    if (s.kind != StatementKind::kInstruction || s.operands.empty()) continue;
-    const std::size_t results = ptx::effect_of(s) != ptx::Effect::kNone;
-    for (std::size_t k = results; k < s.operands.size(); ++k)
-      ptx::for_each_register(registers_, s.operands[k], s,
-                             [&](std::uint32_t r) { uses_[r].push_back(&s); });
-    if (results == 0) continue;
-    ptx::for_each_register(registers_, s.operands[0], s,
-                           [&](std::uint32_t r) { definitions_[r].push_back(&s); });
-  }
   std::vector<std::uint32_t> work;
   for (const Statement& s : cfg.function().statements)
     if (s.kind == StatementKind::kInstruction && base_opcode(s.opcode) == "atom" &&
@@ -49,11 +40,25 @@ Swaps::Swaps(const ptx::Cfg& cfg, ptx::RegisterTable& registers, Sums& sums)
   while (!work.empty()) {
     const std::uint32_t r = work.back();
     work.pop_back();
-    const auto by = definitions_.find(r);
-    if (!compared_.insert(r).second || by == definitions_.end()) continue;
+    const auto by = definitions().find(r);
+    if (!compared_.insert(r).second || by == definitions().end()) continue;
     for (const Statement* s : by->second)
       if (base_opcode(s->opcode) == "mov" && s->operands.size() == 2)
         work.push_back(number(*s, s->operands[1]));
+  }
+}
+
+void Swaps::find_uses() const {
+  if (std::exchange(knows_uses_, true)) return;
+  for (const Statement& s : cfg_.function().statements) {
+    if (s.kind != StatementKind::kInstruction || s.operands.empty()) continue;
+    const std::size_t results = ptx::effect_of(s) != ptx::Effect::kNone;
+    for (std::size_t k = results; k < s.operands.size(); ++k)
+      ptx::for_each_register(registers_, s.operands[k], s,
+                             [&](std::uint32_t r) { known_uses_[r].push_back(&s); });
+    if (results == 0) continue;
+    ptx::for_each_register(registers_, s.operands[0], s,
+                           [&](std::uint32_t r) { known_definitions_[r].push_back(&s); });
   }
 }
 
@@ -183,10 +188,10 @@ std::unordered_set<std::uint32_t> Swaps::decided_by_others(std::uint32_t atom) c
     if (reads || number) add_results(s);
   }
   while (!work.empty()) {
-    const auto uses = uses_.find(work.back());
+    const auto by = uses().find(work.back());
     work.pop_back();
-    if (uses == uses_.end()) continue;
-    for (const Statement* s : uses->second)
+    if (by == uses().end()) continue;
+    for (const Statement* s : by->second)
       if (s != &statements[atom]) add_results(*s);
   }
   return found;
@@ -220,8 +225,8 @@ void Swaps::leave_out_asked_before(std::uint32_t atom,
     if (b == home || blocks[b].terminator == ptx::kNoStatement || !cfg_.reachable(b)) continue;
     const Statement& s = cfg_.function().statements[blocks[b].terminator];
     if (s.guard.empty() || !dominators->dominates(b, home)) continue;
-    const auto by = definitions_.find(number(s, s.guard));
-    if (by != definitions_.end() && by->second.size() == 1) registers.erase(by->first);
+    const auto by = definitions().find(number(s, s.guard));
+    if (by != definitions().end() && by->second.size() == 1) registers.erase(by->first);
   }
 }
 
@@ -265,10 +270,10 @@ bool Swaps::looks_at(const Statement& swap) const {
   std::vector<std::uint32_t> work{number(swap, swap.operands[0])};
   std::unordered_set<std::uint32_t> copies{work[0]};
   for (; !work.empty() && copies.size() <= kMostCopies;) {
-    const auto uses = uses_.find(work.back());
+    const auto by = uses().find(work.back());
     work.pop_back();
-    if (uses == uses_.end()) continue;
-    for (const Statement* s : uses->second) {
+    if (by == uses().end()) continue;
+    for (const Statement* s : by->second) {
       const std::string_view base = base_opcode(s->opcode);
       if (base == "st" && in_own_memory(*s)) continue;  // not optimised: kept, not analysed
       if (base != "mov" && base != "cvt") return true;

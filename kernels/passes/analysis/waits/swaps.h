@@ -131,7 +131,13 @@ class Swaps {
   ptx::RegisterTable& registers_;
   Sums& sums_;
   using Statements = std::vector<const ptx::Statement*>;
-  std::unordered_map<std::uint32_t, Statements> definitions_, uses_;  // by register
+  using ByRegister = std::unordered_map<std::uint32_t, Statements>;
+  // What writes and reads each register, listed at the first question.
+  const ByRegister& definitions() const { return find_uses(), known_definitions_; }
+  const ByRegister& uses() const { return find_uses(), known_uses_; }
+  void find_uses() const;
+  mutable bool knows_uses_ = false;
+  mutable ByRegister known_definitions_, known_uses_;
   std::unordered_set<std::uint32_t> compared_;  // registers, copied or not, that a swap compares
 };
 
