@@ -147,6 +147,12 @@ uint64_t Deadlines::end_at_ns(VgpuId v) const {
   return std::max({deadline_ns(v), e.warned_ns + limit - warn, e.asked_ns ? e.asked_ns + warn : 0});
 }
 
+// Rarely: an answer may have the spawner wait for the kernel.
+uint64_t Deadlines::look_at_ns(VgpuId v) const {
+  const Eviction& e = evictions_[v];
+  return is_answered(v) ? 2 * e.looked_ns - e.since_ns : kNever;
+}
+
 void Deadlines::enforce(uint64_t now_ns, ActionQueue& out) {
   for (const VgpuId v : running_) {
     Eviction& e = evictions_[v];
@@ -160,8 +166,7 @@ void Deadlines::enforce(uint64_t now_ns, ActionQueue& out) {
       e.asked_ns = now_ns;
       ask(now_ns, v, out);
     }
-    if (e.stage == Stage::kWarned && is_answered(v) && now_ns >= e.looked_ns + warn_ns(v))
-      ask(now_ns, v, out);
+    if (e.stage == Stage::kWarned && now_ns >= look_at_ns(v)) ask(now_ns, v, out);
     if (e.stage != Stage::kAsked) continue;
     if (!is_answered(v) && now_ns < e.asked_ns + limit_ns(v)) continue;
     if (e.asked_ns < deadline_ns(v))
@@ -227,9 +232,7 @@ uint64_t Deadlines::next_ns() const {
   for (const VgpuId v : running_) {
     const Eviction& e = evictions_[v];
     if (e.stage == Stage::kRunning) next = std::min(next, e.since_ns + e.excused_ns + warn_ns(v));
-    if (e.stage == Stage::kWarned) next = std::min(next, end_at_ns(v));
-    if (e.stage == Stage::kWarned && is_answered(v))
-      next = std::min(next, e.looked_ns + warn_ns(v));
+    if (e.stage == Stage::kWarned) next = std::min({next, end_at_ns(v), look_at_ns(v)});
     if (e.stage == Stage::kAsked) next = std::min(next, e.asked_ns + limit_ns(v));
   }
   return next;

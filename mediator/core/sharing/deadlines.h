@@ -37,7 +37,7 @@
 //
 //   kRunning --warned: asked--> kWarned --deadline: asked again--> kAsked --> kEnded
 //                               |  ^  ^----------- it had starved -------|
-//                      each evict_warn_ns: asked
+//                      asked when twice as late
 //
 // `ungranted_ns` shrinks as time passes (SchedulerConfig::ungranted_leak), so that the delays of an
 // honest worker between its kernel's end and the GPU's release never add up. A worker without a
@@ -56,13 +56,13 @@
 // A session may also go before its deadline with launches in flight that had to leave: by itself,
 // by a crash, or ended for something else. A guest that always does would never be ended at a
 // deadline. So the time that it stayed counts as if it had been ended for it (take_stay_ns()), as
-// far as it is known that its worker had a processor: the kernel is asked each evict_warn_ns while
-// it is late, and what came after the last answer is not counted. Nor is anything if less than
-// evict_warn_ns is known, so that nobody pays who waited behind another. An honest program with
-// long launches that is killed in the midst of one looks the same. What tells them apart is how
-// long sessions of its vGPU have taken to leave by themselves: so much is free. A guest that shows
-// long launches to be free later has kept the GPU for as long with launches that end, which it may
-// do again and again.
+// far as it is known that its worker had a processor: the kernel is asked at intervals that double
+// while it is late, and what came after the last answer is not counted. Nor is anything if less
+// than evict_warn_ns is known, so that nobody pays who waited behind another. An honest program
+// with long launches that is killed in the midst of one looks the same. What tells them apart is
+// how long sessions of its vGPU have taken to leave by themselves: so much is free. A guest that
+// shows long launches to be free later has kept the GPU for as long with launches that end, which
+// it may do again and again.
 //
 // Owned by Sharing, one thread.
 #pragma once
@@ -150,6 +150,7 @@ class Deadlines {
   uint64_t starved_ns(VgpuId v) const;
   uint64_t deadline_ns(VgpuId v) const;
   uint64_t end_at_ns(VgpuId v) const;
+  uint64_t look_at_ns(VgpuId v) const;
   // About its sessions that have not drained; their reports are read once more.
   void ask(uint64_t now_ns, VgpuId v, ActionQueue& out);
   bool is_answered(VgpuId v) const;

@@ -85,7 +85,7 @@ TEST(SchedulerStarved, NobodyIsAskedMoreOftenThanWarningsCome) {
   h.on_asked = [&] { ++asked; };
   h.ended_after(10 * kLimit, [&] { return h.now - h.evicted_ns; });
   EXPECT_GE(asked, 2u);
-  EXPECT_LE(asked, 2 * kLimit / (100 * kMs) + 1);
+  EXPECT_LE(asked, 20u);
 }
 
 TEST(SchedulerStarved, WithoutAnAnswerItEndsAllTheSame) {
@@ -125,13 +125,13 @@ struct Stayed : Starved {
   void take_words() { static_cast<void>(Host::take()); }
 };
 
-// The kernel is asked each 100 ms; what came after the last answer is not known.
+// The kernel is asked at 0.1, 0.2, 0.4, ... s; what came after the last answer is not known.
 TEST(SchedulerStayed, WhoGoesWithItsLaunchOnTheGpuPaysFromWhenItHadToLeave) {
   for (const uint64_t after : {300 * kMs, 1800 * kMs}) {
     Stayed h;
     const uint64_t stay = h.take(h.a, after);
     EXPECT_LE(stay, after);
-    EXPECT_GE(stay + 110 * kMs, after);
+    EXPECT_GE(stay, after / 2);
   }
   Stayed h;
   EXPECT_EQ(h.take(h.a, 180 * kMs), 0u) << "it was hardly late";
@@ -145,9 +145,9 @@ TEST(SchedulerStayed, WhatLaunchesHaveTakenToEndIsFree) {
   EXPECT_EQ(h.take(h.a, 380 * kMs), 0u) << "a long launch, and its program was killed";
   const uint64_t stay = h.take(h.a, 1000 * kMs);
   EXPECT_LE(stay, 600 * kMs);
-  EXPECT_GE(stay, 490 * kMs);
+  EXPECT_GE(stay, 350 * kMs);
   Stayed new_one;
-  EXPECT_GE(new_one.take(new_one.a, 380 * kMs), 270 * kMs);
+  EXPECT_GE(new_one.take(new_one.a, 380 * kMs), 190 * kMs);
 }
 
 TEST(SchedulerStayed, OfSeveralSessionsTheTimeCountsOnce) {
@@ -159,7 +159,7 @@ TEST(SchedulerStayed, OfSeveralSessionsTheTimeCountsOnce) {
   h.remove(h.a);
   EXPECT_EQ(h.take(c, 500 * kMs), 0u);
   const uint64_t more = h.take(c, 1000 * kMs);
-  EXPECT_GE(more, 400 * kMs);
+  EXPECT_GE(more, 300 * kMs);
   EXPECT_LE(more, 600 * kMs);
 }
 
@@ -174,9 +174,9 @@ TEST(SchedulerStayed, WhatIsExcusedIsFree) {
   Stayed starved;
   EXPECT_EQ(starved.take(starved.a, 1500 * kMs, 1450 * kMs), 0u);
   Stayed for_a_while;
-  const uint64_t stay = for_a_while.take(for_a_while.a, 1500 * kMs, 700 * kMs);
-  EXPECT_LE(stay, 900 * kMs) << "but for what was before the warning";
-  EXPECT_GE(stay, 690 * kMs);
+  const uint64_t stay = for_a_while.take(for_a_while.a, 2300 * kMs, 700 * kMs);
+  EXPECT_LE(stay, 1700 * kMs) << "but for what was before the warning";
+  EXPECT_GE(stay, 900 * kMs);
   Stayed stopped;
   EXPECT_EQ(stopped.ended_after(400 * kMs, [] { return 0; }), 0u);
   stopped.scheduler->on_stall(stopped.now, stopped.w, 150 * kMs, stopped.queue);
