@@ -284,6 +284,36 @@ TEST_F(StayTurnsTest, ATurnThatTheLogHasNotToldCounts) {
   EXPECT_TRUE(turns.runs(0));
 }
 
+// As long as since its end, which may be later than planned.
+TEST_F(StayTurnsTest, ATurnCountsSinceItsEnd) {
+  for (int i = 0; i < 3; ++i) add_staying();
+  const VgpuId visitor = add_visiting();
+  charge(2, 4 * kMs);
+  begin_turns();
+  ASSERT_TRUE(turns.runs(0));
+  now += kTurnNs + 5 * kMs;
+  hand_over(0);
+  ASSERT_TRUE(turns.runs(1));
+  now += 12 * kMs;
+  charge(1, 12 * kMs), gpu[visitor].habit.came_ns = now;
+  hand_over(1);
+  EXPECT_TRUE(turns.runs(2)) << "0 would lag by 4 ms without its turn, of which nothing is told";
+}
+
+TEST_F(StayTurnsTest, TurnsThatBeginAnewKnowNoHolder) {
+  add_staying(), add_staying();
+  const VgpuId visitor = add_visiting();
+  begin_turns();
+  ASSERT_TRUE(turns.runs(0));
+  go(visitor);
+  ASSERT_FALSE(applies());
+  now += kSecond;
+  stay(0), stay(1), come(visitor), has_habit(visitor, 500e3, 50e6);
+  begin_turns();
+  ASSERT_TRUE(turns.runs(0));
+  EXPECT_NEAR(gpu[0].left_ns, static_cast<double>(kTurnNs), 1) << "no more than this turn";
+}
+
 TEST_F(StayTurnsTest, AHolderWithoutWorkGivesItsTurnAway) {
   add_staying(), add_staying(), add_visiting();
   begin_turns();
