@@ -9,6 +9,7 @@
 #include <string>
 
 #include "policies/sim/metrics.h"
+#include "tests/support/rounds.h"
 
 namespace sluice::policy::sim {
 namespace {
@@ -398,7 +399,9 @@ TEST(WfqMixes, SharesInEverySetOfHabits) {
   for (const auto& form : forms) {
     const WorkloadRow& row = *find_workload(form.workload);
     ASSERT_EQ(row.runs, 31u);
-    for (uint32_t i = 0; i < row.runs; ++i) {
+    // In the gate each set in one of the forms.
+    const auto first = static_cast<uint32_t>(&form - forms), step = runs_all() ? 1u : 3u;
+    for (uint32_t i = first % step; i < row.runs; i += step) {
       Workload w = row.make(i, 1);
       w.horizon_ns = form.horizon_ns;
       const bool bursty = std::any_of(w.vgpus.begin(), w.vgpus.end(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many rounds a random test runs. Under sanitizers a round takes ten times as long, so they run
-// a fifth of them; where SLUICE_ALL_ROUNDS is set (scripts/test --all) they run all.
+// How many rounds a test runs. Under sanitizers a round takes ten times as long, so random tests
+// run a fifth of them there; where SLUICE_ALL_ROUNDS is set (scripts/test --all) all tests run all.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,12 @@
 
 namespace sluice {
 
+inline bool runs_all() { return std::getenv("SLUICE_ALL_ROUNDS") != nullptr; }
+
 template <class Number>
 Number rounds(Number all) {
 #ifdef SLUICE_ADDRESS_SANITIZER
-  if (std::getenv("SLUICE_ALL_ROUNDS") == nullptr) return all / 5;
+  if (!runs_all()) return all / 5;
 #endif
   return all;
 }
