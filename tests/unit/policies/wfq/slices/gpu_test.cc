@@ -57,6 +57,9 @@ TEST_F(SlicedGpuRules, TheTopIsOfTheHighestPriorityThatHasWork) {
   go(a), go(b);
   gpu.find_top();
   EXPECT_EQ(gpu.top, (std::vector<VgpuId>{0}));
+  const VgpuId highest = add_busy({.priority = kPriorityLevels - 1});
+  gpu.find_top();
+  EXPECT_EQ(gpu.top, (std::vector<VgpuId>{highest}));
 }
 
 TEST_F(SlicedGpuRules, AnOpenGateKeepsItsSlice) {
