@@ -242,15 +242,20 @@ bool Decoder::statement(const ptx::Statement& s) {
 
 bool Decoder::instruction() {
   const ptx::Statement& s = *statement_;
-  words_.clear();
-  // "ld.shared::cta.u32" splits at dots only.
-  size_t begin = 0;
-  while (begin <= s.opcode.size()) {
-    const size_t dot = s.opcode.find('.', begin);
-    const size_t end = dot == std::string_view::npos ? s.opcode.size() : dot;
-    words_.push_back(s.opcode.substr(begin, end - begin));
-    begin = end + 1;
+  const auto [seen, fresh] = module_.opcodes.try_emplace(s.opcode);
+  ModuleContext::Opcode& opcode = seen->second;
+  if (fresh) {
+    // "ld.shared::cta.u32" splits at dots only.
+    for (size_t begin = 0; begin <= s.opcode.size();) {
+      const size_t end = std::min(s.opcode.find('.', begin), s.opcode.size());
+      opcode.words.push_back(s.opcode.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    const auto found = methods().find(opcode.words[0]);
+    if (found != methods().end()) opcode.method = found->second;
+    opcode.known = opcode.method != nullptr && check_form(s.opcode) != Form::kUnknown;
   }
+  words_ = opcode.words;
   taken_.assign(words_.size(), false);
   guard_ = kPredTrue;
   if (!s.guard.empty()) {
@@ -258,12 +263,8 @@ bool Decoder::instruction() {
     if (!find_register(s.guard, reg) || !reg.is_pred) return fail("unknown guard");
     guard_ = reg.index | (s.guard_negated ? kPredNegate : 0);
   }
-  const auto found = methods().find(words_[0]);
-  if (found == methods().end()) return unsupported();
-  const auto [form, fresh] = module_.forms.try_emplace(s.opcode, false);
-  if (fresh) form->second = check_form(s.opcode) != Form::kUnknown;
-  if (!form->second) return unsupported();
-  if (!(this->*found->second)()) {
+  if (!opcode.known) return unsupported();
+  if (!(this->*opcode.method)()) {
     if (error_.message.empty()) return bad_operands();
     return false;
   }

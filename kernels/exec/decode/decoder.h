@@ -97,6 +97,8 @@ struct CallNode {
   bool alloca = false;
 };
 
+class Decoder;
+
 struct ModuleContext {
   ProgramData* program = nullptr;
   std::unordered_map<std::string_view, Place> places;  // module scope
@@ -107,7 +109,13 @@ struct ModuleContext {
   std::unordered_map<uint64_t, uint32_t> constants64;
   std::vector<CallNode> nodes;  // the callees, then the kernels in the order of their decoding
   std::unordered_map<std::string, uint32_t> signatures;
-  std::unordered_map<std::string_view, bool> forms;  // opcodes seen: whether check_form knows them
+  // Opcodes seen, with all modifiers.
+  struct Opcode {
+    std::vector<std::string_view> words;
+    bool (Decoder::*method)() = nullptr;  // null: there is none
+    bool known = false;                   // by check_form
+  };
+  std::unordered_map<std::string_view, Opcode> opcodes;
 
   // Sets layout.signature from the places of its parameters and results.
   void sign(Layout& layout);
