@@ -182,6 +182,8 @@ TEST_F(HabitTest, OneThatChatsWaitsShortlyAfterShortLaunches) {
   EXPECT_FALSE(habit.chats(now + kSecond, lengths()));
   habit.burst_ns = 0;
   EXPECT_FALSE(habit.chats(now, lengths()));
+  habit.burst_ns = kMeanNs / 2.0 - 1;
+  EXPECT_TRUE(habit.chats(now, lengths()));
   habit.burst_ns = kMeanNs / 2.0;
   EXPECT_FALSE(habit.chats(now, lengths()));
   habit.burst_ns = 1e6, habit.gap_ns = 2.0 * kHandoverNs;
@@ -221,8 +223,10 @@ TEST_F(HabitTest, AShortWaitIsLessThanHalfASwitchAndLittleOfTheTime) {
   EXPECT_FALSE(habit.wait_is_short(on_other_machine()));
   habit.gap_ns += 1;
   EXPECT_FALSE(habit.wait_is_short(lengths()));
-  habit.gap_ns = 50e3, habit.burst_ns = 400e3;
-  EXPECT_FALSE(habit.wait_is_short(lengths())) << "a ninth of the time";
+  habit.gap_ns = 70e3, habit.burst_ns = 940e3;
+  EXPECT_TRUE(habit.wait_is_short(lengths())) << "less than 7 % of the time";
+  habit.burst_ns = 920e3;
+  EXPECT_FALSE(habit.wait_is_short(lengths())) << "more";
   habit.gap_ns = 0;
   EXPECT_FALSE(habit.wait_is_short(lengths())) << "it is not known";
   habit.gap_ns = 10e3, habit.idled_open = false;
@@ -256,8 +260,10 @@ TEST_F(HabitTest, WhoComesOftenAndUsesNothingComesForNothing) {
   habit.note_use(now + 200 * kMs, 1e3);
   EXPECT_FALSE(habit.comes_for_nothing(now + 200 * kMs));
   Habit seldom;
-  for (int i = 0; i < 10; ++i) seldom.note_burst(lengths());
+  for (int i = 0; i < 15; ++i) seldom.note_burst(lengths());
   EXPECT_FALSE(seldom.comes_for_nothing(now));
+  seldom.note_burst(lengths());
+  EXPECT_TRUE(seldom.comes_for_nothing(now));
 }
 
 }  // namespace
