@@ -384,11 +384,11 @@ bool Decoder::symbol_value(std::string_view text, Type type, Operand& out) {
 // "Operand Size Exceeding Instruction-Type Size").
 bool Decoder::width_fits(const Register& reg, Type type, std::string_view name) {
   const uint32_t bits = bits_of(type);
+  if (reg.width != 16 && reg.bits == bits) return true;  // nearly all
   const std::string_view op = words_[0];
   const bool relaxed = op == "ld" || op == "st" || op == "cvt" || op == "ldu" || op == "call" ||
                        op == "suld" || op == "sust";
-  if (reg.width != 16 && (reg.bits == bits || (relaxed && reg.bits > bits) || op == "func"))
-    return true;
+  if (reg.width != 16 && ((relaxed && reg.bits > bits) || op == "func")) return true;
   return fail("the register " + std::string(name) + " of " + std::to_string(reg.bits) +
               " bits is no operand of " + std::string(statement_->opcode));
 }
@@ -501,7 +501,9 @@ bool Decoder::address(std::string_view text, Address& out) {
   if (text.size() < 2 || text.front() != '[' || text.back() != ']') return false;
   text = ptx::trimmed(text.substr(1, text.size() - 2));
   // base, base+offset, base+-offset, base-offset, offset
-  const size_t sign = text.find_first_of("+-", 1);
+  size_t sign = 1;
+  while (sign < text.size() && text[sign] != '+' && text[sign] != '-') ++sign;
+  if (sign >= text.size()) sign = std::string_view::npos;
   const std::string_view base = ptx::trimmed(text.substr(0, sign));
   uint64_t offset = 0;
   if (sign != std::string_view::npos && !immediate(text.substr(sign), Type::kS64, offset))
