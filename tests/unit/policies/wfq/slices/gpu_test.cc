@@ -174,10 +174,14 @@ TEST_F(SlicedGpuAsks, WhoStaysAlreadyAsksMuchWithLess) {
   EXPECT_TRUE(asks_much());
   use_lately(0, 0.1);
   EXPECT_FALSE(asks_much());
-  be_busy_lately(0, 0.8);
+  be_busy_lately(0, 0.6);
+  EXPECT_FALSE(asks_much());
+  be_busy_lately(0, 0.2);
   EXPECT_TRUE(asks_much());
   gpu[0].habit.busy_lately.clear();
-  gpu[0].habit.came_lately.add(now, 600 * 0.3);
+  gpu[0].habit.came_lately.add(now, 400 * 0.3);
+  EXPECT_FALSE(asks_much());
+  gpu[0].habit.came_lately.add(now, 200 * 0.3);
   EXPECT_TRUE(asks_much());
 }
 
