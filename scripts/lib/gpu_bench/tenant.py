@@ -82,15 +82,18 @@ def load(programs):
     return [tenant.answer()["load_us"] / 1e6 for tenant, _, _ in programs]
 
 
-def together(runs, seconds, bin_ms=None):
+def together(runs, seconds, bin_ms=None, when_over=lambda: None):
     """`runs`: a list of (tenant, key, pattern). They begin at one moment; their answers. With
-    `bin_ms` these have "ends", how many units ended in each so many ms."""
+    `bin_ms` these have "ends", how many units ended in each so many ms. `when_over` is called when
+    their time is over: what they have queued ends later."""
     for tenant, _, _ in runs:
         tenant.ready()
     at = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + int(LEAD_S * 1e9)
     for tenant, key, pattern in runs:
         tenant.send("run", key, pattern, seconds, at, *([bin_ms] if bin_ms else []))
-    return [tenant.answer(ANSWER_LIMIT_S + seconds) for tenant, _, _ in runs]
+    time.sleep(max(0, at / 1e9 + seconds - time.clock_gettime(time.CLOCK_MONOTONIC)))
+    when_over()
+    return [tenant.answer() for tenant, _, _ in runs]
 
 
 def alone(tenant, key, seconds, pattern="wait:0"):

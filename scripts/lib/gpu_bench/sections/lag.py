@@ -75,10 +75,11 @@ class Team:
         """`runs`: lists of tenants, their program's key, its pattern. Of each tenant its answer,
         with what it got of the GPU in each bin, in microseconds."""
         flat = [(t, key, pattern) for tenants, key, pattern in runs for t in tenants]
-        before = self.charged_ns(flat)
-        answers = together(flat, times * self.seconds, BIN_MS)
+        before, after = self.charged_ns(flat), []
+        answers = together(flat, times * self.seconds, BIN_MS,
+                           when_over=lambda: after.extend(self.charged_ns(flat)))
         bins = int(times * self.seconds * 1000 / BIN_MS)
-        for answer, a, b in zip(answers, before, self.charged_ns(flat)):
+        for answer, a, b in zip(answers, before, after):
             answer["charged_us"] = (b - a) / 1e3
         for answer, (_, key, _) in zip(answers, flat):
             ends = (answer.pop("ends", []) + [0] * bins)[:bins]
