@@ -145,12 +145,14 @@ void WfqWhole::on_wake(uint64_t now_ns, Actions& out) {
   decide(now_ns, out);
 }
 
-// Who is likely to have the next turn. A holder that lingers waits for others' blocks at the end of
-// each pause, and pays for what these use meanwhile: over short pauses it has the GPU alone.
+// Who is likely to have the next turn. At the end of a pause that is filled the holder waits for
+// others' blocks, and pays for what these use meanwhile: where its launches take much longer than
+// its pauses it has the GPU alone, most so where it would linger.
 VgpuId WfqWhole::fills_best() const {
-  if (holder_ != kNoVgpu && pauses_shortly(holder_) &&
-      pauses_[holder_].gap_ns * sms() < work_[holder_].reported / kFillsFrom)
-    return kNoVgpu;
+  if (holder_ != kNoVgpu && pauses_[holder_].gap_ns != 0) {
+    const uint64_t from = pauses_shortly(holder_) ? kFillsFromKept : kFillsFrom;
+    if (pauses_[holder_].gap_ns * sms() < work_[holder_].reported / from) return kNoVgpu;
+  }
   for (uint32_t i = kPriorityLevels; i-- > 0;) {
     const Waiting::Level& waiting = waiting_.levels[i];
     for (const auto* some : {&waiting.bursts, &waiting.short_ones})

@@ -231,7 +231,8 @@ class WfqWhole : public Policy {
   };
   static constexpr double kBurstTargets = 2;
   static constexpr uint64_t kClassFactor = 4;  // a turn's length from class to class
-  static constexpr uint64_t kFillsFrom = 4;    // a pause of a fourth of a launch's length is filled
+  // Pauses of such a part of a launch's length are filled; over those of the first kind it lingers.
+  static constexpr uint64_t kFillsFromKept = 4, kFillsFrom = 16;
   static constexpr uint64_t kLeastKeepNs = 20'000;      // where hand-overs cost next to nothing
   static constexpr uint64_t kLongestGapNs = 4'000'000;  // that a mean remembers
 

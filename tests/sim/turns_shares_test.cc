@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <random>
 #include <string>
@@ -77,7 +78,7 @@ TEST_P(TurnsPairs, HaveWhatTheirWeightsSay) {
   EXPECT_NEAR(s.ran[1], asked, 0.01) << "charged " << s.charged[1];
   // What fills the moment between a waiting one's launch and the news of its end is not seen.
   const bool waits = a.program.queued == 0 || b.program.queued == 0;
-  EXPECT_NEAR(s.charged[1], s.ran[1], waits ? 0.005 : 0.003);
+  EXPECT_NEAR(s.charged[1], s.ran[1], waits ? 0.006 : 0.003);
   EXPECT_LE(s.idle, 0.015);
 }
 
@@ -118,12 +119,15 @@ TEST(TurnsShares, ShortLaunchesWithShortPausesAreChargedWhatTheyAreOwed) {
     }
 }
 
-// Each wants one short launch at a time, so the next one begins below whose turn it is: nobody
+// Each wants one launch at a time, so the next one begins below whose turn it is: nobody
 // waits for messages. That some want 1 % more does not make them wait for those that want less.
-TEST(TurnsShares, ProgramsThatWaitForShortLaunchesLeaveNothingIdle) {
+TEST(TurnsShares, ProgramsThatWaitForOneLaunchLeaveNothingIdle) {
   TurnsCosts costs;
   costs.ring_ns = 20 * kUs;  // one that sleeps is woken
-  for (const auto& [launch_ns, pause_ns] : {std::pair{200 * kUs, 100 * kUs}, {50 * kUs, 0}})
+  for (const auto& [launch_ns, pause_ns] : {std::pair{200 * kUs, 100 * kUs},
+                                            {50 * kUs, 0},
+                                            {1000 * kUs, 100 * kUs},
+                                            {3000 * kUs, 400 * kUs}})
     for (const uint32_t count : {4u, 8u}) {
       SCOPED_TRACE(std::to_string(count) + ", launches of " + std::to_string(launch_ns));
       TurnsHost h(shared(), costs);
@@ -147,9 +151,29 @@ TEST(TurnsShares, ProgramsThatWaitForShortLaunchesLeaveNothingIdle) {
         std::vector<uint64_t> took(h.took_ns(i).begin() + static_cast<ptrdiff_t>(before[i]),
                                    h.took_ns(i).end());
         std::sort(took.begin(), took.end());
-        EXPECT_LE(took[took.size() * 99 / 100], count * 250 * kUs) << i;
+        EXPECT_LE(took[took.size() * 95 / 100], count * std::max(250 * kUs, launch_ns * 5 / 4))
+            << i;
       }
     }
+}
+
+// Two that wait for each launch and one that saturates: about what a fluid GPU gives each. Where
+// launches of both came at one level the one that came later was charged, and had 0.36.
+TEST(TurnsShares, WhoWaitsForEachLaunchHasItsWeight) {
+  TurnsCosts costs;
+  costs.ring_ns = 30 * kUs;
+  const TurnsProgram saturates{.launch_ns = kMs, .block_ns = 35 * kUs, .queued = 8};
+  for (const auto& [launch_ns, fluid] :
+       {std::pair{300 * kUs, std::array{0.23, 0.46, 0.31}}, {1000 * kUs, {0.22, 0.55, 0.23}}}) {
+    SCOPED_TRACE(launch_ns);
+    TurnsProgram waits{
+        .launch_ns = launch_ns, .block_ns = 35 * kUs, .queued = 0, .pause_ns = 100 * kUs};
+    std::vector<Tenant> tenants{{100, waits}, {300, waits}, {100, saturates}};
+    tenants[1].program.launch_ns += launch_ns / 200;
+    const Shares s = share(tenants, 4, costs);
+    for (size_t v = 0; v < 3; ++v) EXPECT_NEAR(s.ran[v], fluid[v], 0.05) << v;
+    EXPECT_LE(s.idle, 0.015);
+  }
 }
 
 // Who saturates the GPU has what three such programs leave.

@@ -628,7 +628,7 @@ TEST_F(VisitsTest, ALingeringSessionThatGoesLeavesNothingBehind) {
 
 // b visits, as before, and a lingers below. c waits for its turn.
 struct FillingTest : VisitsTest {
-  FillingTest() : c(h.vgpu()), u(h.session(c)) {}
+  FillingTest() : c(h.vgpu()), u(h.session(c)) { h.report(u, 0, 0); }
   // Nobody lingers any more, so c may fill.
   void a_goes() {
     h.remove(s);
@@ -653,6 +653,28 @@ TEST_F(FillingTest, WhoWouldBeNextBeginsBelow) {
   EXPECT_EQ(level(h, u), 0u);
   EXPECT_GE(level(h, t), 1u);
   EXPECT_EQ(h.take().find("policy?"), std::string::npos);
+}
+
+// Or its worker would queue all that there is, before the next turn of another.
+TEST_F(FillingTest, WhoFillsIsToldThatOthersWait) {
+  a_goes();
+  work(u, 1, 0, 100);
+  ASSERT_TRUE(open_gate(h, u));
+  EXPECT_TRUE(h.pages[u].grant & SLUICE_GRANT_CONTENDED);
+}
+
+// Asked when one of its two has just ended, it seems to want one.
+TEST_F(FillingTest, WhoQueuesLeavesNoGaps) {
+  a_goes();
+  work(t, 2, 1, 100);
+  work(t, 1, 1, 100);
+  work(u, 1, 0, 100);
+  EXPECT_FALSE(open_gate(h, u));
+  h.report(t, 0, 0);
+  work(t, 1, 0, 100);
+  to(b);
+  work(u, 1, 0, 100);
+  EXPECT_TRUE(open_gate(h, u));
 }
 
 TEST_F(FillingTest, ItsTurnFindsItAtWork) {

@@ -28,11 +28,11 @@ bool Turns::gates_open(VgpuId v) const {
 uint64_t Turns::extra_flags(VgpuId v) const {
   const Turn& t = vgpus_[v];
   const bool fill = sharing_.vgpus[v].share.latency == policy::LatencyClass::kLow;
-  // One that does not hold has no contended flag of its own.
   const bool standby = t.state == TurnState::kStandby;
+  // One that does not hold has no contended flag of its own.
   return SLUICE_GRANT_AT_LEVEL(t.level) | (t.recall ? SLUICE_GRANT_RECALL : 0) |
-         (fill ? SLUICE_GRANT_FILL : 0) |
-         (standby ? SLUICE_GRANT_STANDBY | SLUICE_GRANT_CONTENDED : 0);
+         (fill ? SLUICE_GRANT_FILL : 0) | (standby ? SLUICE_GRANT_STANDBY : 0) |
+         (standby || t.fills ? SLUICE_GRANT_CONTENDED : 0);
 }
 
 uint32_t Turns::charged_sms(VgpuId) const { return sharing_.sm_count(); }
@@ -112,7 +112,7 @@ void Turns::grant(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   Turn& t = vgpus_[v];
   t.state = TurnState::kTurn;
   t.recall = sharing_.vgpus[v].draining_sessions > 0;
-  if (!t.recall) t.opened_ns = now_ns;
+  if (!t.recall) t.opened_ns = t.since_ns = t.sent_ns = now_ns;
   t.runs_level = t.level;
   sharing_.crowd.open_gates(now_ns, v, out);
 }
@@ -120,6 +120,8 @@ void Turns::grant(uint64_t now_ns, VgpuId v, ActionQueue& out) {
 void Turns::close(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   VgpuState& g = sharing_.vgpus[v];
   Turn& t = vgpus_[v];
+  if (t.state == TurnState::kStandby && launches_left(v) > 0)
+    t.since_ns = std::min(in_flight_since_ns(v), now_ns);
   t.state = TurnState::kLeaving;
   t.fills = false;
   t.closed_ns = now_ns;
@@ -136,6 +138,9 @@ void Turns::stop_lingering(uint64_t now_ns, ActionQueue& out) {
   for (const VgpuId v : std::exchange(lingering_, {})) close(now_ns, v, out);
   const VgpuId v = holder();
   goes_down_ = v != policy::kNoVgpu && vgpus_[v].state == TurnState::kTurn;
+  // One that leaves no gaps has told nothing meanwhile: not whether it is above now.
+  if (goes_down_)
+    for (const SessionId s : sharing_.vgpus[v].sessions) sharing_.reports.read(s, out);
 }
 
 // Who lingers is below the holder, or does not linger: what it launches would run first, and only
@@ -188,6 +193,7 @@ bool Turns::may_stand_by(VgpuId v) const {
 // What a session has found to do before it sees the word is known with its report.
 void Turns::stand_by(VgpuId v, ActionQueue& out) {
   vgpus_[v].state = TurnState::kStandby;
+  vgpus_[v].heard_ns = 0;
   if (!proven(v)) ++vgpus_[v].in_time;
   standing_by_.push_back(v);
   for (const SessionId s : sharing_.vgpus[v].sessions) {
@@ -222,15 +228,14 @@ bool Turns::dismiss(uint64_t now_ns, ActionQueue& out) {
   return true;
 }
 
-// It runs since its worker let the first launch in, and `instead` was charged meanwhile.
+// It runs since its worker let the first launch in, or since the one that came before it has ended,
+// a hand-over before that was known. Meanwhile `instead` was charged.
 void Turns::charge_unasked(uint64_t now_ns, VgpuId v, VgpuId instead) {
-  uint64_t since_ns = now_ns;
-  for (const SessionId s : sharing_.vgpus[v].sessions) {
-    const ReportSnapshot& report = sharing_.sessions[s].report;
-    if (report.guest_in_flight > 0) since_ns = std::min(since_ns, report.guest_in_flight_ns);
-  }
-  const uint64_t sm_ns =
-      std::min(now_ns - since_ns, sharing_.config.visit_ns) * sharing_.sm_count();
+  const bool waited = vgpus_[v].heard_ns != now_ns;
+  const uint64_t most_ns =
+      waited ? sharing_.config.policy_config.machine.handover_ns : sharing_.config.visit_ns;
+  const uint64_t ns = now_ns - std::min(in_flight_since_ns(v), now_ns);
+  const uint64_t sm_ns = std::min(ns, most_ns) * sharing_.sm_count();
   sharing_.charging.correct(now_ns, v, 0, sm_ns);
   if (instead != policy::kNoVgpu && sharing_.vgpus[instead].present())
     sharing_.charging.correct(now_ns, instead, sm_ns, 0);
@@ -238,13 +243,19 @@ void Turns::charge_unasked(uint64_t now_ns, VgpuId v, VgpuId instead) {
 
 // ---- levels ----------------------------------------------------------------------------------
 
-// As far as its launch records say.
-bool Turns::is_one_short_launch(VgpuId v) const {
+// One that takes at most a latency target, as far as its launch records say.
+bool Turns::wants_one_launch(VgpuId v) const {
+  const uint64_t longest_ns = sharing_.config.policy_config.latency_target_ns;
   const uint64_t sm_ns = sharing_.launches.reported_sm_ns(v);
-  uint64_t queued = 0;
+  return vgpus_[v].waits && launches_wanted(v) == 1 && sm_ns > 0 &&
+         sm_ns <= longest_ns * sharing_.sm_count();
+}
+
+uint64_t Turns::launches_wanted(VgpuId v) const {
+  uint64_t launches = 0;
   for (const SessionId s : sharing_.vgpus[v].sessions)
-    queued += sharing_.sessions[s].report.guest_demand;
-  return queued == 1 && sm_ns > 0 && sm_ns <= sharing_.config.visit_ns * sharing_.sm_count();
+    launches += sharing_.sessions[s].report.guest_demand;
+  return launches;
 }
 
 uint32_t Turns::visit_level(VgpuId v) const {
@@ -255,7 +266,7 @@ uint32_t Turns::visit_level(VgpuId v) const {
 uint32_t Turns::turn_level(VgpuId v) const {
   // Alone it is below whoever comes.
   if (sharing_.reports.others_backlogged(v) == 0) return kTurnLevel;
-  if (is_one_short_launch(v)) return kAboveTurns;
+  if (wants_one_launch(v)) return kAboveTurns;
   const bool above = std::any_of(leaving_.begin(), leaving_.end(), [&](VgpuId w) {
     return w != v && has_left_at(w, kTurnLevel) &&
            (has_left_much(w) ||
@@ -274,6 +285,16 @@ uint64_t Turns::launches_left(VgpuId v) const {
   for (const SessionId s : sharing_.vgpus[v].sessions)
     launches += sharing_.sessions[s].report.guest_in_flight;
   return launches;
+}
+
+// As its workers say: one that lies is taken to have come later, when sluiced heard of it.
+uint64_t Turns::in_flight_since_ns(VgpuId v) const {
+  uint64_t since_ns = kNever;
+  for (const SessionId s : sharing_.vgpus[v].sessions) {
+    const ReportSnapshot& report = sharing_.sessions[s].report;
+    if (report.guest_in_flight > 0) since_ns = std::min(since_ns, report.guest_in_flight_ns);
+  }
+  return since_ns;
 }
 
 // Waiting for it would be worse than going above it.
@@ -300,7 +321,8 @@ VgpuId Turns::runner() const {
   VgpuId first = policy::kNoVgpu;
   uint32_t level = 0;
   const auto offer = [&](VgpuId v, uint32_t at) {
-    if (first == policy::kNoVgpu || at > level) first = v, level = at;
+    if (first == policy::kNoVgpu || at > level || (at == level && came_before(v, first)))
+      first = v, level = at;
   };
   for (const VgpuId v : leaving_) offer(v, vgpus_[v].left_level);
   const auto offer_lingering = [&](bool fills) {
@@ -316,6 +338,14 @@ VgpuId Turns::runner() const {
     offer(h, vgpus_[h].runs_level);
   offer_lingering(/*fills=*/true);  // they came after what the holder has in flight
   return first == policy::kNoVgpu ? h : first;
+}
+
+// What v has in flight, one launch, came before all that w has.
+bool Turns::came_before(VgpuId v, VgpuId w) const {
+  const uint64_t since_ns =
+      vgpus_[w].state == TurnState::kStandby ? in_flight_since_ns(w) : vgpus_[w].since_ns;
+  const uint64_t sent_ns = vgpus_[v].state == TurnState::kStandby ? 0 : vgpus_[v].sent_ns;
+  return launches_left(v) == 1 && std::max(in_flight_since_ns(v), sent_ns) < since_ns;
 }
 
 // Whose blocks may keep v, of the highest level, from beginning; kNoVgpu: nobody's.
@@ -389,8 +419,29 @@ void Turns::set_oldest(uint64_t now_ns, VgpuId v, uint32_t level) {
   sharing_.deadlines.start(now_ns, v);
 }
 
-void Turns::on_report(uint64_t now_ns, SessionId s, ActionQueue&) {
+// Of who came first the holder's report tells.
+void Turns::note_unasked(uint64_t now_ns, VgpuId v, ActionQueue& out) {
+  Turn& t = vgpus_[v];
+  if (t.state != TurnState::kStandby) return;
+  if (launches_left(v) == 0) {
+    t.heard_ns = 0;
+  } else if (t.heard_ns == 0) {
+    t.heard_ns = now_ns;
+    if (const VgpuId h = holder(); h != policy::kNoVgpu && vgpus_[h].level == t.level)
+      for (const SessionId s : sharing_.vgpus[h].sessions) sharing_.reports.read(s, out);
+  }
+}
+
+void Turns::on_report(uint64_t now_ns, SessionId s, ActionQueue& out) {
   const VgpuId v = sharing_.sessions[s].vgpu;
+  if (const uint64_t done = launches_done(v); done != vgpus_[v].had_done) {
+    vgpus_[v].had_done = done;
+    vgpus_[v].sent_ns = now_ns;
+    if (gates_open(v) && !vgpus_[v].recall && done >= vgpus_[v].risen_at)
+      vgpus_[v].runs_level = vgpus_[v].level;
+  }
+  if (const uint64_t launches = launches_wanted(v); launches != 1) vgpus_[v].waits = launches == 0;
+  note_unasked(now_ns, v, out);
   note_progress(now_ns, v);
   if (!is_leaving(v) || sharing_.vgpus[v].draining_sessions == 0) return;
   for (const SessionId x : sharing_.vgpus[v].sessions) {
@@ -401,6 +452,7 @@ void Turns::on_report(uint64_t now_ns, SessionId s, ActionQueue&) {
   }
   settle(now_ns);
   set_oldest(now_ns, v, vgpus_[v].closed_level);
+  vgpus_[v].since_ns = vgpus_[v].sent_ns = vgpus_[v].left_ns;
   settle(now_ns);
 }
 

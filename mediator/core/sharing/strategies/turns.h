@@ -10,7 +10,7 @@
 //   level  whose
 //   2      a visit: the policy lets it go before another's turn (Action::value says for how long),
 //          and each of its launches takes visit_ns at most
-//   1      a visit of longer launches; a turn of one short launch; a turn before which another has
+//   1      a visit of longer launches; a turn that leaves gaps; a turn before which another has
 //          left *much* at 0, or one of a lower priority has left something there
 //   0      any other turn
 //
@@ -28,10 +28,11 @@
 // its turn again, nothing has changed for it. linger_ns after the visit should be over its gates
 // close, and the visitor goes down to a turn's level.
 //
-// A holder that wants one short launch at a time *leaves gaps*: the GPU is idle until its program
-// knows of each end, or until Sharing does and the next vGPU has begun. Others *fill* these: who
-// lingers goes on, and if nobody does, the vGPU that the policy would choose next begins below the
-// holder. It lingers then, and its turn finds it at work. What that brings: 0011-turns.md.
+// A holder that waits for each of its launches, and for none longer than a latency target, *leaves
+// gaps*: the GPU is idle until its program knows of each end, or until Sharing does and the next
+// vGPU has begun. Others *fill* these: who lingers goes on, and if nobody does, the vGPU that the
+// policy would choose next begins below the holder. It lingers then, and its turn finds it at work.
+// What that brings: 0011-turns.md.
 //
 // A vGPU that ends a visit without work left is on *standby*: its gates stay open at the visit's
 // level, for launches that are expected to be short (SLUICE_GRANT_STANDBY). So its next visit
@@ -66,9 +67,10 @@
 //   any         its last session is gone                                         kOut
 //
 // Charging: at each moment one vGPU *runs*, whom the hardware lets go first: the highest level; of
-// equals who has left something before the holder, in the order in which they left. The clock
-// charges the holder for the whole GPU. Where another one runs, that one is charged instead: it
-// is late, or fills what the holder leaves idle.
+// equals who has left something before the holder, in the order in which they left, unless another
+// one's only launch is known to have come before (came_before()). The clock charges the holder for
+// the whole GPU. Where another one runs, that one is charged instead: it is late, or fills what the
+// holder leaves idle.
 //
 // If the one of the highest level does not leave for evict_warn_ns, it may never have begun: blocks
 // below that do not end keep their SMs. So from then on it is *stuck*, and of those below whose
@@ -130,17 +132,25 @@ class Turns final : public SharingStrategy {
     TurnState state = TurnState::kOut;
     uint32_t level = 0;  // of its newest grant
     // Of what it launched; not `level` until what is older has drained or, where it was raised
-    // above those that fill, one of its launches has ended.
+    // above those that fill, `risen_at` launches have ended.
     uint32_t runs_level = 0;
+    uint64_t risen_at = 0;
     uint32_t left_level = 0;    // in leaving_: of the oldest that it has left
     uint64_t left_ns = 0;       // ... when its gates had closed behind that
     uint32_t closed_level = 0;  // of the newest grant when its gates closed last
     bool recall = false;        // launches of older generations drain while its gates are open
     bool fills = false;         // kLingering: it was let in while another had the turn
     bool cleared_for = false;   // a session of its blocker was ended
+    bool waits = false;         // for each launch: it was idle since it wanted more than one
     uint64_t opened_ns = 0;     // when its gates opened, for the oldest of what it has in flight
-    uint64_t closed_ns = 0;     // kLeaving: since then
-    uint32_t in_time = 0;       // how often it has left in time; see kProven
+    // None of what it has in flight came before. Its workers say so where it came unasked: for
+    // charging, never for deadlines.
+    uint64_t since_ns = 0;
+    uint64_t sent_ns = 0;    // ... nor before this, if it has one launch in flight
+    uint64_t had_done = 0;   // launches, then
+    uint64_t heard_ns = 0;   // kStandby: when it was known to have come; 0: it has not
+    uint64_t closed_ns = 0;  // kLeaving: since then
+    uint32_t in_time = 0;    // how often it has left in time; see kProven
   };
 
   void grant(uint64_t now_ns, VgpuId v, ActionQueue& out);
@@ -157,6 +167,7 @@ class Turns final : public SharingStrategy {
   bool close_filler(uint64_t now_ns, ActionQueue& out);
   void rise(VgpuId v, ActionQueue& out);
   void note_progress(uint64_t now_ns, VgpuId v);
+  void note_unasked(uint64_t now_ns, VgpuId v, ActionQueue& out);
   uint64_t launches_done(VgpuId v) const;
   bool may_stand_by(VgpuId v) const;
   void stand_by(VgpuId v, ActionQueue& out);
@@ -168,14 +179,17 @@ class Turns final : public SharingStrategy {
   uint32_t turn_level(VgpuId v) const;
   uint32_t visit_level(VgpuId v) const;
   bool has_place(VgpuId v, uint32_t level) const;
-  bool is_one_short_launch(VgpuId v) const;
+  bool wants_one_launch(VgpuId v) const;
   bool has_left_at(VgpuId v, uint32_t level) const;
+  uint64_t launches_wanted(VgpuId v) const;
   uint64_t launches_left(VgpuId v) const;
+  uint64_t in_flight_since_ns(VgpuId v) const;
   bool has_left_much(VgpuId v) const;
   VgpuId holder() const;
   bool is_leaving(VgpuId v) const;
 
   VgpuId runner() const;
+  bool came_before(VgpuId v, VgpuId w) const;
   VgpuId blocker_of(uint64_t now_ns, VgpuId v) const;
   bool proven(VgpuId v) const { return vgpus_[v].in_time >= kProven; }
   void settle(uint64_t now_ns);

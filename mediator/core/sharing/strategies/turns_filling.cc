@@ -8,7 +8,7 @@
 namespace sluice::core {
 
 bool Turns::leaves_gaps(VgpuId v) const {
-  return v != policy::kNoVgpu && vgpus_[v].state == TurnState::kTurn && is_one_short_launch(v);
+  return v != policy::kNoVgpu && vgpus_[v].state == TurnState::kTurn && wants_one_launch(v);
 }
 
 // Its blocks do not make room for others as they end.
@@ -19,10 +19,11 @@ bool Turns::keeps_sms(VgpuId v) const {
   });
 }
 
-// v's turn is over, and it has more to do; the turn of `next` will leave gaps.
+// v's turn is over, and it has more to do; the turn of `next` will leave gaps. Not those between
+// long launches: whether these are worth filling is known when they are there (fills_best()).
 bool Turns::may_fill_below(VgpuId v, VgpuId next) const {
-  return next != policy::kNoVgpu && vgpus_[v].level == kTurnLevel && is_one_short_launch(next) &&
-         !is_one_short_launch(v) && sharing_.policy->may_fill(v);
+  return next != policy::kNoVgpu && vgpus_[v].level == kTurnLevel && wants_one_launch(next) &&
+         visit_level(next) == kVisit && !wants_one_launch(v) && sharing_.policy->may_fill(v);
 }
 
 bool Turns::may_linger(VgpuId v) const {
@@ -56,9 +57,9 @@ bool Turns::open_filler(uint64_t now_ns, ActionQueue& out) {
   settle(now_ns);
   if (vgpus_[h].level == kTurnLevel) rise(h, out);
   vgpus_[v].level = kTurnLevel;
+  vgpus_[v].fills = true;
   grant(now_ns, v, out);
   vgpus_[v].state = TurnState::kLingering;
-  vgpus_[v].fills = true;
   lingering_.push_back(v);
   let_linger(now_ns + sharing_.config.linger_ns);
   settle(now_ns);
@@ -84,6 +85,7 @@ bool Turns::close_filler(uint64_t now_ns, ActionQueue& out) {
 // The holder is above those that fill, from its next launch on. What it has launched came first.
 void Turns::rise(VgpuId v, ActionQueue& out) {
   vgpus_[v].level = kAboveTurns;
+  vgpus_[v].risen_at = launches_done(v) + launches_left(v);
   for (const SessionId s : sharing_.vgpus[v].sessions)
     if (sharing_.has_open_gate(s)) sharing_.renew_grant(s, out);
 }
@@ -95,7 +97,6 @@ void Turns::note_progress(uint64_t now_ns, VgpuId v) {
   if (!filled || v != holder() || launches_done(v) == holder_had_done_) return;
   if (launches_left(v) > 1 || vgpus_[v].recall) return;
   vgpus_[v].opened_ns = now_ns;
-  vgpus_[v].runs_level = vgpus_[v].level;
 }
 
 uint64_t Turns::launches_done(VgpuId v) const {
