@@ -243,9 +243,8 @@ void Turns::charge_unasked(uint64_t now_ns, VgpuId v, VgpuId instead) {
 
 // ---- levels ----------------------------------------------------------------------------------
 
-// One that takes at most a latency target, as far as its launch records say.
-bool Turns::wants_one_launch(VgpuId v) const {
-  const uint64_t longest_ns = sharing_.config.policy_config.latency_target_ns;
+// And waits for each, as far as its launch records say.
+bool Turns::wants_one_launch(VgpuId v, uint64_t longest_ns) const {
   const uint64_t sm_ns = sharing_.launches.reported_sm_ns(v);
   return vgpus_[v].waits && launches_wanted(v) == 1 && sm_ns > 0 &&
          sm_ns <= longest_ns * sharing_.sm_count();
@@ -266,7 +265,7 @@ uint32_t Turns::visit_level(VgpuId v) const {
 uint32_t Turns::turn_level(VgpuId v) const {
   // Alone it is below whoever comes.
   if (sharing_.reports.others_backlogged(v) == 0) return kTurnLevel;
-  if (wants_one_launch(v)) return kAboveTurns;
+  if (wants_one_launch(v, sharing_.config.visit_ns)) return kAboveTurns;
   const bool above = std::any_of(leaving_.begin(), leaving_.end(), [&](VgpuId w) {
     return w != v && has_left_at(w, kTurnLevel) &&
            (has_left_much(w) ||

@@ -10,7 +10,7 @@
 //   level  whose
 //   2      a visit: the policy lets it go before another's turn (Action::value says for how long),
 //          and each of its launches takes visit_ns at most
-//   1      a visit of longer launches; a turn that leaves gaps; a turn before which another has
+//   1      a visit of longer launches; a turn of one short launch; a turn before which another has
 //          left *much* at 0, or one of a lower priority has left something there
 //   0      any other turn
 //
@@ -179,7 +179,7 @@ class Turns final : public SharingStrategy {
   uint32_t turn_level(VgpuId v) const;
   uint32_t visit_level(VgpuId v) const;
   bool has_place(VgpuId v, uint32_t level) const;
-  bool wants_one_launch(VgpuId v) const;
+  bool wants_one_launch(VgpuId v, uint64_t longest_ns) const;
   bool has_left_at(VgpuId v, uint32_t level) const;
   uint64_t launches_wanted(VgpuId v) const;
   uint64_t launches_left(VgpuId v) const;

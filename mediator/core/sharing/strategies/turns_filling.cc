@@ -8,7 +8,8 @@
 namespace sluice::core {
 
 bool Turns::leaves_gaps(VgpuId v) const {
-  return v != policy::kNoVgpu && vgpus_[v].state == TurnState::kTurn && wants_one_launch(v);
+  return v != policy::kNoVgpu && vgpus_[v].state == TurnState::kTurn &&
+         wants_one_launch(v, sharing_.config.policy_config.latency_target_ns);
 }
 
 // Its blocks do not make room for others as they end.
@@ -22,8 +23,10 @@ bool Turns::keeps_sms(VgpuId v) const {
 // v's turn is over, and it has more to do; the turn of `next` will leave gaps. Not those between
 // long launches: whether these are worth filling is known when they are there (fills_best()).
 bool Turns::may_fill_below(VgpuId v, VgpuId next) const {
-  return next != policy::kNoVgpu && vgpus_[v].level == kTurnLevel && wants_one_launch(next) &&
-         visit_level(next) == kVisit && !wants_one_launch(v) && sharing_.policy->may_fill(v);
+  const uint64_t short_ns = sharing_.config.visit_ns;
+  return next != policy::kNoVgpu && vgpus_[v].level == kTurnLevel &&
+         wants_one_launch(next, short_ns) && !wants_one_launch(v, short_ns) &&
+         sharing_.policy->may_fill(v);
 }
 
 bool Turns::may_linger(VgpuId v) const {
