@@ -887,6 +887,32 @@ TEST_F(StandbyTest, ALieAboutTheBeginIsBounded) {
   }
 }
 
+// c's launch was there first. What c launches after b has come runs behind b's, whenever b says
+// that it came.
+TEST_F(StandbyTest, WhoCameIsBeforeWhatComesLaterWhateverItSays) {
+  const VgpuId c = h.vgpu();
+  const SessionId u = h.session(c);
+  h.now += 2 * kMs;
+  work(u, 1, 0, 100);
+  to(c);
+  h.page(u).report.guest_in_flight_ns = h.now;
+  quietly(u, 1, 1, 100);
+  h.now += 20'000;
+  h.page(t).report.guest_in_flight_ns = h.now + 1000 * kMs;
+  const uint64_t before = charged(b);
+  work(t, 1, 1, 100);
+  h.now += 80'000;
+  ++h.page(u).report.guest_launches_done;
+  h.page(u).report.guest_in_flight_ns = h.now;
+  work(u, 1, 1, 100);
+  EXPECT_EQ(charged(b), before) << "c's was first";
+  const uint64_t of_c = charged(c);
+  h.now += 50'000;
+  work(u, 1, 1, 100);
+  EXPECT_EQ(charged(b) - before, 50'000u);
+  EXPECT_EQ(charged(c), of_c);
+}
+
 // What it has found to do before it could see the word.
 TEST_F(VisitsTest, WorkThatComesAsOneBeginsToStandByIsSeen) {
   h.now += 100'000;

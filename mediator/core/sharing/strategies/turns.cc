@@ -121,7 +121,7 @@ void Turns::close(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   VgpuState& g = sharing_.vgpus[v];
   Turn& t = vgpus_[v];
   if (t.state == TurnState::kStandby && launches_left(v) > 0)
-    t.since_ns = std::min(in_flight_since_ns(v), now_ns);
+    t.since_ns = std::min(in_flight_since_ns(v), t.heard_ns);
   t.state = TurnState::kLeaving;
   t.fills = false;
   t.closed_ns = now_ns;
@@ -286,7 +286,7 @@ uint64_t Turns::launches_left(VgpuId v) const {
   return launches;
 }
 
-// As its workers say: one that lies is taken to have come later, when sluiced heard of it.
+// As its workers say.
 uint64_t Turns::in_flight_since_ns(VgpuId v) const {
   uint64_t since_ns = kNever;
   for (const SessionId s : sharing_.vgpus[v].sessions) {
@@ -339,10 +339,12 @@ VgpuId Turns::runner() const {
   return first == policy::kNoVgpu ? h : first;
 }
 
-// What v has in flight, one launch, came before all that w has.
+// What v has in flight, one launch, came before all that w has. One that came unasked did so no
+// later than when that was known, whatever its worker says.
 bool Turns::came_before(VgpuId v, VgpuId w) const {
-  const uint64_t since_ns =
-      vgpus_[w].state == TurnState::kStandby ? in_flight_since_ns(w) : vgpus_[w].since_ns;
+  const uint64_t since_ns = vgpus_[w].state == TurnState::kStandby
+                                ? std::min(in_flight_since_ns(w), vgpus_[w].heard_ns)
+                                : vgpus_[w].since_ns;
   const uint64_t sent_ns = vgpus_[v].state == TurnState::kStandby ? 0 : vgpus_[v].sent_ns;
   return launches_left(v) == 1 && std::max(in_flight_since_ns(v), sent_ns) < since_ns;
 }
