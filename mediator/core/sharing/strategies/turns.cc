@@ -134,13 +134,21 @@ void Turns::close(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   for (const SessionId s : g.sessions) sharing_.evict_session(s, out);
 }
 
+void Turns::renew_grants(VgpuId v, ActionQueue& out) {
+  for (const SessionId s : sharing_.vgpus[v].sessions)
+    if (sharing_.has_open_gate(s)) sharing_.renew_grant(s, out);
+}
+
+void Turns::read_reports(VgpuId v, ActionQueue& out) {
+  for (const SessionId s : sharing_.vgpus[v].sessions) sharing_.reports.read(s, out);
+}
+
 void Turns::stop_lingering(uint64_t now_ns, ActionQueue& out) {
   for (const VgpuId v : std::exchange(lingering_, {})) close(now_ns, v, out);
   const VgpuId v = holder();
   goes_down_ = v != policy::kNoVgpu && vgpus_[v].state == TurnState::kTurn;
   // One that leaves no gaps has told nothing meanwhile: not whether it is above now.
-  if (goes_down_)
-    for (const SessionId s : sharing_.vgpus[v].sessions) sharing_.reports.read(s, out);
+  if (goes_down_) read_reports(v, out);
 }
 
 // Who lingers is below the holder, or does not linger: what it launches would run first, and only
@@ -209,23 +217,15 @@ void Turns::accept(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   vgpus_[v].opened_ns = now_ns;
   ++sharing_.vgpus[v].counters.unasked;
   std::erase(standing_by_, v);
-  for (const SessionId s : sharing_.vgpus[v].sessions)
-    if (sharing_.has_open_gate(s)) sharing_.renew_grant(s, out);
+  renew_grants(v, out);
 }
 
 // Those whose gates must not stay open. False: there is none.
 bool Turns::dismiss(uint64_t now_ns, ActionQueue& out) {
-  const auto at = std::find_if(standing_by_.begin(), standing_by_.end(), [&](VgpuId v) {
+  return close_one(now_ns, standing_by_, out, [&](VgpuId v) {
     const VgpuState& g = sharing_.vgpus[v];
     return g.paused || g.backlogged() || !sharing_.policy->comes_unasked(v);
   });
-  if (at == standing_by_.end()) return false;
-  const VgpuId v = *at;
-  settle(now_ns);
-  standing_by_.erase(at);
-  close(now_ns, v, out);
-  settle(now_ns);
-  return true;
 }
 
 // It runs since its worker let the first launch in, or since the one that came before it has ended,
@@ -250,12 +250,7 @@ bool Turns::wants_one_launch(VgpuId v, uint64_t longest_ns) const {
          sm_ns <= longest_ns * sharing_.sm_count();
 }
 
-uint64_t Turns::launches_wanted(VgpuId v) const {
-  uint64_t launches = 0;
-  for (const SessionId s : sharing_.vgpus[v].sessions)
-    launches += sharing_.sessions[s].report.guest_demand;
-  return launches;
-}
+uint64_t Turns::launches_wanted(VgpuId v) const { return sum_of(v, &ReportSnapshot::guest_demand); }
 
 uint32_t Turns::visit_level(VgpuId v) const {
   const uint64_t longest_ns = sharing_.launches.longest_ns(v);
@@ -280,10 +275,7 @@ bool Turns::has_left_at(VgpuId v, uint32_t level) const {
 }
 
 uint64_t Turns::launches_left(VgpuId v) const {
-  uint64_t launches = 0;
-  for (const SessionId s : sharing_.vgpus[v].sessions)
-    launches += sharing_.sessions[s].report.guest_in_flight;
-  return launches;
+  return sum_of(v, &ReportSnapshot::guest_in_flight);
 }
 
 // As its workers say.
@@ -429,7 +421,7 @@ void Turns::note_unasked(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   } else if (t.heard_ns == 0) {
     t.heard_ns = now_ns;
     if (const VgpuId h = holder(); h != policy::kNoVgpu && vgpus_[h].level == t.level)
-      for (const SessionId s : sharing_.vgpus[h].sessions) sharing_.reports.read(s, out);
+      read_reports(h, out);
   }
 }
 

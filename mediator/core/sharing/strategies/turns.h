@@ -89,10 +89,12 @@
 // Owned by Sharing as its strategy, one thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "mediator/core/sharing/hold_times.h"
+#include "mediator/core/sharing/sharing.h"
 #include "mediator/core/sharing/strategy.h"
 
 namespace sluice::core {
@@ -155,6 +157,27 @@ class Turns final : public SharingStrategy {
 
   void grant(uint64_t now_ns, VgpuId v, ActionQueue& out);
   void close(uint64_t now_ns, VgpuId v, ActionQueue& out);
+  // The first one of `open` that must close, taken out of it. False: there is none.
+  template <class MustClose>
+  bool close_one(uint64_t now_ns, std::vector<VgpuId>& open, ActionQueue& out, MustClose must) {
+    const auto at = std::find_if(open.begin(), open.end(), must);
+    if (at == open.end()) return false;
+    const VgpuId v = *at;
+    settle(now_ns);
+    open.erase(at);
+    close(now_ns, v, out);
+    settle(now_ns);
+    return true;
+  }
+  // Of its sessions.
+  void renew_grants(VgpuId v, ActionQueue& out);
+  void read_reports(VgpuId v, ActionQueue& out);
+  template <class Count>
+  uint64_t sum_of(VgpuId v, Count ReportSnapshot::*count) const {
+    uint64_t sum = 0;
+    for (const SessionId s : sharing_.vgpus[v].sessions) sum += sharing_.sessions[s].report.*count;
+    return sum;
+  }
   void stop_lingering(uint64_t now_ns, ActionQueue& out);
   void close_lingering_from(uint64_t now_ns, uint32_t level, ActionQueue& out);
   bool leaves_gaps(VgpuId v) const;

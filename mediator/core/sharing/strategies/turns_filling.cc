@@ -73,24 +73,16 @@ bool Turns::open_filler(uint64_t now_ns, ActionQueue& out) {
 // none.
 bool Turns::close_filler(uint64_t now_ns, ActionQueue& out) {
   if (sharing_.reports.outstanding()) return false;
-  const auto at = std::find_if(lingering_.begin(), lingering_.end(), [&](VgpuId v) {
+  return close_one(now_ns, lingering_, out, [&](VgpuId v) {
     return sharing_.vgpus[v].paused || (vgpus_[v].fills && !may_linger(v));
   });
-  if (at == lingering_.end()) return false;
-  const VgpuId v = *at;
-  settle(now_ns);
-  lingering_.erase(at);
-  close(now_ns, v, out);
-  settle(now_ns);
-  return true;
 }
 
 // The holder is above those that fill, from its next launch on. What it has launched came first.
 void Turns::rise(VgpuId v, ActionQueue& out) {
   vgpus_[v].level = kAboveTurns;
   vgpus_[v].risen_at = launches_done(v) + launches_left(v);
-  for (const SessionId s : sharing_.vgpus[v].sessions)
-    if (sharing_.has_open_gate(s)) sharing_.renew_grant(s, out);
+  renew_grants(v, out);
 }
 
 // What the holder launches now comes after what those that fill have launched.
@@ -103,11 +95,7 @@ void Turns::note_progress(uint64_t now_ns, VgpuId v) {
 }
 
 uint64_t Turns::launches_done(VgpuId v) const {
-  uint64_t launches = 0;
-  if (v == policy::kNoVgpu) return launches;
-  for (const SessionId s : sharing_.vgpus[v].sessions)
-    launches += sharing_.sessions[s].report.guest_launches_done;
-  return launches;
+  return v == policy::kNoVgpu ? 0 : sum_of(v, &ReportSnapshot::guest_launches_done);
 }
 
 }  // namespace sluice::core
