@@ -7,7 +7,8 @@ usage: references_test.py SOURCE_ROOT | --self-test
 Checks, in every text file of the tree: links of Markdown, from the document's own folder, with the
 heading that they name; and mentions of a path that begins with one of the tree's top folders, like
 docs/internals. A mention may leave off the ending of a program's source, or name what a meson.build
-makes; and names of sources and documents by themselves, like README.md. Paths below a build folder,
+makes; names of sources and documents by themselves, like README.md; and targets that ninja is asked
+for by name, which a meson.build makes as `alias_target`. Paths below a build folder,
 patterns (`*`, `<name>`, `{a,b}`, NAME) and absolute paths are not looked at. What history says of
 files that went is history: docs/notes, docs/results, docs/decisions and NEWS.md are checked for
 links only.
@@ -31,6 +32,9 @@ NAME = re.compile(r"(?<![\w./<*{$@%}\"'-])"
 # Not ours: QEMU's; a CUDA file's; made by somebody who follows the text.
 ELSEWHERE = {"docs/specs/ivshmem-spec.txt"}
 SELF_TESTS = {"references_test.py", "include_arrows_test.py", "format_exempt.txt"}
+# As a command has it, and as scripts/lib/setup.sh's `build` gets it.
+TARGET = re.compile(r"""(?:\bninja(?: -C \S+)?|\bbuild "\$root/build") ([a-z][a-z-]+)(?![\w/])""")
+ALIAS = re.compile(r"\balias_target\('([^']+)'")
 HEADING = re.compile(r"#{1,6} (.+)")
 PLACEHOLDER = re.compile(r"(^|[/_.])[A-Z][A-Z0-9_]{2,}($|[/_.])|\.\.\.")
 
@@ -93,6 +97,8 @@ def check(root):
     problems = []
     all_texts = list(texts(root))
     names = {"/" + str(inside) for _, inside in all_texts}
+    aliases = {name for path, _ in all_texts if path.suffix == ".build"
+               for name in ALIAS.findall(path.read_text(encoding="utf-8"))}
     for path, inside in all_texts:
         if inside.name in SELF_TESTS:
             continue
@@ -107,6 +113,9 @@ def check(root):
                 continue
             if line.startswith("#include"):
                 continue
+            for target in TARGET.findall(line):
+                if target not in aliases:
+                    problems.append(f"{inside}:{number}: ninja has no target {target}")
             mentions = MENTION.findall(line)
             for mention in mentions:
                 if mention not in ELSEWHERE and not PLACEHOLDER.search(mention) and \
@@ -136,9 +145,11 @@ def self_test():
         (root / "docs/c.md").write_text("[x](../gone.md)\ndocs/gone.md\n`tests/bench/gone`.\n")
         (root / "docs/d.md").write_text("```\n# none\n```\n[x](#none) [y](a.md#part)\n")
         (root / "tests/x.py").write_text("# As docs/none/none.md says.\n")
+        (root / "meson.build").write_text("custom_target('b')\nalias_target('a-b', b)\n")
+        (root / "tests/y.py").write_text("# ninja -C build a-b\n# ninja b-c\n")
         assert [p.split(": ")[0] for p in check(root)] == \
             ["docs/c.md:1", "docs/c.md:2", "docs/c.md:3", "docs/d.md:4", "docs/d.md:4",
-             "tests/x.py:1"], check(root)
+             "tests/x.py:1", "tests/y.py:2"], check(root)
 
 
 def main():
