@@ -141,6 +141,12 @@ class Worker {
         say(Type::kEnded, static_cast<int32_t>(c.a), 0, 0, 0, "its own fault");
         return 0;
       }
+      case fake::kHangUp:
+        if (c.a != 0)
+          say(Type::kEnded, static_cast<int32_t>(c.a), 0, 0, 0, "its own fault");
+        else
+          ::close(kControlFd);
+        for (;;) pause();
       case fake::kGarbage: {
         const char text[] = "this is no message";
         [[maybe_unused]] auto sent = send_with_fds(kControlFd, text, sizeof text, {});

@@ -15,6 +15,7 @@ enum What : uint64_t {
   kReturnExtent,   // a: offset, b: bytes
   kEndedWith,      // a: code; sends Ended and exits
   kEndedUnread,    // a: code; asks for a lease, sends Ended, and exits without reading the answer
+  kHangUp,         // hangs up and stays; a != 0: sends Ended with that, and stays
   kGarbage,        // sends something that is no message
   kDeaf,           // ignores End from now on; replies
   kWriteHostPage,  // tries to map the host page writable; replies {1 if it could, 1 if mprotect

@@ -25,6 +25,9 @@ namespace {
 
 // How often a session that waits for leave checks again.
 constexpr uint64_t kLeaveLookMs = 1000;
+// From a worker's last message to its exit, which is the next thing that an honest one does. Less:
+// more of them are said to have died of a signal.
+constexpr uint32_t kGoneMs = 200;
 
 }  // namespace
 
@@ -304,7 +307,8 @@ void GuestSession::on_worker_message(const Message& m) {
       if (state_ != State::kEnding) {
         state_ = State::kEnding;
         if (scheduler_id_) executor().mark_ending(*scheduler_id_);
-        deadline_.after_ms(settings().deadlines.session_end_ms, [this] { worker_->kill(); });
+        deadline_.after_ms(std::min(settings().deadlines.session_end_ms, kGoneMs),
+                           [this] { worker_->kill(); });
       }
       return;
     }
@@ -476,12 +480,13 @@ void GuestSession::on_worker_bad(const std::string& why) {
   end(kCudaErrorUnknown, "its worker broke the protocol: " + why, true);
 }
 
+// An honest worker hangs up by its exit: to that its end by force adds nothing, and how it exits
+// stays. Any other would run on, and nobody could tell it to leave the GPU.
 void GuestSession::on_worker_hangup() {
-  // Its exit normally follows at once and says more.
-  if (state_ == State::kEnding) return;
   state_ = State::kEnding;
   if (scheduler_id_) executor().mark_ending(*scheduler_id_);
-  deadline_.after_ms(settings().deadlines.session_end_ms, [this] { worker_->kill(); });
+  deadline_.cancel();
+  worker_->kill();
 }
 
 void GuestSession::on_worker_exit(const io::WorkerExit& exit) {

@@ -30,6 +30,7 @@ class WorkerMessages : public DaemonTest {
  protected:
   WorkerMessages() {
     config_.back_off = false;
+    config_.session_end_ms = 600'000;  // longer than a test's patience
     start();
     create("a", 64 * kMiB);
     create("b", 64 * kMiB);
@@ -57,6 +58,15 @@ class WorkerMessages : public DaemonTest {
     EXPECT_TRUE(run_until([&] { return v.shared_memory().used_bytes == 0; }));
   }
 };
+
+// Nobody can tell it to leave the GPU any more, so it is not given the time of an orderly end.
+TEST_F(WorkerMessages, WhoHangsUpOrSaysThatItEndsAndStaysIsKilled) {
+  auto hangs_up = joined("a"), says_so = joined("a");
+  hangs_up->command(fake::kHangUp);
+  says_so->command(fake::kHangUp, 700);
+  EXPECT_TRUE(run_until([&] { return daemon_->find("a")->sessions().empty(); }));
+  EXPECT_EQ(daemon_->find("a")->penalty().forced_ends(), 1u) << "who has hung up did so unasked";
+}
 
 // Each is a descriptor of sluiced's on its way, of which the kernel lets a user have no more than
 // it may open: workers that read none would keep all others from starting.
