@@ -72,6 +72,7 @@ AccountingSettings accounting_settings(const Config& c, bool nvidia) {
   s.registers = c.by_registers;
   s.switch_log = c.by_switch_log;
   s.words = c.by_words;
+  s.faults = !nvidia && (c.by_registers || c.by_switch_log);
   // To registers and log those who run side by side are one, and words do not say on how many SMs:
   // the clock alone, from which each is charged by the SMs that it holds.
   if (c.side_by_side()) s.registers = s.switch_log = s.words = false;

@@ -485,9 +485,7 @@ bool Accounting::words_lie(core::VgpuId v) const {
 }
 
 std::optional<uint64_t> Accounting::fault_stall_ns(pid_t worker, uint64_t since_ns) const {
-  const gpu::SoftGpu* soft = sources_.soft();
-  if (!soft || !soft->intact()) return std::nullopt;
-  return soft->fault_stall_ns(static_cast<uint32_t>(worker), since_ns);
+  return sources_.fault_stall_ns(static_cast<uint32_t>(worker), since_ns);
 }
 
 std::string Accounting::source() const {

@@ -179,6 +179,19 @@ void GpuSources::open_soft(uint64_t now_ns) {
                         : Source{State::kInUse, ""};
 }
 
+// Opened for this where nothing else is read from it, or not yet: that a program is killed with
+// work on the GPU would be taken for a fault that nobody has seen.
+std::optional<uint64_t> GpuSources::fault_stall_ns(uint32_t pid, uint64_t since_ns) const {
+  if (soft_)
+    return soft_->intact() ? std::optional(soft_->fault_stall_ns(pid, since_ns)) : std::nullopt;
+  const bool was_bad =
+      registers_state_.state == State::kUnavailable || log_state_.state == State::kUnavailable;
+  if (!settings_.faults || was_bad) return std::nullopt;
+  const auto soft = gpu::SoftGpu::open(settings_.soft_gpu_file, false);
+  if (!soft) return std::nullopt;
+  return (*soft)->fault_stall_ns(pid, since_ns);
+}
+
 uint64_t GpuSources::read_log(uint64_t now_ns, std::vector<gpu::SoftGpu::SwitchRecord>& records,
                               bool& lost) {
   if (ring_) return read_feed(now_ns, records, lost);

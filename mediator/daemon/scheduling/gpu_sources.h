@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ namespace sluice {
 // What an operator may ask for ([accounting] in the configuration), and where to look.
 struct AccountingSettings {
   bool registers = true, switch_log = true, words = true;
+  bool faults = false;  // those that the software GPU has recorded, also without the others
   bool nvidia = false;
   std::string soft_gpu_file;                       // the software GPU's
   std::string registers_file;                      // NVIDIA: empty for the first GPU's resource0
@@ -56,6 +58,9 @@ class GpuSources {
   uint32_t status0() const { return registers_->status0(); }
   // Null: none. The software GPU's channels, for whose each one is.
   const gpu::SoftGpu* soft() const { return soft_.get(); }
+  // For how long faults of a process have stopped the software GPU since then. Nothing: its file
+  // is not to be believed, or is not there.
+  std::optional<uint64_t> fault_stall_ns(uint32_t pid, uint64_t since_ns) const;
 
   // With has_log(). Appends what has come and can be: records from the future or far out of their
   // order are dropped and counted as lost. `lost`: some were. Returns up to when all records are

@@ -331,10 +331,9 @@ TEST_F(BackOffTest, AnEndBeforeAllWasReadIsNoOffence) {
 class BackOffMeasured : public BackOffTest {
  protected:
   void SetUp() override {
-    softgpu::Config gpu;
-    gpu.gpu_file = config_.soft_file = dir_.path + "/gpu";
-    gpu.memory_bytes = 64 << 20;
-    auto made = softgpu::SharedGpu::open(gpu);
+    gpu_config_.gpu_file = config_.soft_file = dir_.path + "/gpu";
+    gpu_config_.memory_bytes = 64 << 20;
+    auto made = softgpu::SharedGpu::open(gpu_config_);
     ASSERT_TRUE(made.ok()) << made.error().message;
     gpu_ = std::move(*made);
     config_.evict_end_ms = 60'000;  // nobody is ended for it, however slow this is
@@ -350,6 +349,7 @@ class BackOffMeasured : public BackOffTest {
     const off_t at = SLUICE_SOFT_FAULTS_OFFSET + offsetof(sluice_soft_faults, records);
     ASSERT_EQ(::pwrite(file_.get(), &fault, sizeof fault, at), ssize_t{sizeof fault});
   }
+  softgpu::Config gpu_config_;
   std::unique_ptr<softgpu::SharedGpu> gpu_;
   Fd file_;
 };
@@ -368,6 +368,31 @@ TEST_F(BackOffMeasured, AStallThatNobodyReportsIsCharged) {
   EXPECT_TRUE(run_until([&] { return a().sessions().empty(); }));
   EXPECT_EQ(penalty().faults(), 1u);
   EXPECT_EQ(penalty().fault_stall_ns(), 40 * kMsNs);
+}
+
+// A GPU that several contexts share at once has no other figures for sluiced.
+class BackOffSideBySide : public BackOffMeasured {
+ protected:
+  BackOffSideBySide() {
+    gpu_config_.mode = SLUICE_SOFT_MPS;
+    config_.turns_by_priority = true;
+  }
+};
+
+TEST_F(BackOffSideBySide, AProgramThatIsKilledWithWorkInFlightIsNoOffence) {
+  auto neighbour = joined("b"), p = joined();
+  p->command(fake::kError, 0, 1);
+  EXPECT_TRUE(run_until([&] { return p->reply().has_value(); }));
+  p->close();
+  EXPECT_TRUE(run_until([&] { return a().sessions().empty(); }));
+  EXPECT_EQ(penalty().forced_ends() + penalty().faults(), 0u);
+}
+
+TEST_F(BackOffSideBySide, AFaultIsCharged) {
+  auto neighbour = joined("b"), p = joined();
+  record_fault(a().sessions().front()->worker_pid(), 40 * kMsNs);
+  p->close();
+  EXPECT_TRUE(run_until([&] { return penalty().fault_stall_ns() == 40 * kMsNs; }));
 }
 
 class BackOffLate : public BackOffMeasured {
