@@ -41,7 +41,7 @@ void WfqWhole::on_reweighed(uint64_t now_ns, VgpuId v, const VgpuShare& share, A
   const VgpuShare before = clock_[v].share;
   clock_.change(v, share);
   amends_.changed(v, before.weight);
-  credits_.change(v, before, clock_[v].share);
+  credits_.change(v, clock_[v].share);
   waiting_.due[v] = clock_[v].vtime;
   if (v == holder_) hold_.turn.overrun_ns = 0;
   // What it held at another level is no turn at this one: others that are due need not wait.
@@ -52,7 +52,7 @@ void WfqWhole::on_reweighed(uint64_t now_ns, VgpuId v, const VgpuShare& share, A
 void WfqWhole::on_vgpu_removed(uint64_t, VgpuId v, Actions&) {
   SLUICE_CHECK(v != holder_ && !clock_[v].backlogged());
   amends_.end(v);
-  credits_.remove(clock_[v].share);
+  credits_.remove(v);
   clock_.remove(v);
 }
 
@@ -63,6 +63,7 @@ void WfqWhole::on_arrival(uint64_t now_ns, VgpuId v, Actions& out) {
   const uint64_t lingered_ns = end_pause(now_ns, v);
   const int64_t before = clock_[v].vtime;
   clock_.turn_busy(v);
+  credits_.turn_busy(v);
   // After lingering, the turn goes on.
   waiting_.due[v] = lingered_ns ? waiting_.due[v] + clock_[v].vtime - before : clock_[v].vtime;
   waiting_.since_ns[v] = now_ns;
@@ -87,6 +88,7 @@ void WfqWhole::on_idle(uint64_t now_ns, VgpuId v, Actions& out) {
   note_burst(v);
   const bool lingers = v == holder_ && hold_.state == Hold::kHeld && linger(now_ns, v);
   clock_.turn_idle(v);
+  credits_.turn_idle(now_ns, v);
   let_go(now_ns);
   if (waits(v)) stop_waiting(v);
   amends_.became_idle(now_ns, v);
@@ -232,7 +234,7 @@ void WfqWhole::watch(uint64_t now_ns, VgpuId v) {
   const KnownWork& w = work_[v];
   if (w.rest == 0 || static_cast<double>(w.used + w.rest) > sure_burst(v)) return;
   settle(now_ns, v);
-  const double in_ns = credits_.sure_in_ns(v, clock_[v].share, static_cast<double>(w.rest));
+  const double in_ns = credits_.sure_in_ns(v, static_cast<double>(w.rest));
   waiting_.covered_at_ns[v] =
       now_ns + std::max(static_cast<uint64_t>(std::max(in_ns, 0.0)) + 1, TurnLength::kTickNs);
   waiting_.uncovered.push(v);

@@ -186,7 +186,7 @@ TEST(TurnsShares, WhoSaturatesFillsTheGapsOfThoseThatPause) {
   tenants.push_back({100, {.launch_ns = kMs, .block_ns = 35 * kUs, .queued = 8}});
   for (int idle = 0; idle < 30; ++idle) tenants.push_back({100, {.start_ns = 1000 * kSecond}});
   const Shares s = share(tenants, 4, costs);
-  EXPECT_LE(s.idle, 0.02);
+  EXPECT_LE(s.idle, 0.021);
   for (int i = 0; i < 4; ++i) EXPECT_NEAR(s.charged[i], 0.25, 0.01) << i;
 }
 
@@ -227,13 +227,16 @@ TEST(TurnsShares, ManyTenantsHaveWhatTheirWeightsSay) {
   }
 }
 
-// A light tenant's launch waits for half a block and what the messages take.
+// A light tenant's launch waits for half a block and what the messages take, on a host with many
+// vGPUs that have been idle for long as well: it has its visits without asking there too.
 TEST(TurnsShares, ALightTenantIsServedBesideAHeavyOne) {
-  for (const TurnsProgram& heavy : {kQueues, kWaits}) {
+  for (const auto& [heavy, idle] : {std::pair{kQueues, 0}, {kWaits, 0}, {kQueues, 32}}) {
     TurnsHost h(shared(), {});
     const auto v = h.add(100, heavy);
     const auto light = h.add(100, {.launch_ns = 100 * kUs, .queued = 0, .pause_ns = 2 * kMs});
+    for (int i = 0; i < idle; ++i) h.add(100, {.start_ns = 1000 * kSecond});
     h.run_until(4 * kSecond);
+    EXPECT_GE(h.stats(light).unasked, 1000u);
     std::vector<uint64_t> took = h.took_ns(light);
     ASSERT_GT(took.size(), 1000u);
     std::sort(took.begin(), took.end());

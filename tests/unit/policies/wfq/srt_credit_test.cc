@@ -17,6 +17,7 @@ class SrtCreditsTest : public ::testing::Test {
 
   void add(VgpuId v, const VgpuShare& share = kShare, double most = 0) {
     credits.add(now, v, share, most);
+    credits.turn_busy(v);
   }
   // `ns` later, with `part` of the time.
   void earn(uint64_t ns, VgpuId v, const VgpuShare& share, double part, bool busy = false,
@@ -90,18 +91,49 @@ TEST_F(SrtCreditsTest, WhatIsMissedWhileThereIsWorkIsNeverCut) {
   EXPECT_TRUE(credits.has_waited(0, most));
 }
 
-// By the weights of all that are there, with work or not.
+// By the weights of all that are awake.
 TEST_F(SrtCreditsTest, SureCreditsTogetherAreNoMoreThanTheTime) {
   add(0), add(1, kHeavy), add(2, {.weight = 5000, .priority = 3});
   for (const VgpuId v : {0, 1})
     credits.earn(now + kMs, v, v ? kHeavy : kShare, 1, true, kMost, kMost);
   EXPECT_DOUBLE_EQ(credits.sure(0), 0.25 * kSms * 1e6);
   EXPECT_DOUBLE_EQ(credits.sure(1), 0.75 * kSms * 1e6);
-  credits.remove(kHeavy);
+  credits.remove(1);
   earn(2 * kMs, 0, kShare, 0.1);
   EXPECT_DOUBLE_EQ(credits.sure(0), 1.25 * kSms * 1e6);
   earn(kSecond, 0, kShare, 1);
   EXPECT_DOUBLE_EQ(credits.sure(0), kMostSure);
+}
+
+// Its neighbours have not been busy for a second: a host may have sixty of them.
+TEST_F(SrtCreditsTest, WhoSleepsTakesNothingOfASureShare) {
+  add(0), add(1, kHeavy);
+  earn(kMs, 0, kShare, 0, true);
+  EXPECT_DOUBLE_EQ(credits.sure(0), 0.25 * kSms * 1e6);
+  credits.turn_idle(now, 1);
+  earn(kMs, 0, kShare, 0, true);
+  EXPECT_DOUBLE_EQ(credits.sure(0), 0.5 * kSms * 1e6) << "a pause is no sleep";
+  earn(2 * kSecond, 0, kShare, 0, true);
+  credits.pay(0, 0, 2 * kMostSure);
+  EXPECT_DOUBLE_EQ(credits.sure_in_ns(0, 0), kMostSure / kSms) << "alone from now on";
+  // Asleep it earns as if it were awake, and no more than the most.
+  earn(0, 1, kHeavy, 0);
+  EXPECT_DOUBLE_EQ(credits.sure(1), kMostSure);
+  credits.pay(1, 0, kMostSure);
+  EXPECT_DOUBLE_EQ(credits.sure_in_ns(1, 3e6), 3e6 / kSms * 4 / 3);
+  earn(kMs, 1, kHeavy, 0);
+  EXPECT_DOUBLE_EQ(credits.sure(1), 0.75 * kSms * 1e6);
+  credits.turn_busy(1);
+  EXPECT_DOUBLE_EQ(credits.sure_in_ns(0, 0), 4 * kMostSure / kSms);
+  credits.turn_busy(1);
+  credits.change(1, kShare);
+  EXPECT_DOUBLE_EQ(credits.sure_in_ns(0, 0), 2 * kMostSure / kSms) << "counted once";
+  // Whoever has never had work does not count either, and leaves no trace.
+  credits.add(now, 2, kHeavy, 0);
+  EXPECT_DOUBLE_EQ(credits.sure_in_ns(0, 0), 2 * kMostSure / kSms);
+  credits.change(2, kShare);
+  credits.remove(2), credits.remove(1);
+  EXPECT_DOUBLE_EQ(credits.sure_in_ns(0, 0), kMostSure / kSms);
 }
 
 // Who had a minute of the GPU alone uses little from then on, and has a sure share soon.
@@ -110,15 +142,15 @@ TEST_F(SrtCreditsTest, UseBeyondTheSureShareCountsAsFarAsTheMost) {
   credits.pay(0, 0, 60e9 * kSms);
   earn(0, 0, kShare, 1);
   EXPECT_DOUBLE_EQ(credits.sure(0), -kMostSure);
-  EXPECT_DOUBLE_EQ(credits.sure_in_ns(0, kShare, 4e6), (kMostSure + 4e6) / kSms);
-  earn(static_cast<uint64_t>(credits.sure_in_ns(0, kShare, 4e6)), 0, kShare, 1);
+  EXPECT_DOUBLE_EQ(credits.sure_in_ns(0, 4e6), (kMostSure + 4e6) / kSms);
+  earn(static_cast<uint64_t>(credits.sure_in_ns(0, 4e6)), 0, kShare, 1);
   EXPECT_DOUBLE_EQ(credits.sure(0), 4e6);
 }
 
 TEST_F(SrtCreditsTest, TheTimeToASureCreditIsByWeight) {
   add(0), add(1, kHeavy);
-  EXPECT_DOUBLE_EQ(credits.sure_in_ns(0, kShare, 3e6), 3e6 / kSms * 4);
-  EXPECT_DOUBLE_EQ(credits.sure_in_ns(1, kHeavy, 3e6), 3e6 / kSms * 4 / 3);
+  EXPECT_DOUBLE_EQ(credits.sure_in_ns(0, 3e6), 3e6 / kSms * 4);
+  EXPECT_DOUBLE_EQ(credits.sure_in_ns(1, 3e6), 3e6 / kSms * 4 / 3);
 }
 
 TEST_F(SrtCreditsTest, AChangedShareIsThatOfItsNewLevel) {
@@ -126,7 +158,7 @@ TEST_F(SrtCreditsTest, AChangedShareIsThatOfItsNewLevel) {
   add(0), add(1);
   EXPECT_FALSE(credits.is_below_others(0));
   earn(0, 1, kShare, 0);
-  credits.change(1, kShare, above);
+  credits.change(1, above);
   EXPECT_TRUE(credits.is_below_others(0));
   EXPECT_TRUE(credits.is_below_others(1));
   EXPECT_FALSE(credits.is_below_others(2));
@@ -134,18 +166,18 @@ TEST_F(SrtCreditsTest, AChangedShareIsThatOfItsNewLevel) {
   EXPECT_DOUBLE_EQ(credits.sure(0), kSms * 1e6) << "alone at its level";
   // What higher levels used before it went there is not taken from it again.
   credits.pay(0, 0, 1e6), credits.pay(1, 2, 7e6);
-  credits.change(0, kShare, above);
+  credits.change(0, above);
   const double before = credits[0];
   earn(kMs, 0, above, 1);
   EXPECT_DOUBLE_EQ(credits[0], before + kSms * 1e6);
   // Nor what they used before it came back.
   credits.pay(1, 2, 9e6);
-  credits.change(0, above, kShare);
+  credits.change(0, kShare);
   const double then = credits[0];
   earn(kMs, 0, kShare, 1);
   EXPECT_DOUBLE_EQ(credits[0], then + kSms * 1e6);
-  credits.change(0, kShare, above);
-  credits.remove(above), credits.remove(above);
+  credits.change(0, above);
+  credits.remove(0), credits.remove(1);
   EXPECT_FALSE(credits.is_below_others(0));
 }
 
@@ -154,7 +186,7 @@ TEST_F(SrtCreditsTest, ANewOneHasNothingOfTheOneBefore) {
   constexpr VgpuShare above = {.weight = 100, .priority = 1};
   add(0), add(1, above);
   credits.pay(0, 0, 90e6), credits.pay(1, 1, 90e6);
-  credits.remove(kShare);
+  credits.remove(0);
   now += kMs;
   add(0, kShare, 5e6);
   EXPECT_EQ(credits[0], 5e6);
