@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <deque>
 #include <memory>
 #include <string>
@@ -17,6 +16,7 @@
 #include "policies/sim/metrics.h"
 #include "policies/sim/random.h"
 #include "tests/sim/random_workload.h"
+#include "tests/support/rounds.h"
 
 namespace sluice::policy::sim {
 namespace {
@@ -239,11 +239,13 @@ TEST(ShareTree, AMaximumHoldsInAny100Ms) {
 
 // Beside others of its weight, too: what it may have does not pass while it waits for its turn.
 TEST(ShareTree, AMaximumBelowItsShareIsHad) {
+  size_t k = 0;
   for (const How how : {How::kWhole, How::kSpace})
     for (const uint64_t task_us : kTaskUs)
       for (const uint32_t max : {50u, 100u, 250u, 300u}) {
+        if (!in_sample(k++, 5)) continue;
         Workload w = gpu(how, task_us);
-        if (std::getenv("SLUICE_HELD_SEEDS") == nullptr) w.horizon_ns /= 2;  // in the gate
+        if (!runs_all()) w.horizon_ns /= 2;
         saturating(w, {.max_permille = max});
         saturating(w, {}), saturating(w, {});
         const Ran o = simulated(w);
@@ -257,9 +259,11 @@ TEST(ShareTree, AMaximumBelowItsShareIsHad) {
 // Who has a maximum goes as short work does, which took up to a tenth of its neighbour's minimum,
 // although the maximum was more than its part.
 TEST(ShareTree, AMinimumIsHadBesideAMaximum) {
+  size_t k = 0;
   for (const How how : kAll)
     for (const uint32_t max : {200u, 250u, 400u})
       for (const bool in_group : {false, true}) {
+        if (!in_sample(k++, 5)) continue;
         Workload w = gpu(how);
         const VgpuShare least{.min_permille = 500};
         if (in_group) w.groups = {{"a", {.min_permille = 500}}};
@@ -471,7 +475,7 @@ TEST(ShareTree, AMinimumIsAFloorBesideMoreWeight) {
 // of a group in the end, and a saturating vGPU has its minimum.
 TEST(ShareTree, DrawnLimitsHold) {
   for (const How how : kAll)
-    for (uint64_t seed = 1; seed <= (std::getenv("SLUICE_HELD_SEEDS") ? 60u : 6u); ++seed) {
+    for (uint64_t seed = 1; seed <= (runs_all() ? 60u : 3u); ++seed) {
       Random r = Random::of(seed, 80);
       const uint64_t task_us = kTaskUs[r.below(3)];
       Workload w = gpu(how, task_us);
@@ -519,7 +523,7 @@ TEST(ShareTree, DrawnLimitsHold) {
 // came out of the group's weight: with little weight it had nothing.)
 TEST(ShareTree, DrawnMinimaInGroupsHold) {
   for (const How how : kAll)
-    for (uint64_t seed = 1; seed <= (std::getenv("SLUICE_HELD_SEEDS") ? 60u : 8u); ++seed) {
+    for (uint64_t seed = 1; seed <= (runs_all() ? 60u : 4u); ++seed) {
       Random r = Random::of(seed, 81);
       Workload w = gpu(how, kTaskUs[how == How::kWhole ? r.below(2) : 0]);
       w.horizon_ns = 2000 * kTreeMs;

@@ -11,8 +11,9 @@
 //   whatever its weight. A saturating vGPU has at least 97 % of the part of any other, however the
 //   others come and go. Its lack is at most two turns and a hand-over at any horizon, also on
 //   populations that nobody looked at while the rules were made (`held-*`).
-// The gate runs a sample; SLUICE_HELD_SEEDS=N runs N seeds of the held populations, and what runs
-// side by side, where a simulated second takes longest, for all of its time.
+// The gate runs a sample of the populations, and what runs side by side, where a simulated second
+// takes longest, for 2 s; `scripts/test --all` (SLUICE_ALL_ROUNDS) all. SLUICE_HELD_SEEDS=N runs N
+// seeds of the held populations.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,6 +26,7 @@
 
 #include "policies/sim/metrics.h"
 #include "policies/wfq/turn_length.h"
+#include "tests/support/rounds.h"
 
 namespace sluice::policy::sim {
 namespace {
@@ -104,10 +106,9 @@ uint64_t held_seeds() {
   const char* many = std::getenv("SLUICE_HELD_SEEDS");
   return many ? std::max<uint64_t>(std::strtoull(many, nullptr, 10), 1) : 1;
 }
-bool in_the_gate() { return std::getenv("SLUICE_HELD_SEEDS") == nullptr; }
 // The horizon of what runs side by side: all of it where the gate's sample is not enough.
 uint64_t sampled_ns(uint64_t all_ns) {
-  return in_the_gate() ? std::min<uint64_t>(all_ns, 2'000'000'000) : all_ns;
+  return runs_all() ? all_ns : std::min<uint64_t>(all_ns, 2'000'000'000);
 }
 
 // Debts were frozen while it was away: P99 was 4.1 to 103 ms.
@@ -140,6 +141,7 @@ TEST(WfqBounds, SaturatingTenantsHaveTheirPartBesideSleepers) {
   for (const char* policy : {"wfq", "wfq-srt"})
     for (const char* row : {"tenant-crowd", "tenant-naps"})
       for (uint32_t i = 0; i < 4; ++i) {
+        if (!in_sample(i + (policy == std::string_view("wfq") ? 0 : 1), 2)) continue;
         const Shared o = run_as(Form::kWhole, policy, row, i, 1);
         EXPECT_GE(o.least_saturating_part(), 0.97 * o.largest_part(false)) << policy << row << i;
       }
@@ -149,6 +151,7 @@ TEST(WfqBounds, SaturatingTenantsHaveTheirPartInSpaceAndOnSlices) {
   for (const Form form : {Form::kSpace, Form::kSlices})
     for (const char* row : {"tenant-crowd", "tenant-naps"})
       for (uint32_t i = 0; i < 4; ++i) {
+        if (!in_sample(i + static_cast<size_t>(form), 2)) continue;
         const uint64_t horizon_ns = form == Form::kSpace ? sampled_ns(20'000'000'000) : 0;
         const Shared o = run_as(form, "wfq", row, i, 1, horizon_ns);
         EXPECT_GE(o.least_saturating_part(), 0.97 * o.largest_part(false))
@@ -204,6 +207,7 @@ TEST(WfqBounds, TheLackOfASaturatingTenantIsBoundedOnHeldPopulations) {
   for (uint64_t seed = 1; seed <= held_seeds(); ++seed)
     for (const char* row : {"held-equal", "held-weights"})
       for (uint32_t i = 0; i < 12; ++i) {
+        if (!in_sample(i, 2)) continue;
         const Shared second = run_as(Form::kWhole, "wfq", row, i, seed, 1'000'000'000ull);
         for (const Shared* o : {&second, &held("wfq", row, i, seed)})
           EXPECT_LE(o->lack_ns(kTwoTurnsNs), kTwoTurnsNs) << row << i << " seed " << seed;
@@ -215,7 +219,8 @@ TEST(WfqBounds, TheLackOfASaturatingTenantIsBoundedOnHeldPopulations) {
 TEST(WfqBounds, TheLackIsBoundedInSpaceToo) {
   for (uint64_t seed = 1; seed <= held_seeds(); ++seed)
     for (const char* row : {"held-equal", "held-weights"})
-      for (uint32_t i = 0; i < 12; i += in_the_gate() ? 2 : 1) {
+      for (uint32_t i = 0; i < 12; ++i) {
+        if (!in_sample(i, 4)) continue;
         const Shared o = run_as(Form::kSpace, "wfq", row, i, seed, sampled_ns(10'000'000'000));
         EXPECT_LE(o.lack_ns(kTwoTurnsNs), kTwoTurnsNs) << row << i << " seed " << seed;
       }
@@ -227,6 +232,7 @@ TEST(WfqBounds, TheLackIsBoundedAmongTwoTo256OfDrawnKinds) {
   for (uint64_t seed = 1; seed <= held_seeds(); ++seed)
     for (const Form form : {Form::kWhole, Form::kSpace, Form::kSlices})
       for (uint32_t i = 0; i < find_workload("held-many")->runs; ++i) {
+        if (!in_sample(i + static_cast<size_t>(form), 2)) continue;
         const uint64_t horizon_ns = form == Form::kSpace ? sampled_ns(5'000'000'000) : 0;
         const Shared o = run_as(form, "wfq", "held-many", i, seed, horizon_ns);
         const double bound_ns = form == Form::kSlices ? 1.5 * kTwoTurnsNs : kTwoTurnsNs;
@@ -267,6 +273,7 @@ TEST(WfqBounds, BurstsOfClassLowAreALeadAndNoShare) {
   for (const char* row : {"tenant-crowd", "tenant-naps", "held-equal"})
     for (uint32_t i = 0; i < find_workload(row)->runs; ++i)
       for (const uint64_t horizon_ns : {2'000'000'000ull, 5'000'000'000ull}) {
+        if (!in_sample(i + (horizon_ns > 2'000'000'000 ? 1 : 0), 2)) continue;
         Shared o{find_workload(row)->make(i, 9001), {}};
         o.w.horizon_ns = horizon_ns;
         for (SimulatedVgpu& v : o.w.vgpus)
@@ -323,6 +330,7 @@ TEST(WfqBounds, NobodyLacksMoreThanTwoTurnsInAnySecondOnHeldPopulations) {
   for (uint64_t seed = 1; seed <= held_seeds(); ++seed)
     for (const char* row : {"held-equal", "held-weights"})
       for (uint32_t i = 0; i < find_workload(row)->runs; ++i) {
+        if (!in_sample(i, 2)) continue;
         const auto report =
             evaluate(find_workload(row)->make(i, 9000 + seed), "wfq", 9000 + seed, 1, "wfq");
         ASSERT_TRUE(report) << row;
@@ -337,6 +345,7 @@ TEST(WfqBounds, ShortestFirstStarvesNobodyOnHeldPopulations) {
   for (uint64_t seed = 1; seed <= held_seeds(); ++seed)
     for (const char* row : {"held-equal", "held-weights"})
       for (uint32_t i = 0; i < 12; ++i) {
+        if (!in_sample(i, 2)) continue;
         const Shared& o = held("wfq-srt", row, i, seed);
         EXPECT_LE(o.lack_ns(kPatienceNs), kPatienceNs) << row << i << " seed " << seed;
       }
@@ -352,6 +361,7 @@ TEST(WfqBounds, LightTenantsOfAnyWeightAreOnTimeOnHeldPopulations) {
       for (const char* row : {"held-equal", "held-weights"}) {
         uint32_t light = 0;
         for (uint32_t i = 0; i < 12; ++i) {
+          if (!in_sample(i, 2)) continue;
           const Shared& o = held(policy, row, i, seed);
           double weights = 0;
           for (const SimulatedVgpu& v : o.w.vgpus) weights += v.share.weight;

@@ -13,6 +13,7 @@
 
 #include "policies/sim/metrics.h"
 #include "policies/wfq/turn_length.h"
+#include "tests/support/rounds.h"
 
 namespace sluice::policy::sim {
 namespace {
@@ -51,6 +52,7 @@ void on_populations(const char* policy, std::initializer_list<const char*> rows,
   for (uint64_t seed = 9000; seed < 9000 + lag_seeds(); ++seed)
     for (const char* row : rows)
       for (uint32_t i = 0; i < find_workload(row)->runs; ++i) {
+        if (!in_sample(i, 2)) continue;
         const Workload w = population(row, i, seed, handover_ns);
         const auto report = evaluate(w, policy, seed, 1, policy);
         ASSERT_TRUE(report) << row;

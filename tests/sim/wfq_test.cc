@@ -71,6 +71,7 @@ const Seen& in_space(std::string_view workload, uint32_t number) {
 // more: 2 to 256 vGPUs with weights from 1 to 1,000.
 TEST(WfqInSpace, SharesOverAnySecond) {
   for (uint32_t i = 0; i < 9; ++i) {
+    if (!in_sample(i, 2)) continue;
     const Seen& o = in_space("wfq-shares", i);
     ASSERT_GT(o.r.windows.size(), 15u);
     double least = 1e30;
@@ -88,6 +89,7 @@ TEST(WfqInSpace, SharesOverAnySecond) {
 // all: also for one that is owed 3.5 ms of one SM in a second.
 TEST(WfqInSpace, SharesOverAnySecondWithShortTasks) {
   for (uint32_t i = 6; i < 9; ++i) {
+    if (!in_sample(8 - i, 3)) continue;
     const Seen& o = in_space("wfq-shares-short", i);
     ASSERT_GT(o.r.windows.size(), 15u);
     EXPECT_LE(o.worst(&Window::worst_error), 0.01) << o.w.vgpus.size();
@@ -98,6 +100,7 @@ TEST(WfqInSpace, SharesOverAnySecondWithShortTasks) {
 // With equal weights the 1 % holds for all numbers.
 TEST(WfqInSpace, EqualSharesOverAnySecond) {
   for (uint32_t i = 0; i < 9; ++i) {
+    if (!in_sample(i + 1, 2)) continue;
     const Seen& o = in_space("wfq-equal", i);
     EXPECT_LE(o.worst(&Window::worst_error), 0.01) << o.w.vgpus.size();
     EXPECT_GE(o.r.all_contended_jain, 0.9999) << o.w.vgpus.size();
@@ -109,6 +112,7 @@ TEST(WfqInSpace, EqualSharesOverAnySecond) {
 TEST(WfqInSpace, NobodyWaitsLongerThanItsBound) {
   for (uint32_t i = 0; i < 9; ++i) {
     for (const char* name : {"wfq-shares", "wfq-equal"}) {
+      if (!in_sample(name == std::string_view("wfq-equal") ? i + 1 : i, 2)) continue;
       const Seen& o = in_space(name, i);
       for (size_t v = 0; v < o.w.vgpus.size(); ++v) {
         const double part = std::min(o.entitled_sms(v), 1.0);
@@ -149,6 +153,7 @@ TEST(WfqInSpace, WhoCanUseMoreAgainGetsIt) {
 // two.
 TEST(WfqInSpace, EveryHabitBesideEveryOther) {
   for (uint32_t i = 0; i < 12; ++i) {
+    if (!in_sample(i, 3)) continue;
     const Seen& o = in_space("wfq-habits", i);
     EXPECT_LE(o.worst(&Window::worst_points), 0.002) << i;
     EXPECT_LE(static_cast<double>(o.r.idle_with_work_ns),
@@ -232,8 +237,9 @@ TEST(WfqOneAtATime, EachWithinAFewTurnsOfWhatItIsOwed) {
 // Nobody waits longer than: until the others, by weight, have had what its last turn put it ahead
 // by, and one turn of each.
 TEST(WfqOneAtATime, NobodyWaitsLongerThanItsBound) {
-  for (const char* name : {"wfq-shares", "wfq-habits"}) {
+  for (const auto& [name, of] : {std::pair{"wfq-shares", 1u}, {"wfq-habits", 3u}}) {
     for (uint32_t i = 0; i < find_workload(name)->runs; ++i) {
+      if (!in_sample(i + 1, of)) continue;
       const Seen& o = whole(name, i);
       double turns = 0;
       for (size_t v = 0; v < o.w.vgpus.size(); ++v) turns += turn_ns(o, v);
@@ -250,6 +256,7 @@ TEST(WfqOneAtATime, NobodyWaitsLongerThanItsBound) {
 // hold.
 TEST(WfqOneAtATime, EveryHabitBesideEveryOther) {
   for (uint32_t i = 0; i < find_workload("wfq-habits")->runs; ++i) {
+    if (!in_sample(i + 1, 3)) continue;
     const Seen& o = whole("wfq-habits", i);
     EXPECT_LE(o.worst(&Window::worst_points), 0.012) << i;
     EXPECT_LE(static_cast<double>(o.r.idle_with_work_ns),
@@ -279,6 +286,7 @@ TEST(WfqOneAtATime, EveryHabitBesideEveryOther) {
 // by as much as these are of that.
 TEST(WfqOnTimeSlices, SharesOverAnySecondWithinTurns) {
   for (uint32_t i = 0; i < find_workload("wfq-slices")->runs; ++i) {
+    if (!in_sample(i, 2)) continue;
     const Seen& o = run("wfq-slices", i, false, 60 * kSecond);
     const Config& c = o.w.config;
     const double handover = static_cast<double>(c.machine.handover_ns);
@@ -399,9 +407,9 @@ TEST(WfqMixes, SharesInEverySetOfHabits) {
   for (const auto& form : forms) {
     const WorkloadRow& row = *find_workload(form.workload);
     ASSERT_EQ(row.runs, 31u);
-    // In the gate each set in one of the forms.
-    const auto first = static_cast<uint32_t>(&form - forms), step = runs_all() ? 1u : 3u;
-    for (uint32_t i = first % step; i < row.runs; i += step) {
+    for (uint32_t i = 0; i < row.runs; ++i) {
+      // Each set in one of the forms.
+      if (!in_sample(i + static_cast<size_t>(&form - forms), 3)) continue;
       Workload w = row.make(i, 1);
       w.horizon_ns = form.horizon_ns;
       const bool bursty = std::any_of(w.vgpus.begin(), w.vgpus.end(),
@@ -435,8 +443,10 @@ TEST(WfqBothExclusive, WhoWaitsAfterEachLaunchKeepsItsShare) {
                {300, 100, 1 * kMs, 10'000, false, 0.015},
                {300, 100, 1 * kMs, 10'000, true, 0.015},
                {1000, 1, 2 * kMs, 10'000, false, 0.015}};
+  size_t k = 0;
   for (const auto& c : cases) {
     for (const bool spatial : {false, true}) {
+      if (!in_sample(k++, 3)) continue;
       Workload w;
       w.gpu = {.sm_count = 132, .spatial = spatial, .signal_ns = 3000, .start_ns = 4000};
       w.config.machine.handover_ns = 10'000;
@@ -469,6 +479,7 @@ TEST(WfqBothExclusive, WhoWaitsAfterEachLaunchKeepsItsShare) {
 
 TEST(WfqOnTimeSlices, SharesOverAMinute) {
   for (uint32_t i = 0; i < find_workload("wfq-slices")->runs; ++i) {
+    if (!in_sample(i, 2)) continue;
     const Seen& o = run("wfq-slices", i, false, 60 * kSecond);
     EXPECT_GE(o.r.all_contended_jain, 0.999) << i;
     EXPECT_LE(o.r.all_contended_error, 0.01) << i;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How many rounds a test runs. Under sanitizers a round takes ten times as long, so random tests
-// run a fifth of them there; where SLUICE_ALL_ROUNDS is set (scripts/test --all) all tests run all.
+// run a fifth of them there; long simulations run a sample of their cases. Where SLUICE_ALL_ROUNDS
+// is set (scripts/test --all) all tests run all.
 #pragma once
 
 #include <cstddef>
@@ -22,5 +23,9 @@ Number rounds(Number all) {
 
 // Whether case `k` of a table of like cases runs: under sanitizers every fifth does.
 inline bool runs(size_t k) { return k % (5 / rounds<size_t>(5)) == 0; }
+
+// Whether case `k` of a table of like cases is in the sample of one in `of`; all are where all
+// rounds run.
+inline bool in_sample(size_t k, size_t of) { return runs_all() || k % of == 0; }
 
 }  // namespace sluice
