@@ -91,12 +91,15 @@ class Program:
 class WithSluiced(unittest.TestCase):
     """A fresh sluiced for the class, on the software GPU unless run.py has other options; vGPUs
     `a` and `b` of weight 1."""
-    EXTRA = WORKERS = ""
+    EXTRA = WORKERS = SOFT_GPU = ""
+    # Of a program that runs for as long as a test: it has work queued whenever it is kept from the
+    # GPU, and else leaves the processors to other tests for most of the time.
+    PACE = ("--scale", 0.3, "--pause-ms", 10)
 
     @classmethod
     def setUpClass(cls):
         cls.work = folder()
-        cls.sluiced = Sluiced(BUILD, cls.work, device=DEVICE, extra=cls.EXTRA,
+        cls.sluiced = Sluiced(BUILD, cls.work, device=DEVICE, extra=cls.SOFT_GPU + cls.EXTRA,
                               workers=cls.WORKERS)
         cls.addClassCleanup(cls.sluiced.stop)
         cls.sluiced.start()
@@ -125,7 +128,7 @@ class WithSluiced(unittest.TestCase):
         Returns once it has launched."""
         self.eventually(lambda: self.vgpu("b")["sessions"] == 0, "an earlier one has left")
         done = self.vgpu("b")["launches_done"]
-        p = self.program("b", "stencil2d", "--seconds", 100000, "--json")
+        p = self.program("b", "stencil2d", "--seconds", 100000, "--json", *self.PACE)
         self.eventually(lambda: self.vgpu("b")["launches_done"] > done, "the neighbour launches")
         return p
 
@@ -225,21 +228,22 @@ class WithVictim(WithSluiced):
     throughout.
     """
     VICTIM = "stencil2d"
-
+    # A kernel that spins until it is ended does so on one core, not on all.
+    SOFT_GPU = "soft_threads = 1\n"
     def victim(self, *args):
-        """A program on vGPU `b` that checks every result; without arguments it runs until it is
-        stopped."""
-        return self.program("b", self.VICTIM, *(args or ("--seconds", 100000)), "--verify", "every",
-                            "--json")
+        """A program on vGPU `b` that checks every result, until it is stopped unless `args` say for
+        how long."""
+        return self.program("b", self.VICTIM, "--seconds", 100000, "--verify", "every", "--json",
+                            *args)
 
     @contextlib.contextmanager
-    def attack(self):
+    def attack(self, pace=WithSluiced.PACE):
         monitor = AdminMonitor(self.sluiced.admin)
         monitor.start()
         # The victim of the test before has left, so that what is counted is this one's.
         self.eventually(lambda: self.vgpu("b")["sessions"] == 0, "an earlier victim has left")
         before = self.vgpu("b")["launches_done"]
-        victim = self.victim()
+        victim = self.victim(*pace)
         try:
             self.eventually(lambda: self.vgpu("b")["launches_done"] > before,
                             "the victim launches")

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 #include <vector>
 
 #include "kernels/suite/programs/driver.h"
@@ -55,6 +56,7 @@ class Runner {
     const std::uint64_t last_round = keep_last ? std::min(depth, units_asked) : 0;
     while (next_unit_ < units_asked - last_round && !time_is_over()) {
       queue_next(is_checked(next_unit_, options_.verify_every));
+      std::this_thread::sleep_for(std::chrono::milliseconds(options_.pause_ms));
     }
     drain();
     for (std::uint64_t i = 0; i < last_round; ++i) queue_next(true);

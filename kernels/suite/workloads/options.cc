@@ -78,6 +78,8 @@ Options parse_options(std::span<const char* const> arguments) {
       options.streams = number(1, kMaxStreams);
     else if (option == "--chain")
       options.chain = number(1, kMaxChain);
+    else if (option == "--pause-ms")
+      options.pause_ms = number(0, kMaxPauseMs);
     else if (option == "--seed")
       options.seed = number(0, kAny);
     else if (bool* flag = flag_of(options, option))
@@ -106,8 +108,8 @@ std::uint64_t size_of(const Options& options, std::uint64_t default_size, int di
 std::string usage(const std::string& program) {
   return "usage: " + program +
          " [--size N | --scale F] [--launches N] [--seconds S] [--depth D] [--streams S]\n"
-         "       [--chain L] [--verify every|last|N] [--seed X] [--pageable] [--json] "
-         "[--progress]" +
+         "       [--chain L] [--pause-ms P] [--verify every|last|N] [--seed X] [--pageable]\n"
+         "       [--json] [--progress]" +
          (program == "matmul" ? " [--inner K]\n" : "\n") +
          "Runs the kernel again and again on the first CUDA device and checks what it computed.\n"
          "Exit: 0 all right, 1 wrong results, 2 usage, 3 a CUDA call failed.\n";

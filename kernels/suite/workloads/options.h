@@ -14,7 +14,8 @@ namespace sluice::suite {
 // Beyond these the programs would be wrong or absurd, not merely slow.
 inline constexpr std::uint64_t kMaxDepth = 64;  // units queued: each has buffers of its own
 inline constexpr std::uint64_t kMaxStreams = 16;
-inline constexpr std::uint64_t kMaxChain = 64;  // matmul's values stay far from overflow
+inline constexpr std::uint64_t kMaxChain = 64;      // matmul's values stay far from overflow
+inline constexpr std::uint64_t kMaxPauseMs = 1000;  // a signal is answered after it
 inline constexpr std::uint64_t kDefaultLaunches = 64;
 
 struct Options {
@@ -27,6 +28,7 @@ struct Options {
   std::uint64_t streams = 1;
   std::uint64_t chain = 1;          // launches per unit; 1: independent launches
   std::uint64_t verify_every = 16;  // 1: every unit; 0: only the last ones
+  std::uint64_t pause_ms = 0;       // after each unit is queued
   std::uint64_t seed = 1;
   bool pageable = false;  // read results back into ordinary instead of pinned memory
   bool json = false;

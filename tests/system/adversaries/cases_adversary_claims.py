@@ -17,7 +17,8 @@ class Claims(WithVictim):
         cls.work = support.folder()
         real = support.BUILD / "mediator/worker"
         evil = support.BUILD / "tests/system/adversaries/claiming-worker"
-        cls.sluiced = Sluiced(support.BUILD, cls.work, device="soft", extra=cls.EXTRA,
+        cls.sluiced = Sluiced(support.BUILD, cls.work, device="soft",
+                              extra=cls.SOFT_GPU + cls.EXTRA,
                               env={"SLUICE_EVIL_REAL": str(real / "sluice-worker")})
         text = cls.sluiced.config.read_text()
         text = text.replace(f'worker = "{real}/sluice-worker"', f'worker = "{evil}"', 1)

@@ -109,7 +109,7 @@ class AdversaryFaults(WithVictim):
             self.assertFalse(self.show()["back_off"]["holds"])
 
     def test_spins_are_slowed_and_shortened(self):
-        with self.attack():
+        with self.attack(pace=()):  # it is to have all that it can
             before = self.gpu_ns()
             attacker = self.adversary("fault-again", "spin", 1000)
             self.lines_of(attacker, 1)

@@ -22,7 +22,7 @@ class AdversaryOpenings(WithVictim):
         cls.work = support.folder()
         cls.sluiced = Sluiced(
             support.BUILD, cls.work,
-            extra=f"context_stall_ms = {CONTEXT_MS}\nmodule_stall_ms = {MODULE_MS}\n",
+            extra=f"{cls.SOFT_GPU}context_stall_ms = {CONTEXT_MS}\nmodule_stall_ms = {MODULE_MS}\n",
             env={"SLUICE_SOFT_CONTEXT_US": str(500 * CONTEXT_MS),
                  "SLUICE_SOFT_MODULE_US": str(1000 * MODULE_MS)})
         cls.addClassCleanup(cls.sluiced.stop)

@@ -24,7 +24,7 @@ class WorkerFloods(WithVictim):
         cls.work = support.folder()
         real = support.BUILD / "mediator/worker"
         evil = support.BUILD / "tests/system/adversaries/flooding-worker"
-        cls.sluiced = Sluiced(support.BUILD, cls.work, device="soft",
+        cls.sluiced = Sluiced(support.BUILD, cls.work, device="soft", extra=cls.SOFT_GPU,
                               env={"SLUICE_EVIL_REAL": str(real / "sluice-worker")})
         text = cls.sluiced.config.read_text()
         text = text.replace(f'worker = "{real}/sluice-worker"', f'worker = "{evil}"', 1)

@@ -130,10 +130,10 @@ TEST(SuiteReference, RandomFloatsAreInRange) {
 }
 
 TEST(SuiteOptions, Parse) {
-  const char* const all[] = {"--size",  "12",         "--launches=34", "--seconds", "1.5",
-                             "--depth", "6",          "--streams",     "2",         "--chain",
-                             "3",       "--verify",   "last",          "--seed",    "9",
-                             "--json",  "--progress", "--pageable"};
+  const char* const all[] = {"--size",  "12",         "--launches=34", "--seconds",   "1.5",
+                             "--depth", "6",          "--streams",     "2",           "--chain",
+                             "3",       "--verify",   "last",          "--seed",      "9",
+                             "--json",  "--progress", "--pageable",    "--pause-ms=7"};
   const Options options = parse_options(all);
   EXPECT_EQ(options.size, 12u);
   EXPECT_EQ(options.launches, 34u);
@@ -143,6 +143,7 @@ TEST(SuiteOptions, Parse) {
   EXPECT_EQ(options.chain, 3u);
   EXPECT_EQ(options.verify_every, 0u);
   EXPECT_EQ(options.seed, 9u);
+  EXPECT_EQ(options.pause_ms, 7u);
   EXPECT_TRUE(options.json && options.progress && options.pageable);
   EXPECT_EQ(parse_options({}).launches, kDefaultLaunches);
   const char* const every[] = {"--verify=every"};
