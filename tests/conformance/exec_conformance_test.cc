@@ -9,6 +9,7 @@
 
 #include "kernels/exec/block/block.h"
 #include "tests/conformance/instructions.h"
+#include "tests/support/rounds.h"
 
 namespace sluice::conformance {
 namespace {
@@ -56,10 +57,13 @@ bool close(const Case& c, uint64_t x, uint64_t y) {
 }
 
 TEST(ExecConformance, AnswersAsTheGpuDid) {
-  const std::vector<Case> cases = all_cases();
+  const std::vector<Case> all = all_cases();
   std::map<std::string, std::vector<uint64_t>> golden;
   for (Golden& g : read_golden(SLUICE_GOLDEN_FILE)) golden[g.name] = std::move(g.results);
-  ASSERT_EQ(golden.size(), cases.size()) << "record the golden data anew";
+  ASSERT_EQ(golden.size(), all.size()) << "record the golden data anew";
+  std::vector<Case> cases;
+  for (size_t k = 0; k < all.size(); ++k)
+    if (runs(k)) cases.push_back(all[k]);
 
   auto program = exec::decode_text(module_text(cases));
   ASSERT_TRUE(program.ok()) << program.error().message;

@@ -77,7 +77,7 @@ TEST(Authors, KernelsLeaveInMidWorkAndGoOn) {
     EXPECT_TRUE(report->resumable);
     EXPECT_EQ(report->author_code, "");
     EXPECT_EQ(report->persistent, std::string(c.kernel) == "work_queue");
-    EXPECT_GT(expect_same(**run, prepare(**run, c), 40), 40u);
+    EXPECT_GT(expect_same(**run, prepare(**run, c), rounds(40)), rounds(40u));
   }
 }
 

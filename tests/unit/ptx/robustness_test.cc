@@ -149,14 +149,15 @@ INSTANTIATE_TEST_SUITE_P(Files, Robustness,
 TEST(Robustness, LargeAndPathological) {
   const std::string head = ".version 8.0\n.target sm_90\n.address_size 64\n";
   std::string many_labels = head + ".entry k() {\n.reg .pred p; .reg .b32 x; mov.u32 x, %tid.x;\n";
-  for (int i = 0; i < 1000; ++i) {
+  const int labels = rounds(1000);
+  for (int i = 0; i < labels; ++i) {
     const std::string n = std::to_string(i);
     many_labels += "L" + n + ": setp.eq.u32 p, x, " + n + "; @p bra L" +
-                   std::to_string((i * 7919) % 1000) + ";\n";
+                   std::to_string((i * 7919) % labels) + ";\n";
   }
   check(many_labels + "ret; }");
   std::string chain = head;
-  for (int i = 0; i < 250; ++i)
+  for (int i = 0; i < rounds(250); ++i)
     chain += ".func f" + std::to_string(i) + "() { " +
              (i == 0 ? std::string("bar.sync 0;") : "call f" + std::to_string(i - 1) + ";") +
              " ret; }\n.entry k" + std::to_string(i) + "() { call f" + std::to_string(i) +
@@ -171,7 +172,7 @@ TEST(Robustness, LargeAndPathological) {
   for (int i = 0; i < rounds(100000); ++i) dots += ".x";
   check(head + ".entry k() { mov.u32 %r1, %" + dots + "; ret; }");
   std::string words = head;
-  for (int i = 0; i < 2000; ++i)
+  for (int i = 0; i < rounds(2000); ++i)
     words += "// sluice999999999999 sluice" + std::to_string(i) + "_\n";
   check(words + ".entry k() { ret; }");
 }
