@@ -77,10 +77,10 @@ class WithInstalledHost:
     cases are over."""
 
     @classmethod
-    def start_host(cls, debs):
+    def start_host(cls, debs, shared=None):
         """Makes the container and installs the host's packages of the folder `debs`; in
-        `cls.work`."""
-        cls.container = Container(cls.work)
+        `cls.work`. The container has the folder `shared`, otherwise `cls.work`."""
+        cls.container = Container(shared or cls.work)
         cls.addClassCleanup(cls.container.close)
         cls.before = cls.container.written()
         cls.install_host(debs)
