@@ -364,7 +364,15 @@
   Y("cuStreamWriteValue64", cuStreamWriteValue64_v2, "cuStreamWriteValue64", 9000) \
   Y("cuStreamWaitValue64", cuStreamWaitValue64_v2, "cuStreamWaitValue64", 9000) \
   Y("cuMemHostRegister", cuMemHostRegister_v2, "cuMemHostRegister", 4000) \
-  Y("cuIpcOpenMemHandle", cuIpcOpenMemHandle_v2, "cuIpcOpenMemHandle", 4010)
+  Y("cuIpcOpenMemHandle", cuIpcOpenMemHandle_v2, "cuIpcOpenMemHandle", 4010) \
+  Y("cuLinkCreate", cuLinkCreate_v2, "cuLinkCreate", 5050) \
+  Y("cuLinkAddData", cuLinkAddData_v2, "cuLinkAddData", 5050) \
+  Y("cuLinkAddFile", cuLinkAddFile_v2, "cuLinkAddFile", 5050) \
+  Y("cuCtxDestroy", cuCtxDestroy_v2, "cuCtxDestroy", 2000) \
+  Y("cuCtxPopCurrent", cuCtxPopCurrent_v2, "cuCtxPopCurrent", 2000) \
+  Y("cuCtxPushCurrent", cuCtxPushCurrent_v2, "cuCtxPushCurrent", 2000) \
+  Y("cuStreamDestroy", cuStreamDestroy_v2, "cuStreamDestroy", 2000) \
+  Y("cuEventDestroy", cuEventDestroy_v2, "cuEventDestroy", 2000)
 /* clang-format on */
 
 #endif /* SLUICE_ABI_CUDA_DRIVER_FUNCTIONS_H */

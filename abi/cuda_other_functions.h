@@ -232,7 +232,12 @@
   Y("cuStreamUpdateCaptureDependencies_v2_ptsz", cuStreamUpdateCaptureDependencies_v2) \
   Y("cuStreamWaitEvent_ptsz", cuStreamWaitEvent) Y("cuStreamWaitValue32_v2_ptsz", cuStreamWaitValue32_v2) \
   Y("cuStreamWaitValue64_v2_ptsz", cuStreamWaitValue64_v2) Y("cuStreamWriteValue32_v2_ptsz", cuStreamWriteValue32_v2) \
-  Y("cuStreamWriteValue64_v2_ptsz", cuStreamWriteValue64_v2)
+  Y("cuStreamWriteValue64_v2_ptsz", cuStreamWriteValue64_v2) \
+  Y("cuStreamBeginCapture_ptsz", sluice_begin_capture_v1) \
+  Y("cuStreamGetCaptureInfo_ptsz", sluice_capture_info_v1) \
+  Y("cuStreamGetCaptureInfo_v2_ptsz", sluice_capture_info_v2) \
+  Y("cuStreamUpdateCaptureDependencies_ptsz", sluice_capture_dependencies_v1) \
+  Y("cuMemPrefetchAsync_ptsz", sluice_mem_prefetch_v1) Y("cuStreamBatchMemOp_ptsz", sluice_batch_mem_op_v1)
 /* clang-format on */
 
 #endif /* SLUICE_ABI_CUDA_OTHER_FUNCTIONS_H */

@@ -15,6 +15,19 @@ SLUICE_CUDA_ABSENT_FUNCTIONS(DECLARE_ABSENT)
 SLUICE_CUDA_ABSENT_OLD_FUNCTIONS(DECLARE_ABSENT)
 extern "C" CUresult cuEventRecord_ptsz(CUevent, CUstream);
 extern "C" CUresult cuStreamGetFlags_ptsz(CUstream, unsigned*);
+// By the names of older versions, which cuda_driver.h turns into those of newer ones. Who looks
+// them up with dlsym(), as GCC's libgomp does, finds no GPU without them.
+extern "C" CUresult old_link_create(unsigned, CUjit_option*, void**,
+                                    CUlinkState*) asm("cuLinkCreate");
+extern "C" CUresult old_link_add(CUlinkState, CUjitInputType, void*, size_t, const char*, unsigned,
+                                 CUjit_option*, void**) asm("cuLinkAddData");
+extern "C" CUresult old_link_add_file(CUlinkState, CUjitInputType, const char*, unsigned,
+                                      CUjit_option*, void**) asm("cuLinkAddFile");
+extern "C" CUresult old_stream_destroy(CUstream) asm("cuStreamDestroy");
+extern "C" CUresult old_event_destroy(CUevent) asm("cuEventDestroy");
+extern "C" CUresult old_push(CUcontext) asm("cuCtxPushCurrent");
+extern "C" CUresult old_pop(CUcontext*) asm("cuCtxPopCurrent");
+extern "C" CUresult old_destroy(CUcontext) asm("cuCtxDestroy");
 
 namespace sluice::testing {
 namespace {
@@ -303,6 +316,31 @@ TEST(Shim, AllOfThePublicApiIsExported) {
 
 }  // namespace
 
+TEST(Shim, SymbolsOfOlderVersionsAreThere) {
+  in_process({}, [](FakeWorker&) {
+    CUcontext context;
+    set_up(&context);
+    CUlinkState link;
+    OK(old_link_create(0, nullptr, nullptr, &link));
+    char text[] = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k() { ret; }\n";
+    OK(old_link_add(link, CU_JIT_INPUT_PTX, text, sizeof text, "k", 0, nullptr, nullptr));
+    EXPECT_EQ(old_link_add_file(link, CU_JIT_INPUT_PTX, "/nowhere", 0, nullptr, nullptr),
+              CUDA_ERROR_FILE_NOT_FOUND);
+    OK(cuLinkDestroy(link));
+    CUstream stream;
+    CUevent event;
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(old_stream_destroy(stream));
+    OK(cuEventCreate(&event, 0));
+    OK(old_event_destroy(event));
+    OK(old_push(context));
+    CUcontext popped = nullptr;
+    OK(old_pop(&popped));
+    EXPECT_EQ(popped, context);
+    EXPECT_EQ(old_destroy(nullptr), cuCtxDestroy(nullptr));
+  });
+}
+
 TEST(Shim, EachThreadHasADefaultStreamOfItsOwn) {
   in_process({}, [](FakeWorker&) {
     CUcontext context;
@@ -331,6 +369,12 @@ TEST(Shim, EachThreadHasADefaultStreamOfItsOwn) {
     EXPECT_EQ(cuStreamBeginCapture(nullptr, CU_STREAM_CAPTURE_MODE_RELAXED),
               CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     OK(begin(nullptr, CU_STREAM_CAPTURE_MODE_RELAXED));
+    // So are those of older versions.
+    OK(cuGetProcAddress("cuStreamGetCaptureInfo", &form, 11000,
+                        CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, nullptr));
+    cuuint64_t id;
+    OK(reinterpret_cast<decltype(&sluice_capture_info_v1)>(form)(nullptr, &status, &id));
+    EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
     CUevent event;
     OK(cuEventCreate(&event, 0));
     OK(cuEventRecord_ptsz(event, nullptr));  // captured
