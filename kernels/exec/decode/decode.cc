@@ -173,10 +173,13 @@ Result<uint64_t> ModuleDecoder::local_places(const ptx::Function& f, uint64_t ba
     place.in_frame = !f.is_entry;
     place.offset = end;
     place.bytes = v.bytes;
+    place.count = v.register_count;
+    place.stride = align_up(v.bytes, std::max(v.align, 1u));
     places[{v.scope, v.name}] = place;
-    if (v.bytes > kMaxLocalBytes || end + v.bytes > kMaxLocalBytes)
+    const uint64_t before = v.register_count > 1 ? v.register_count - 1 : 0;
+    if (v.bytes > kMaxLocalBytes || end + before * place.stride + v.bytes > kMaxLocalBytes)
       return at_line(v.line, "more local memory than a thread can have");
-    end += v.bytes;
+    end += before * place.stride + v.bytes;
   }
   return end;
 }

@@ -98,7 +98,7 @@ bool Decoder::is_declared(std::string_view name) {
     return true;
   name = name.substr(0, name.find('.'));  // a part of a register
   Register reg;
-  if (find_register(name, reg) || find_place(name) != nullptr ||
+  if (find_declared(name, reg) || find_place(name) != nullptr ||
       module_.callee_index.contains(name) || module_.kernels.contains(name))
     return true;
   for (uint32_t scope = statement_->scope;; scope = function_.scopes[scope].parent) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -62,6 +63,8 @@ struct Place {
   bool in_frame = false;        // local: relative to the function's frame
   bool dynamic_shared = false;  // where the launch's dynamic shared memory begins
   uint64_t bytes = 0;
+  uint32_t count = 0;   // `%P<2>`: of so many, %P0 and %P1; 0: one of exactly that name
+  uint64_t stride = 0;  // from one of them to the next
 };
 
 // Where a function's parameters and results lie in its frame.
@@ -176,6 +179,7 @@ class Decoder {
     bool is_pred = false;
     uint8_t width = 4;   // bytes of a lane: 4 or 8; 16: two registers of 8
     uint8_t bits = 32;   // as declared
+    uint8_t parts = 1;   // `.reg .v2`: registers one behind the other, named with .x, .y, .z, .w
     uint32_t index = 0;  // virtual register or predicate
   };
   struct Address {
@@ -220,7 +224,9 @@ class Decoder {
   bool declare_registers();
   bool declare_labels();
   bool find_register(std::string_view name, Register& reg);
-  const Place* find_place(std::string_view name) const;
+  const Place* find_place(std::string_view name);
+  // A whole register, vectors too; find_register(): what holds one value, of vectors a part.
+  bool find_declared(std::string_view name, Register& reg);
   bool width_fits(const Register& reg, Type type, std::string_view name);
   bool source(std::string_view text, Type type, Operand& out);
   // The halves of a register of 128 bits; "_" has none as a destination.
@@ -234,7 +240,7 @@ class Decoder {
   bool address(std::string_view text, Address& out);
   Operand place_base(const Place& place);
   bool symbol_value(std::string_view text, Type type, Operand& out);
-  std::vector<std::string_view> braces(std::string_view text) const;  // {a, b} -> a, b
+  std::vector<std::string_view> braces(std::string_view text);  // {a, b} -> a, b
   Operand temporary(uint8_t width);
   Operand constant(uint64_t value, uint8_t width);
 
@@ -273,6 +279,7 @@ class Decoder {
   bool do_dp();
   bool do_mov();
   bool move_dimensions(Type type);
+  bool move_parts(Type type, size_t width);
   bool unpack(Type type, const std::vector<std::string_view>& to);
   bool pack(Type type, const std::vector<std::string_view>& from);
   bool do_setp();
@@ -401,6 +408,7 @@ class Decoder {
   ModuleContext& module_;
   const ptx::Function& function_;
   const ByScopedName<Place>& locals_;
+  std::deque<Place> numbered_places_;  // what find_place() found in sets
   Error error_;
   uint32_t node_ = 0;
   uint64_t local_end_ = 0;
@@ -422,6 +430,8 @@ class Decoder {
     uint32_t count = 0;  // 0: one register of exactly that name
   };
   ByScopedName<RegisterSet> registers_;  // by prefix
+  bool has_vectors_ = false;
+  std::deque<std::string> part_names_;  // of vectors, for braces()
   // A scope's, where they are few, as they mostly are: compared faster than hashed.
   struct ScopeRegisters {
     bool many = false;

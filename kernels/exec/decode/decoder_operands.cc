@@ -150,15 +150,12 @@ bool Decoder::declare_registers() {
              false;
     if (v.space != ptx::Space::kReg) continue;
     const Type type = type_of(v.type);
-    if (type != Type::kNone && v.vector_width != 1)
-      return error_ = {ENOTSUP, "line " + std::to_string(v.line) +
-                                    ": registers that are vectors (.v" +
-                                    std::to_string(v.vector_width) + " " + std::string(v.name) +
-                                    ") are not supported"},
-             false;
-    if (type == Type::kNone)
+    const bool vector = v.vector_width != 1;
+    const bool scalar = type != Type::kNone && type != Type::kPred && bits_of(type) <= 64;
+    if (type == Type::kNone || (vector && (v.vector_width > 4 || !scalar)))
       return error_ = {ENOTSUP, "line " + std::to_string(v.line) + ": registers of type " +
-                                    std::string(v.type) + " are not supported"},
+                                    (vector ? "vector of " : "") + std::string(v.type) +
+                                    " are not supported"},
              false;
     const uint32_t count = v.register_count == 0 ? 1 : v.register_count;
     RegisterSet set;
@@ -166,7 +163,9 @@ bool Decoder::declare_registers() {
     set.first.is_pred = type == Type::kPred;
     set.first.width = type == Type::kB128 ? 16 : bits_of(type) == 64 ? 8 : 4;
     set.first.bits = static_cast<uint8_t>(bits_of(type));
-    const uint32_t parts = type == Type::kB128 ? 2 : 1;  // registers of 64 bits
+    if (vector) set.first.parts = static_cast<uint8_t>(v.vector_width);
+    has_vectors_ |= vector;
+    const uint32_t parts = type == Type::kB128 ? 2 : v.vector_width;  // registers
     if (count > (1u << 24) || (set.first.is_pred && count > (1u << 20)))
       return error_ = {0, "line " + std::to_string(v.line) + ": too many registers"}, false;
     if (set.first.is_pred) {
@@ -178,7 +177,7 @@ bool Decoder::declare_registers() {
       if (vreg_width_.size() + size_t{count} * parts > (16u << 20))
         return error_ = {0, "line " + std::to_string(v.line) + ": too many registers"}, false;
       vreg_width_.resize(vreg_width_.size() + size_t{count} * parts,
-                         parts == 2 ? uint8_t{8} : set.first.width);
+                         type == Type::kB128 ? uint8_t{8} : set.first.width);
     }
     if (module_.program->code.predicates > (1u << 20))
       return error_ = {0, "line " + std::to_string(v.line) + ": too many predicates"}, false;
@@ -199,7 +198,7 @@ bool Decoder::find_in_set(std::string_view prefix, const RegisterSet& set, std::
   std::from_chars(name.data() + prefix.size(), name.data() + name.size(), n);
   if (n >= set.count) return false;
   reg = set.first;
-  reg.index += static_cast<uint32_t>(n) * (reg.width == 16 ? 2 : 1);
+  reg.index += static_cast<uint32_t>(n) * (reg.width == 16 ? 2 : reg.parts);
   return true;
 }
 
@@ -223,6 +222,21 @@ bool Decoder::find_in_few(const ScopeRegisters& scope, std::string_view name, si
 }
 
 bool Decoder::find_register(std::string_view name, Register& reg) {
+  if (has_vectors_ && name.size() > 2 && name[name.size() - 2] == '.') {
+    const size_t part = std::string_view("xyzwrgba").find(name.back());
+    Register whole;
+    if (part != std::string_view::npos && find_declared(name.substr(0, name.size() - 2), whole) &&
+        part % 4 < whole.parts && whole.parts > 1) {
+      reg = whole;
+      reg.parts = 1;
+      reg.index += static_cast<uint32_t>(part % 4);
+      return true;
+    }
+  }
+  return find_declared(name, reg) && reg.parts == 1;
+}
+
+bool Decoder::find_declared(std::string_view name, Register& reg) {
   size_t digits = name.size();
   while (digits > 0 && is_digit(name[digits - 1])) --digits;
   uint64_t number = 0;
@@ -250,10 +264,25 @@ bool Decoder::find_register(std::string_view name, Register& reg) {
   }
 }
 
-const Place* Decoder::find_place(std::string_view name) const {
+const Place* Decoder::find_place(std::string_view name) {
+  size_t digits = name.size();
+  while (digits > 0 && is_digit(name[digits - 1])) --digits;
+  if (name.size() - digits > 9) digits = name.size();
   for (uint32_t scope = statement_->scope;; scope = function_.scopes[scope].parent) {
-    const auto found = locals_.find({scope, name});
-    if (found != locals_.end()) return &found->second;
+    auto found = locals_.find({scope, name});
+    if (found != locals_.end() && found->second.count == 0) return &found->second;
+    for (size_t cut = digits; cut < name.size(); ++cut) {  // %P1 of `.param .u64 %P<2>`
+      if (name[cut] == '0' && cut + 1 < name.size()) continue;
+      found = locals_.find({scope, name.substr(0, cut)});
+      uint64_t number = 0;
+      if (found == locals_.end() || !ptx::parse_integer(name.substr(cut), number) ||
+          number >= found->second.count)
+        continue;
+      Place place = found->second;
+      place.offset += number * place.stride;
+      place.count = 0;
+      return &numbered_places_.emplace_back(place);
+    }
     if (scope == 0) break;
   }
   const auto found = module_.places.find(name);
@@ -480,9 +509,14 @@ bool Decoder::destination_pred(std::string_view text, uint32_t& out) {
   return true;
 }
 
-std::vector<std::string_view> Decoder::braces(std::string_view text) const {
+std::vector<std::string_view> Decoder::braces(std::string_view text) {
   std::vector<std::string_view> parts;
   text = ptx::trimmed(text);
+  if (Register reg; has_vectors_ && find_declared(text, reg) && reg.parts > 1) {
+    for (size_t k = 0; k < reg.parts; ++k)
+      parts.push_back(part_names_.emplace_back(std::string(text) + '.' + "xyzw"[k]));
+    return parts;
+  }
   if (text.size() < 2 || (text.front() != '{' && text.front() != '(')) return parts;
   text = text.substr(1, text.size() - 2);
   size_t begin = 0;

@@ -134,7 +134,7 @@ const Row kRows[] = {
     {"prmt", "b32 f4e|b4e|rc8|ecl|ecr|rc16?"},
     // Moves.
     {"mov", "pred|<int>|<bits>|f32|f64|b128"},
-    {"mov", "v4 u32"},
+    {"mov", "v2|v4 <int>|<bits>|f32|f64"},
     {"shfl", "sync? up|down|bfly|idx b32"},
     {"ld", "weak? <space>? ca|cg|cs|lu|cv? <l1>? <l2e>? <hint>? <l2>? v2|v4? <any>|b128"},
     {"ld", "volatile <space>? <l2>? v2|v4? <any>|b128"},

@@ -161,6 +161,46 @@ TEST_F(ExecCalls, ParametersInRegistersAndConstants) {
     EXPECT_EQ(out[i], i < 5 ? (3 * i + 1) * 100 + 1 : 3 * i + 1) << i;
 }
 
+// GCC's text for OpenMP: parameters that are numbered like registers, registers that are vectors.
+TEST_F(ExecCalls, NumberedParametersAndVectorRegisters) {
+  ASSERT_TRUE(load(kernel(std::string(kThreadIndex) + R"(
+    .reg .v2 .b32 %v; .reg .v4 .u64 %w<2>; .param .b32 %P1; .reg .b64 %at;
+    st.param.b32 [%P1], 77;
+    { .param .b32 %P<2>; .param .b32 q;
+      st.param.b32 [%P0], %r0; st.param.b32 [%P1], 3;
+      call (q), weigh, (%P0, %P1);
+      ld.param.b32 %v.x, [q]; }
+    ld.param.b32 %v.y, [%P1];
+    mov.v2.u32 %v, {%v.y, %v.x};
+    cvt.u64.u32 %w0.z, %v.x; cvt.u64.u32 %w1.x, %v.y;
+    add.u64 %w1.w, %w0.z, %w1.x;
+    cvt.u32.u64 %r2, %w1.w;
+    add.u64 %at, %rd0, 256; mul.wide.u32 %rd13, %r0, 8; add.u64 %at, %at, %rd13;
+    st.v2.u32 [%at], %v; ld.v2.b32 %v, [%at]; sub.u32 %r3, %v.y, %v.x;
+    shl.b32 %r3, %r3, 16; add.u32 %r2, %r2, %r3;
+    st.global.u32 [%rd10], %r2;)",
+                          ".func (.param .b32 r) weigh(.param .b32 a, .param .b32 b)\n{\n"
+                          " .reg .b32 %x<2>; ld.param.b32 %x0, [a]; ld.param.b32 %x1, [b];\n"
+                          " mad.lo.u32 %x0, %x0, %x1, 1; st.param.b32 [r], %x0; ret;\n}\n")))
+      << error_;
+  std::vector<uint32_t> out(128);
+  ASSERT_EQ(launch({1}, {32}, {share(out)}), RunState::kDone) << fault_.describe();
+  for (uint32_t i = 0; i < 32; ++i) {
+    const uint32_t weighed = 3 * i + 1;
+    EXPECT_EQ(out[i], 77 + weighed + ((weighed - 77) << 16)) << i;
+  }
+}
+
+TEST_F(ExecCalls, NumberedParametersAreSoMany) {
+  EXPECT_FALSE(load(kernel(".param .b32 %P<2>; st.param.b32 [%P2], 1;")));
+  EXPECT_FALSE(load(kernel(".param .b32 %P<2>; st.param.b32 [%P], 1;")));
+  EXPECT_FALSE(load(kernel(".param .b32 %P<2>; st.param.b32 [%P01], 1;")));
+  EXPECT_FALSE(load(kernel(".param .b64 %P<4000000000>; st.param.b32 [%P1], 1;")));
+  EXPECT_FALSE(load(kernel(".reg .v2 .b32 %v; mov.u32 %v.z, 1;")));
+  EXPECT_FALSE(load(kernel(".reg .v2 .b32 %v; mov.u32 %v, 1;")));
+  EXPECT_FALSE(load(kernel(".reg .v2 .pred %v; mov.u32 %r0, 1;")));
+}
+
 const char* const kTargets = R"(
 .func (.param .b32 r) f0(.param .b32 a) { .reg .b32 %x; ld.param.b32 %x, [a]; add.u32 %x, %x, 1;
 st.param.b32 [r], %x; ret; }

@@ -104,7 +104,7 @@ TEST_F(ExecForms, WhatIsNotThereIsRefusedByNameAndLine) {
       "istypep.texref %p1, %rd0;", "txq.frobnicate.b32 %r1, [%rd0];", "add.f32.f16 %f1, %rs1, %f2;",
       "video.add %r1;", "foo;", "foo.bar %r1;",
       // Directives and declarations.
-      ".unknown 1;", ".reg .b256 %z;", ".reg .v2 .f32 %z;", ".local .unknown z;", ".reg .f8 %z;"};
+      ".unknown 1;", ".reg .b256 %z;", ".reg .v2 .pred %z;", ".local .unknown z;", ".reg .f8 %z;"};
   for (const char* statement : statements) {
     SCOPED_TRACE(statement);
     program_ = nullptr;
@@ -175,7 +175,7 @@ TEST_F(ExecForms, AnAbsentInstructionCostsOnlyTheKernelsThatReachIt) {
       ".visible .entry cube() { .reg .f32 %f<8>; .reg .u64 %rd;\n"
       "  tex.grad.cube.v4.f32.f32 {%f0, %f1, %f2, %f3}, [%rd, {%f4, %f5, %f6, %f7}],\n"
       "    {%f0, %f0, %f0, %f0}, {%f0, %f0, %f0, %f0}; ret; }\n"
-      ".visible .entry vector() { .reg .v4 .f32 %v; mov.v4.f32 %v, %v; ret; }\n"
+      ".visible .entry vector() { .reg .v4 .b128 %v; mov.v4.b128 %v, %v; ret; }\n"
       ".visible .entry video() { .reg .u32 %u; vadd.u32.u32.s32.sat %u, %u, %u; ret; }\n"
       ".visible .entry tensor() { .reg .u64 %u; .reg .u32 %r; "
       "cp.async.bulk.tensor.1d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes [%u], "

@@ -88,12 +88,33 @@ bool Decoder::pack(Type type, const std::vector<std::string_view>& from) {
   return true;
 }
 
+// mov.v2 d, {a, b}: either side may also be a register that is a vector. All is read first.
+bool Decoder::move_parts(Type type, size_t width) {
+  const std::vector<std::string_view> to = braces(text(0)), from = braces(text(1));
+  if (to.size() != width || from.size() != width || bits_of(type) > 64) return unsupported();
+  const char* op = bits_of(type) == 64 ? "mov_b64" : "mov_b32";
+  Operand values[4];
+  for (size_t k = 0; k < width; ++k) {
+    Operand a;
+    if (!source(from[k], type, a)) return false;
+    values[k] = temporary(bits_of(type) == 64 ? 8 : 4);
+    emit(op, 0, 0, values[k], a);
+  }
+  for (size_t k = 0; k < width; ++k) {
+    Operand d;
+    if (!destination(to[k], type, d)) return false;
+    emit(op, 0, 0, d, values[k]);
+  }
+  return true;
+}
+
 bool Decoder::do_mov() {
-  const bool dimensions = take("v4");
+  const size_t width = take("v4") ? 4 : take("v2") ? 2 : 1;
   const Type type = take_type();
   if (!all_taken()) return false;
   if (operand_count() != 2) return false;
-  if (dimensions) return move_dimensions(type);
+  if (width == 4 && braces(text(1)).empty()) return move_dimensions(type);
+  if (width > 1) return move_parts(type, width);
   if (type == Type::kB128) return do_mov128();
   if (type == Type::kPred) {
     uint32_t d, a;
