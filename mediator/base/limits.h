@@ -154,6 +154,12 @@ inline constexpr uint64_t kLearnMs = 5;
 inline constexpr size_t kReportsPerBeat = 1024, kWordSessions = 512;
 inline constexpr double kIdleWakesPerSecond = 20, kIdleWakeBurst = 10;
 inline constexpr double kConnectionsPerSecond = 1000, kConnectionBurst = 200;
+// Contexts, and green contexts, of all guests on an NVIDIA GPU: each takes one of its channel
+// groups, of which there are about a thousand. More: one guest takes them all, and no other program
+// starts. Fewer: guests with very many are refused early.
+inline constexpr uint64_t kNvidiaContexts = 900;
+// The same under MPS, whose server takes so many clients (NVIDIA's manual).
+inline constexpr uint64_t kMpsContexts = 48;
 // New agents of one vGPU: each ends the sessions of the one before.
 inline constexpr uint64_t kAgentStartMs = 100;
 

@@ -57,10 +57,27 @@ Result<void> QuotaLedger::lease(Session session, uint64_t guest_bytes) {
   if (guest_bytes > total_bytes_ - held_bytes_)
     return Error{ENOMEM, "over the GPU's " + std::to_string(total_bytes_) + " bytes (" +
                              std::to_string(held_bytes_) + " held by all vGPUs)"};
+  if (const uint64_t kept = kept_for_others(v); kept > total_bytes_ - held_bytes_ - guest_bytes)
+    return Error{ENOMEM, "the rest of the GPU's " + std::to_string(total_bytes_) +
+                             " is kept for other vGPUs (" + std::to_string(v.held_bytes) +
+                             " held)"};
   s->held_bytes += guest_bytes;
   v.held_bytes += guest_bytes;
   held_bytes_ += guest_bytes;
   return {};
+}
+
+// Of what is free; 0 while v has less than its part.
+uint64_t QuotaLedger::kept_for_others(const VgpuAccount& v) const {
+  if (rest_ == Rest::kFirstCome) return 0;
+  const auto present = static_cast<uint64_t>(
+      std::count_if(vgpus_.begin(), vgpus_.end(), [](const auto& o) { return o.present; }));
+  const uint64_t part = std::max<uint64_t>(total_bytes_ / (present + 1), 1);
+  if (v.held_bytes < part) return 0;
+  uint64_t kept = part;
+  for (const VgpuAccount& o : vgpus_)
+    if (o.present && &o != &v) kept += part - std::min(part, o.held_bytes);
+  return kept;
 }
 
 Result<void> QuotaLedger::give_back(Session session, uint64_t guest_bytes) {

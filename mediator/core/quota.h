@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // QuotaLedger: what each vGPU may use of a countable resource (bytes of device memory, bytes of
-// extents), and what its sessions hold of it. sluiced owns one per resource and uses it from its
-// one thread; workers ask over the control socket (worker_protocol.h: LeaseRequest, LeaseReturn)
-// for more than they need at once, so that most allocations of a guest cost no message.
+// the host's, places for contexts), and what its sessions hold of it. sluiced owns one per resource
+// and uses it from its one thread; workers ask over the control socket (worker_protocol.h:
+// LeaseRequest, LeaseReturn) for more than they need at once, so that most allocations of a guest
+// cost no message.
 //
 // Every byte is charged to a session and through it to its vGPU. When a session ends, whatever the
 // way, its leases come back whole; a vGPU with no session holds nothing, and remove_vgpu() checks
 // it. What a worker claims to give back is bounded by what it holds. No I/O.
+//
+// Of a resource that nobody has limits for, each vGPU keeps a part free of the others (kParts): as
+// much for each of them, and once more for the next one that is made, but one at least. Beyond its
+// part it has what is left of the rest.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +29,9 @@ class QuotaLedger {
 
   // `total_bytes`: what all vGPUs together may hold (the GPU's memory less a reserve). Limits of
   // vGPUs may add up to more: then who asks first gets it.
-  explicit QuotaLedger(uint64_t total_bytes) : total_bytes_(total_bytes) {}
+  enum class Rest : uint8_t { kFirstCome, kParts };
+  explicit QuotaLedger(uint64_t total_bytes, Rest rest = Rest::kFirstCome)
+      : total_bytes_(total_bytes), rest_(rest) {}
 
   void add_vgpu(Vgpu vgpu, uint64_t limit_bytes);
   // A limit below what is held takes nothing away; it only refuses more.
@@ -64,7 +71,10 @@ class QuotaLedger {
     return session < sessions_.size() && sessions_[session].present ? &sessions_[session] : nullptr;
   }
 
+  uint64_t kept_for_others(const VgpuAccount& v) const;
+
   const uint64_t total_bytes_;
+  const Rest rest_;
   uint64_t held_bytes_ = 0;
   std::vector<VgpuAccount> vgpus_;
   std::vector<SessionAccount> sessions_;

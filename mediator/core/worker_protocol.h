@@ -22,7 +22,7 @@ namespace sluice::worker_protocol {
 inline constexpr int kControlFd = 3;
 // Grows with every change below: while a package is upgraded, an earlier sluiced may start a worker
 // of the later release.
-inline constexpr uint32_t kVersion = 9;
+inline constexpr uint32_t kVersion = 10;
 
 enum class Type : uint32_t {
   kStart = 1,
@@ -53,14 +53,17 @@ enum class Type : uint32_t {
                        // `offset`; no answer
 };
 
-// What is leased: memory of the device, or of the host for what the worker keeps for its guest; and
-// leave to open a context or load a module, one at a time (`bytes` is 1): the reply comes when the
-// pace of its vGPU allows it (core/stall_budget.h). That is used up, never returned.
+// What is leased: memory of the device, or of the host for what the worker keeps for its guest;
+// places for contexts beyond the session's first, of which the GPU has a number for all; and leave
+// to open a context or load a module: the reply comes when the pace of its vGPU allows it
+// (core/stall_budget.h), and that is used up, never returned. Of the last three one at a time
+// (`bytes` is 1).
 enum Resource : int32_t {
   kDeviceMemory = 0,
   kHostMemory = 1,
   kContextOpenings = 2,
   kModuleLoads = 3,
+  kContextPlaces = 4,
 };
 // Start::paced: for which of them a worker asks.
 inline constexpr uint32_t kPacedContexts = 1, kPacedModules = 2;

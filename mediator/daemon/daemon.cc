@@ -115,6 +115,9 @@ SessionSettings session_settings(const Config& config, bool nvidia, uint32_t sms
   s.clones = config.clones_for(nvidia);
   s.host_memory_bytes = config.host_memory_bytes;
   s.staging_bytes = config.staging_bytes;
+  s.contexts = !nvidia                 ? SLUICE_SOFT_CHANNELS
+               : config.side_by_side() ? limits::kMpsContexts
+                                       : limits::kNvidiaContexts;
   s.spin = {.us = config.spin_us,
             .low_us = config.spin_low_us,
             .seats = config.spin_processors_for(std::thread::hardware_concurrency())};

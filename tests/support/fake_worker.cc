@@ -264,8 +264,8 @@ class Worker {
         any_of({Type::kLeaseRequest, Type::kLeaseReturn, Type::kExtentRequest, Type::kExtentReturn,
                 Type::kShareRequest, Type::kShareEnd, Type::kOpenRequest, Type::kOpenEnd});
     if (random_() % 100 == 0) m.type = static_cast<Type>(random_() % 24);
-    m.code = static_cast<int>(random_() % 4);
-    if (random_() % 100 == 0) m.code = any_of({-1, INT32_MIN, INT32_MAX, 4});
+    m.code = static_cast<int>(random_() % 5);
+    if (random_() % 100 == 0) m.code = any_of({-1, INT32_MIN, INT32_MAX, 5});
     m.request = random_();
     const bool extent = m.type == Type::kExtentRequest || m.type == Type::kExtentReturn;
     m.bytes = extent ? uint64_t{2} << 20 : any_of<uint64_t>({0, 1, 1, 4096, 65536});

@@ -65,6 +65,7 @@ class WorkerBench {
   struct Options {
     uint64_t memory_limit = 1u << 30;
     uint64_t lease_limit = 1u << 30;
+    uint64_t context_places = 64;
     uint64_t host_limit = 1u << 30;
     uint64_t context_bytes = 0;   // that each context is charged
     bool refuse_modules = false;  // their loading is paced, and never allowed
@@ -255,6 +256,7 @@ class WorkerBench {
     return -1;
   }
   uint64_t leased() const { return leased_; }
+  uint64_t places() const { return places_; }
   uint64_t host_leased() const { return host_leased_; }
   // What was leased when leave to load a module was asked for last.
   uint64_t host_at_leave() const { return host_at_leave_; }
@@ -376,6 +378,11 @@ class WorkerBench {
             reply.code = ENOMEM;
             break;
           }
+          if (m.code == wp::kContextPlaces) {
+            reply.code = places_ + m.bytes <= options_.context_places ? 0 : ENOMEM;
+            if (reply.code == 0) places_ += m.bytes;
+            break;
+          }
           if (m.code == wp::kHostMemory) {
             while (!answers_host_memory && !stop_) ::usleep(1000);
             reply.code = host_leased_ + m.bytes <= options_.host_limit ? 0 : ENOMEM;
@@ -386,7 +393,9 @@ class WorkerBench {
           if (reply.code == 0) leased_ += m.bytes;
           break;
         case wp::Type::kLeaseReturn:
-          (m.code == wp::kHostMemory ? host_leased_ : leased_) -= m.bytes;
+          (m.code == wp::kHostMemory      ? host_leased_
+           : m.code == wp::kContextPlaces ? places_
+                                          : leased_) -= m.bytes;
           continue;
         case wp::Type::kExtentRequest:
           reply.type = wp::Type::kExtentReply;
@@ -416,7 +425,7 @@ class WorkerBench {
   pid_t pid_ = -1;
   std::thread thread_;
   std::atomic<bool> stop_{false}, beating_{true};
-  std::atomic<uint64_t> leased_{0}, host_leased_{0}, host_at_leave_{0};
+  std::atomic<uint64_t> leased_{0}, host_leased_{0}, host_at_leave_{0}, places_{0};
   uint64_t next_call_ = 1;
   std::map<uint64_t, Answer> answers_;
 };

@@ -58,6 +58,8 @@ Result<void> GuestSession::prepare() {
   if (!settings().mps_pipes.empty())
     if (std::string why = mps_missing(settings().mps_pipes); !why.empty())
       return Error{ENODEV, std::move(why)};
+  if (auto placed = services_.contexts.lease(ledger_.id(), 1); !placed)
+    return Error{EBUSY, "no place for another program's context: " + placed.error().message};
   auto staging = slot_.take(settings().staging_bytes);
   if (slot_.taken()) end_.expect_failed_start();
   if (!staging) return staging.error();
@@ -262,6 +264,8 @@ core::QuotaLedger* GuestSession::ledger_of(int32_t resource) {
       return &services_.memory;
     case worker_protocol::kHostMemory:
       return &services_.host_memory;
+    case worker_protocol::kContextPlaces:
+      return &services_.contexts;
     default:
       return nullptr;
   }
@@ -287,6 +291,8 @@ void GuestSession::on_worker_message(const Message& m) {
     case Type::kLeaseReturn:
       if (core::QuotaLedger* ledger = ledger_of(m.code); !ledger)
         on_worker_bad("gave back a resource that there is not");
+      else if (ledger == &services_.contexts && m.bytes >= ledger->held_by_session(ledger_.id()))
+        on_worker_bad("gave back the place that its session has");
       else if (auto given = ledger->give_back(ledger_.id(), m.bytes); !given)
         on_worker_bad(given.error().message);
       return;

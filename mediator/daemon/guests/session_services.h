@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "mediator/base/limits.h"
 #include "mediator/core/penalty.h"
 #include "mediator/core/quota.h"
 #include "mediator/core/shares.h"
@@ -45,6 +46,8 @@ struct SessionSettings {
   Clones clones = Clones::kEager;
   uint64_t host_memory_bytes = UINT64_MAX;
   uint64_t staging_bytes = 8u << 20;
+  uint64_t contexts = limits::kNvidiaContexts;  // that the GPU has places for, of all vGPUs'
+                                                // programs: one for each, and more on request
   struct {
     uint32_t us = 3000;        // of a worker that has a seat
     uint32_t low_us = 20'000;  // ... for calls, where its vGPU is urgent
@@ -91,6 +94,8 @@ struct SessionServices {
   core::QuotaLedger memory{
       UINT64_MAX};  // device memory; vGPUs by the scheduler's id, sessions by `ids`
   core::QuotaLedger host_memory{UINT64_MAX};  // what workers keep for their guests; the same ids
+  // Places for contexts on the GPU; the same ids.
+  core::QuotaLedger contexts{settings.contexts, core::QuotaLedger::Rest::kParts};
   DenseIds ids = {};
   core::Neighbours neighbours = {};  // vGPUs by the scheduler's id
   io::Spawner* spawner = nullptr;    // the Daemon's
@@ -106,6 +111,7 @@ class LedgerEntry {
       : services_(services), shares_(std::move(shares)), id_(services.ids.take()) {
     services_.memory.add_session(vgpu, id_);
     services_.host_memory.add_session(vgpu, id_);
+    services_.contexts.add_session(vgpu, id_);
   }
   LedgerEntry(const LedgerEntry&) = delete;
   LedgerEntry& operator=(const LedgerEntry&) = delete;
@@ -116,6 +122,7 @@ class LedgerEntry {
     shares_->session_ends(id_);
     services_.memory.remove_session(id_);
     services_.host_memory.remove_session(id_);
+    services_.contexts.remove_session(id_);
     services_.ids.give_back(id_);
   }
 

@@ -40,6 +40,7 @@ Result<std::unique_ptr<VgpuServer>> VgpuServer::make(SessionServices& services, 
   v->back_off_.emplace(services, *id);
   services.memory.add_vgpu(*id, limit_of(s.memory_bytes));
   services.host_memory.add_vgpu(*id, services.settings.host_memory_bytes);
+  services.contexts.add_vgpu(*id, UINT64_MAX);
   if (auto life = connection ? v->adopt(std::move(connection->channel)) : v->new_life(); !life)
     return life.error();
   auto ivshmem = io::IvshmemServer::open(io, s.socket, s.socket_options, v->peers_,
@@ -74,6 +75,7 @@ VgpuServer::~VgpuServer() {
   services_.memory.remove_vgpu(*id_);
   services_.neighbours.forget(*id_);
   services_.host_memory.remove_vgpu(*id_);
+  services_.contexts.remove_vgpu(*id_);
   executor().remove_vgpu(*id_);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contexts: primary and others, opened at the pace of the vGPU and charged; their limits.
+// Contexts: primary and others, opened at the pace of the vGPU, each in a place among the GPU's and
+// charged; their limits.
 #include "mediator/worker/calls/generic_calls.h"
 
 #include <memory>
@@ -13,7 +14,15 @@ bool GenericCalls::open_or_park() {
     park(worker_protocol::kContextOpenings, 1);
     return false;
   }
-  if (charge_or_park(s.setup.start.context_bytes, ChargeKind::kContexts)) return true;
+  const bool first = s.contexts.open == 0;  // the session itself has its place
+  const bool placed =
+      first || s.control.quota(worker_protocol::kContextPlaces).charge(1, ChargeKind::kContexts);
+  if (!placed)
+    park(worker_protocol::kContextPlaces, 1);
+  else if (charge_or_park(s.setup.start.context_bytes, ChargeKind::kContexts))
+    return true;
+  else if (!first)
+    s.control.release_places(1);
   if (paced) openings.release(1);  // for when the call runs again
   return false;
 }
@@ -51,6 +60,7 @@ CUresult GenericCalls::cuDevicePrimaryCtxRetain(ContextHandle* out, CUdevice dev
   }
   std::lock_guard lock(s.mutex);
   c->charged.own = s.setup.start.context_bytes;
+  c->charged.places = s.contexts.open > 1;
   c->retained = 1;
   s.contexts.primary[dev] = c;
   out->value = c->handle;
@@ -120,6 +130,7 @@ CUresult GenericCalls::cuCtxCreate_v2(ContextHandle* out, unsigned flags, CUdevi
   }
   std::lock_guard lock(s.mutex);
   c->charged.own = s.setup.start.context_bytes;
+  c->charged.places = s.contexts.open > 1;
   out->value = c->handle;
   return CUDA_SUCCESS;
 }
@@ -135,6 +146,7 @@ CUresult GenericCalls::cuCtxDestroy_v2(ContextHandle context) {
 CUresult GenericCalls::not_made(CUresult why) {
   std::lock_guard lock(s.mutex);
   s.charges.release_device(s.setup.start.context_bytes, ChargeKind::kContexts);
+  if (s.contexts.open > 0) s.control.release_places(1);
   return why;
 }
 

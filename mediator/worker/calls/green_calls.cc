@@ -184,16 +184,23 @@ void handle_green_create(WorkerSession& s, const Call& call, const sluice_green&
     uint64_t bytes = 0;
     if (const CUresult r = price(s, *call.context, &bytes); r != CUDA_SUCCESS)
       return s.answer(call, r);
-    s.charges.with_device_memory(bytes, ChargeKind::kContexts,
-                                 [&s, call, guest, bytes](bool charged) {
-                                   if (!charged) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
-                                   {
-                                     std::lock_guard lock(s.mutex);
-                                     call.context->charged.own += bytes;
-                                     call.context->charged.greens += bytes;
-                                   }
-                                   create(s, call, guest);
-                                 });
+    if (bytes == 0) return create(s, call, guest);
+    s.charges.with_context_place([&s, call, guest, bytes](bool placed) {
+      if (!placed) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
+      s.charges.with_device_memory(
+          bytes, ChargeKind::kContexts, [&s, call, guest, bytes](bool charged) {
+            {
+              std::lock_guard lock(s.mutex);
+              if (!charged) s.control.release_places(1);
+              if (charged) {
+                call.context->charged.own += bytes;
+                call.context->charged.greens += bytes;
+                ++call.context->charged.places;
+              }
+            }
+            charged ? create(s, call, guest) : s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
+          });
+    });
   });
 }
 

@@ -67,6 +67,8 @@ struct ContextCharges {
   uint64_t streams = 0;
   std::atomic<uint32_t> streams_live{0};
   uint64_t greens = 0;  // the guest's own
+  uint32_t places = 0;  // among the GPU's contexts: its own unless the session's first, and those
+                        // of the guest's green contexts
   std::atomic<uint32_t> greens_live{0};
   // The driver keeps as much local memory as the launch with most of it wanted, for every thread
   // that fits on the GPU at once.

@@ -67,6 +67,21 @@ void Charges::with_host_memory(uint64_t bytes, std::function<void(bool)> then) {
   then(true);
 }
 
+void Charges::with_context_place(std::function<void(bool)> then) {
+  {
+    std::lock_guard lock(parts_.mutex);
+    if (!parts_.control.quota(wp::kContextPlaces).charge(1, ChargeKind::kContexts))
+      return ask_lease(
+          1,
+          [this, then](bool granted) {
+            owner_.post_job(
+                [this, then, granted] { granted ? with_context_place(then) : then(false); });
+          },
+          wp::kContextPlaces);
+  }
+  then(true);
+}
+
 void Charges::with_leave_to_load(std::function<void(bool)> then) {
   if (limits_.paces_loads) {
     std::lock_guard lock(parts_.mutex);
@@ -161,10 +176,11 @@ void Charges::release_module(ModuleObject& m) {
 
 void Charges::release_context(ContextObject& c) {
   release_device(c.charged.own, ChargeKind::kContexts);
+  parts_.control.release_places(c.charged.places);
   release_device(bytes_of_all_threads(c, c.charged.local_bytes), ChargeKind::kLocalMemory);
   for (const auto& [limit, of] : c.charged.limits) release_device(of.charged, ChargeKind::kLimits);
   for (const auto& m : c.kept_modules) release_module(*m);
-  c.charged.own = c.charged.local_bytes = 0;
+  c.charged.own = c.charged.local_bytes = c.charged.places = 0;
   c.charged.limits.clear();
   c.kept_modules.clear();
 }

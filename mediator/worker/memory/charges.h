@@ -62,6 +62,8 @@ class Charges {
   // job thread when sluiced has answered.
   void with_device_memory(uint64_t bytes, ChargeKind kind, std::function<void(bool charged)> then);
   void with_host_memory(uint64_t bytes, std::function<void(bool charged)> then);
+  // A place among the GPU's contexts.
+  void with_context_place(std::function<void(bool charged)> then);
   // Leave to load a module, where that is paced.
   void with_leave_to_load(std::function<void(bool given)> then);
 

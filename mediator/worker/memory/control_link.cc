@@ -87,6 +87,10 @@ void ControlLink::release_host(uint64_t charged) {
   give_back(wp::kHostMemory, host_.release(charged, ChargeKind::kModules));
 }
 
+void ControlLink::release_places(uint64_t count) {
+  give_back(wp::kContextPlaces, places_.release(count, ChargeKind::kContexts));
+}
+
 void ControlLink::end_share(const wp::SharedMemory& shared, uint64_t charged) {
   device_.hand_over(charged);
   wp::Message m{};

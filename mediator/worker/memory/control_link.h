@@ -64,6 +64,8 @@ class ControlLink {
         return openings_;
       case worker_protocol::kModuleLoads:
         return loads_;
+      case worker_protocol::kContextPlaces:
+        return places_;
       default:
         return device_;
     }
@@ -72,6 +74,7 @@ class ControlLink {
   QuotaLease& host() { return host_; }
   void release_device(uint64_t charged, ChargeKind kind);
   void release_host(uint64_t charged);
+  void release_places(uint64_t count);
   // Memory that other programs may have: it is freed here, and charged to others if they do.
   void end_share(const worker_protocol::SharedMemory& shared, uint64_t charged);
   void end_import(const worker_protocol::SharedMemory& shared);
@@ -110,6 +113,7 @@ class ControlLink {
   uint64_t region_bytes_;
   QuotaLease device_, host_;
   QuotaLease openings_{1}, loads_{1};  // leave, one at a time
+  QuotaLease places_{1};
   std::unordered_map<uint64_t, Lease> leases_;
   std::unordered_map<uint64_t, ExtentThen> extents_;
   std::unordered_map<uint64_t, SharedThen> shared_;

@@ -18,6 +18,18 @@ class AdversaryHog(WithVictim):
             hog.kill()
         self.assert_all_free("a")
 
+    def test_contexts_without_end_leave_a_neighbour_some(self):
+        """The GPU has 64 places for all; a program opens 8 contexts at most."""
+        with self.attack():
+            hogs = [self.adversary("hog", "contexts") for _ in range(9)]
+            for hog in hogs:
+                self.assertEqual(hog.stdout.readline(), "ready\n")
+            newcomer = self.program("b", "triad", "--seconds", 0.1)
+            self.assert_right(newcomer.finish(), "a new program")
+            for hog in hogs:
+                hog.kill()
+        self.assert_all_free("a")
+
     def test_fills_wait_for_the_gpu(self):
         self.check("fills")
 

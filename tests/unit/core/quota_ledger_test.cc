@@ -29,6 +29,30 @@ TEST(QuotaLedger, LimitsOfSessionVgpuAndGpu) {
   EXPECT_EQ(q.held_by_session(7), 600u);
 }
 
+// Places that nobody has a limit for.
+TEST(QuotaLedger, WhoTakesAllLeavesOthersTheirParts) {
+  QuotaLedger q(64, QuotaLedger::Rest::kParts);
+  uint32_t sessions = 0;
+  const auto take_all = [&](uint32_t vgpu) {
+    uint64_t taken = 0;
+    q.add_session(vgpu, sessions);
+    while (taken <= 64 && q.lease(sessions, 1)) ++taken;
+    ++sessions;
+    return taken;
+  };
+  q.add_vgpu(0, UINT64_MAX);
+  EXPECT_EQ(take_all(0), 32u) << "the rest is the next vGPU's";
+  q.add_vgpu(1, UINT64_MAX), q.add_vgpu(2, UINT64_MAX);
+  EXPECT_EQ(take_all(0), 0u);
+  EXPECT_EQ(take_all(1), 16u);
+  EXPECT_EQ(take_all(2), 16u);
+  EXPECT_EQ(q.remove_session(0), 32u);
+  EXPECT_EQ(take_all(0), 16u) << "its part, and one is left for a newcomer";
+  for (uint32_t v = 3; v < 64; ++v) q.add_vgpu(v, UINT64_MAX);
+  EXPECT_EQ(take_all(3), 1u) << "of so many each has one";
+  EXPECT_EQ(take_all(4), 1u);
+}
+
 TEST(QuotaLedger, WrongClaimsChangeNothing) {
   QuotaLedger q(1ull << 40);
   q.add_vgpu(0, 1ull << 30);

@@ -58,6 +58,20 @@ class WorkerCharges : public WorkerProcess {
   }
 };
 
+// Of the GPU's for all, which are not memory.
+TEST_F(WorkerCharges, PlacesForContexts) {
+  start_with(1024 * kMiB, [](WorkerBench::Options& o) { o.context_places = 1; });
+  make_context();
+  const Answer second = create_context();
+  ASSERT_EQ(second.status, CUDA_SUCCESS);
+  EXPECT_EQ(create_context().status, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(b->places(), 1u) << "the session's first has the session's";
+  EXPECT_EQ(generic(kOpcode_cuCtxDestroy_v2, {raw(second.as<uint64_t>())}).status, CUDA_SUCCESS);
+  EXPECT_EQ(create_context().status, CUDA_SUCCESS) << "its place is free again";
+  EXPECT_EQ(create_context().status, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(b->places(), 1u);
+}
+
 TEST_F(WorkerCharges, VariablesOfModules) {
   start_with(64 * kMiB);
   make_context();

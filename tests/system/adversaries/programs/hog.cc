@@ -7,6 +7,7 @@
 //   hog tiny STREAMS    the shortest launches without end, each waited for, in so many threads
 //   hog copies          device memory copied to and fro without end
 //   hog fills           device memory filled without end
+//   hog contexts        as many contexts as it gets; then it is "ready"
 //   hog transfers       the host's memory copied to the device and back without end
 // Prints "ready", then runs until it is killed; exit 1: a call failed.
 #include <chrono>
@@ -88,8 +89,13 @@ int main(int argc, char** argv) {
   must(cuModuleLoadData(&module, kPtx));
   must(cuModuleGetFunction(&hold, module, "hold"));
   must(cuModuleGetFunction(&nothing, module, "nothing"));
+  CUcontext another;
+  const bool opens = !std::strcmp(argv[1], "contexts");
+  while (opens && cuCtxCreate_v2(&another, 0, 0) == CUDA_SUCCESS) {
+  }
   std::puts("ready");
   std::fflush(stdout);
+  if (opens) std::this_thread::sleep_for(std::chrono::hours(1));
   if (!std::strcmp(argv[1], "long")) launch(hold, static_cast<uint64_t>(count) * 1'000'000);
   if (!std::strcmp(argv[1], "paced"))
     launch(hold, static_cast<uint64_t>(count) * 1'000,
