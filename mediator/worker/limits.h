@@ -50,8 +50,8 @@ inline constexpr uint64_t kHeldAgainNs = 100'000'000;
 inline constexpr size_t kRefusedOperations = 8192;
 
 // --- bounded ---
-// Priorities of the driver's streams between two levels of grants (SLUICE_GRANT_LEVEL): a guest may
-// use this many of its own where turns are priorities. More: a GPU has six in all.
+// Priorities of the driver's streams between two levels of grants (SLUICE_GRANT_LEVEL), where turns
+// are priorities. More: a GPU has six in all. Less: not tried on one.
 inline constexpr int kTurnLevels = 2;
 // The longest launch at the level of visits, where its length is known: a little longer than
 // sluiced lets an interrupted vGPU linger. Longer: a heavy tenant's launch keeps others from that

@@ -33,8 +33,9 @@ std::shared_ptr<StreamObject> WorkerSession::make_stream(
   auto stream = std::make_shared<StreamObject>();
   stream->context = context;
   stream->guest_flags = guest_flags;
-  // Where turns are priorities, those above a guest's own two are not its to use.
-  if (setup.start.turns_by_priority != 0) priority = std::clamp(priority, 1 - kTurnLevels, 0);
+  // Where turns are priorities a guest has none of its own: above what a neighbour has left at the
+  // same level it would keep that from ending, although that came first.
+  if (setup.start.turns_by_priority != 0) priority = 0;
   stream->priority = priority;
   // Always non-blocking in the driver: the engine keeps CUDA's order with the legacy stream,
   // because only it knows which launches are done.

@@ -312,6 +312,25 @@ TEST_F(WorkerEviction, UnderTurnsAPieceOfALaunchSaysHowLongItsKernelTakes) {
   EXPECT_TRUE(evicted);
 }
 
+// A launch of it would go before a neighbour's that came first, at one level, for ever: the
+// neighbour's session was ended for not leaving.
+TEST_F(WorkerProcess, UnderTurnsStreamsOfAGuestHaveNoPrioritiesOfTheirOwn) {
+  for (const bool turns : {true, false}) {
+    start({.turn_whole_us = turns ? 1000u : 0u});
+    make_context();
+    for (const int wanted : {0, -1, -2}) {
+      const Answer made =
+          generic(kOpcode_cuStreamCreateWithPriority,
+                  {raw<uint8_t>(1), raw<unsigned>(CU_STREAM_NON_BLOCKING), raw(wanted)}, context);
+      ASSERT_EQ(made.status, CUDA_SUCCESS);
+      const Answer has = generic(kOpcode_cuStreamGetPriority,
+                                 {raw(made.as<uint64_t>()), raw<uint8_t>(1)}, context);
+      ASSERT_EQ(has.status, CUDA_SUCCESS);
+      EXPECT_EQ(has.as<int>(), turns ? 0 : wanted);
+    }
+  }
+}
+
 TEST_F(WorkerProcess, SmallGridsAreOpaqueAndRight) {
   start();
   make_context();
