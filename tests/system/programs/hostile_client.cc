@@ -31,6 +31,8 @@ namespace {
 
 using sluice::guest::Channel;
 
+constexpr uint64_t kPauseNs = 1'000'000;  // between two looks at the ring
+
 class Hostile {
  public:
   explicit Hostile(Channel& channel)
@@ -88,7 +90,7 @@ class Hostile {
         std::printf("ended %d %s\n", why.error, why.reason.c_str());
         return true;
       }
-      channel_.wait(20);
+      channel_.wait(kPauseNs);
     }
     return false;
   }

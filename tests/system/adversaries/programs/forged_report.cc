@@ -31,6 +31,8 @@ namespace {
 using sluice::guest::Channel;
 using Bytes = std::vector<std::byte>;
 
+constexpr uint64_t kPauseNs = 1'000'000;  // between two looks at the ring
+
 template <class T>
 Bytes raw(const T& v) {
   Bytes out(sizeof v);
@@ -78,7 +80,7 @@ class Guest {
         std::printf("ended %d %s\n", why.error, why.reason.c_str());
         std::exit(0);
       }
-      channel_.wait(20);
+      channel_.wait(kPauseNs);
     }
   }
   // It does not go when a call fails.
