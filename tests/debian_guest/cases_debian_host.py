@@ -23,7 +23,7 @@ from two_versions import HOST as PACKAGES
 
 BOOT_TIMEOUT_S = 900
 TIMEOUT_S = 900
-KERNEL_ARGUMENTS = "console=ttyS0 root=/dev/vda rw"
+KERNEL_ARGUMENTS = f"console=ttyS0 root=/dev/vda rw {virt.UNGUARDED}"
 # A CUDA program on the vGPU of vm1.
 PROGRAM = ("SLUICE_SOCKET=/run/sluice/vgpu/vm1.local LD_LIBRARY_PATH=/media/lib "
            "/media/sluice-suite-")
