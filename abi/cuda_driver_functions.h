@@ -368,6 +368,7 @@
   Y("cuLinkCreate", cuLinkCreate_v2, "cuLinkCreate", 5050) \
   Y("cuLinkAddData", cuLinkAddData_v2, "cuLinkAddData", 5050) \
   Y("cuLinkAddFile", cuLinkAddFile_v2, "cuLinkAddFile", 5050) \
+  Y("cuCtxCreate", cuCtxCreate_v2, "cuCtxCreate", 2000) \
   Y("cuCtxDestroy", cuCtxDestroy_v2, "cuCtxDestroy", 2000) \
   Y("cuCtxPopCurrent", cuCtxPopCurrent_v2, "cuCtxPopCurrent", 2000) \
   Y("cuCtxPushCurrent", cuCtxPushCurrent_v2, "cuCtxPushCurrent", 2000) \

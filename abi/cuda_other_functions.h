@@ -175,6 +175,29 @@
   X(cuGraphicsResourceGetMappedPointer) X(cuGraphicsResourceSetMapFlags) \
   X(cuTexRefSetAddress2D_v2)
 
+/* The same of the headers for OpenGL, EGL and VDPAU. FFmpeg uses no CUDA where one of these is missing. */
+#define SLUICE_CUDA_ABSENT_GRAPHICS_FUNCTIONS(X) \
+  X(cuEGLStreamConsumerAcquireFrame) X(cuEGLStreamConsumerConnect) X(cuEGLStreamConsumerConnectWithFlags) \
+  X(cuEGLStreamConsumerDisconnect) X(cuEGLStreamConsumerReleaseFrame) X(cuEGLStreamProducerConnect) \
+  X(cuEGLStreamProducerDisconnect) X(cuEGLStreamProducerPresentFrame) X(cuEGLStreamProducerReturnFrame) \
+  X(cuEventCreateFromEGLSync) X(cuGLGetDevices_v2) X(cuGraphicsEGLRegisterImage) X(cuGraphicsGLRegisterBuffer) \
+  X(cuGraphicsGLRegisterImage) X(cuGraphicsResourceGetMappedEglFrame) X(cuGraphicsVDPAURegisterOutputSurface) \
+  X(cuGraphicsVDPAURegisterVideoSurface) X(cuVDPAUCtxCreate_v2) X(cuVDPAUGetDevice)
+
+/* Symbols whose addresses and sizes have 32 bits, as before CUDA 3.2: X(symbol as a string, for cuda_driver.h turns
+ * the name into another). Nobody calls them, but programs that load all functions by name want to find them. */
+#define SLUICE_CUDA_32_BIT_FUNCTIONS(X) \
+  X("cuArray3DCreate") X("cuArray3DGetDescriptor") X("cuArrayCreate") X("cuArrayGetDescriptor") \
+  X("cuDeviceTotalMem") X("cuMemAlloc") X("cuMemAllocHost") X("cuMemAllocPitch") X("cuMemFree") \
+  X("cuMemGetAddressRange") X("cuMemGetInfo") X("cuMemHostGetDevicePointer") X("cuMemcpy2D") \
+  X("cuMemcpy2DAsync") X("cuMemcpy2DUnaligned") X("cuMemcpy3D") X("cuMemcpy3DAsync") \
+  X("cuMemcpyAtoA") X("cuMemcpyAtoD") X("cuMemcpyAtoH") X("cuMemcpyAtoHAsync") X("cuMemcpyDtoA") \
+  X("cuMemcpyDtoD") X("cuMemcpyDtoDAsync") X("cuMemcpyDtoH") X("cuMemcpyDtoHAsync") \
+  X("cuMemcpyHtoA") X("cuMemcpyHtoAAsync") X("cuMemcpyHtoD") X("cuMemcpyHtoDAsync") \
+  X("cuMemsetD16") X("cuMemsetD2D16") X("cuMemsetD2D32") X("cuMemsetD2D8") X("cuMemsetD32") \
+  X("cuMemsetD8") X("cuModuleGetGlobal") X("cuTexRefGetAddress") X("cuTexRefSetAddress") \
+  X("cuTexRefSetAddress2D")
+
 /* Forms for programs that are compiled with a default stream per thread: Y(symbol as a string,
  * function). In them a null stream is the calling thread's own. */
 #define SLUICE_CUDA_PER_THREAD_FUNCTIONS(Y) \

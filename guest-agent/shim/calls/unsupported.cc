@@ -21,6 +21,7 @@ SLUICE_CUDA_GRAPH_FUNCTIONS(SLUICE_UNSUPPORTED)
   }
 SLUICE_CUDA_ABSENT_FUNCTIONS(SLUICE_ABSENT)
 SLUICE_CUDA_ABSENT_OLD_FUNCTIONS(SLUICE_ABSENT)
+SLUICE_CUDA_ABSENT_GRAPHICS_FUNCTIONS(SLUICE_ABSENT)
 #undef SLUICE_ABSENT
 
 // Older symbols with the signature of a newer one are jumps to it. A jump, because an alias has to
@@ -40,3 +41,14 @@ SLUICE_CUDA_ABSENT_OLD_FUNCTIONS(SLUICE_ABSENT)
 #define SLUICE_OLD_SYMBOL(old, symbol, name, since) SLUICE_SAME_SYMBOL(old, symbol)
 SLUICE_CUDA_DRIVER_ALIASES(SLUICE_OLD_SYMBOL)
 #undef SLUICE_OLD_SYMBOL
+SLUICE_SAME_SYMBOL("cuStreamWaitValue32_ptsz", cuStreamWaitValue32_v2_ptsz)
+SLUICE_SAME_SYMBOL("cuStreamWaitValue64_ptsz", cuStreamWaitValue64_v2_ptsz)
+SLUICE_SAME_SYMBOL("cuStreamWriteValue32_ptsz", cuStreamWriteValue32_v2_ptsz)
+SLUICE_SAME_SYMBOL("cuStreamWriteValue64_ptsz", cuStreamWriteValue64_v2_ptsz)
+
+extern "C" __attribute__((used, visibility("hidden"))) CUresult sluice_of_32_bits() {
+  return static_cast<CUresult>(::sluice::guest::not_supported("a call of before CUDA 3.2"));
+}
+#define SLUICE_32_BITS(symbol) SLUICE_SAME_SYMBOL(symbol, sluice_of_32_bits)
+SLUICE_CUDA_32_BIT_FUNCTIONS(SLUICE_32_BITS)
+#undef SLUICE_32_BITS

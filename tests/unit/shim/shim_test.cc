@@ -13,6 +13,7 @@
 #define DECLARE_ABSENT(symbol) extern "C" CUresult symbol();
 SLUICE_CUDA_ABSENT_FUNCTIONS(DECLARE_ABSENT)
 SLUICE_CUDA_ABSENT_OLD_FUNCTIONS(DECLARE_ABSENT)
+SLUICE_CUDA_ABSENT_GRAPHICS_FUNCTIONS(DECLARE_ABSENT)
 extern "C" CUresult cuEventRecord_ptsz(CUevent, CUstream);
 extern "C" CUresult cuStreamGetFlags_ptsz(CUstream, unsigned*);
 // By the names of older versions, which cuda_driver.h turns into those of newer ones. Who looks
@@ -28,6 +29,8 @@ extern "C" CUresult old_event_destroy(CUevent) asm("cuEventDestroy");
 extern "C" CUresult old_push(CUcontext) asm("cuCtxPushCurrent");
 extern "C" CUresult old_pop(CUcontext*) asm("cuCtxPopCurrent");
 extern "C" CUresult old_destroy(CUcontext) asm("cuCtxDestroy");
+extern "C" CUresult of_32_bits(unsigned*, unsigned*, CUmodule,
+                               const char*) asm("cuModuleGetGlobal");
 
 namespace sluice::testing {
 namespace {
@@ -300,6 +303,7 @@ TEST(Shim, AllOfThePublicApiIsExported) {
 #define IS_ABSENT(symbol) EXPECT_EQ(::symbol(), CUDA_ERROR_NOT_SUPPORTED) << #symbol;
   SLUICE_CUDA_ABSENT_FUNCTIONS(IS_ABSENT)
   SLUICE_CUDA_ABSENT_OLD_FUNCTIONS(IS_ABSENT)
+  SLUICE_CUDA_ABSENT_GRAPHICS_FUNCTIONS(IS_ABSENT)
   void* p = nullptr;
   CUdriverProcAddressQueryResult found;
   OK(cuGetProcAddress("cuImportExternalMemory", &p, 13000, 0, &found));
@@ -338,6 +342,9 @@ TEST(Shim, SymbolsOfOlderVersionsAreThere) {
     OK(old_pop(&popped));
     EXPECT_EQ(popped, context);
     EXPECT_EQ(old_destroy(nullptr), cuCtxDestroy(nullptr));
+    unsigned at = 1, bytes = 1;  // FFmpeg loads this one, and never calls it
+    EXPECT_EQ(of_32_bits(&at, &bytes, nullptr, "x"), CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(at + bytes, 2u);
   });
 }
 
