@@ -92,7 +92,7 @@ void GridRunner::place() {
 bool GridRunner::may_place(const GridRef& grid) {
   if (!grid->together || gathers(grid)) return true;
   if ((grid->sms & held_).any()) return false;
-  if (gpu_.is_mps() && !gpu_.gather(grid->sms)) {
+  if (gpu_.is_mps() && !gpu_.gather(grid->sms, rank_of(*grid))) {
     starve(grid->sms, *grid);
     return false;
   }

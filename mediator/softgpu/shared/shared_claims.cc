@@ -26,11 +26,16 @@ SmClaim& operator+=(SmClaim& a, const SmClaim& b) {
 
 }  // namespace
 
-bool SharedGpu::gather(const SmSet& on) {
+bool SharedGpu::gather(const SmSet& on, const Rank& rank) {
   SmSet taken;
   for (uint32_t sm = 0; sm < sms(); ++sm) {
     if (!on[sm]) continue;
     uint32_t owner = 0;
+    // One grid after the other would keep those that wait from all room, however urgent they are.
+    if (state_->gathering[sm].load() == 0 && starves_before(sm, rank)) {
+      release_gathered(taken);
+      return false;
+    }
     if (state_->gathering[sm].compare_exchange_strong(owner, process_ + 1)) {
       taken.set(sm);
     } else if (owner != process_ + 1) {

@@ -118,8 +118,8 @@ class SharedGpu {
   void unclaim(uint32_t sm, const SmClaim& needs);
   void drop_claims();
   // mps: from gather() to gathered() all room that comes free on these SMs is this process's.
-  // False: some of it is another's.
-  bool gather(const SmSet& on);
+  // False: some of it is another's, or left to others that find none and are before these.
+  bool gather(const SmSet& on, const Rank& rank = {});
   void gathered(const SmSet& on);
   // Grows when others have taken this process's claims away, because it stood still.
   uint32_t claims_epoch() const { return state_->processes[process_].epoch.load(); }

@@ -380,6 +380,21 @@ TEST_F(SharedGpuTest, WhoGathersSmsHasThemAllOrNone) {
   EXPECT_TRUE(a->claim(2, limits, block)) << "who leaves lets go";
 }
 
+// Else one cooperative grid after the other would keep an urgent kernel waiting.
+TEST_F(SharedGpuTest, NobodyBeginsToGatherWhereAMoreUrgentOneWaits) {
+  config_.mode = SLUICE_SOFT_MPS;
+  auto a = open(), b = open();
+  const SmSet low(0b0011), high(0b1100);
+  const Rank first{kLeastUrgent, a->take_order()}, second{kLeastUrgent, a->take_order()};
+  EXPECT_TRUE(a->gather(low, second));
+  b->mark_starved(on(SmSet().set(1)), first.order);
+  EXPECT_TRUE(a->gather(low, second)) << "it has begun";
+  a->gathered(low);
+  EXPECT_FALSE(a->gather(low, second));
+  EXPECT_TRUE(a->gather(high, second)) << "where nobody waits";
+  EXPECT_TRUE(b->gather(low, first)) << "it let go of what it had";
+}
+
 TEST_F(SharedGpuTest, OfEqualsWhoCameFirstGetsTheRoomThatComesFree) {
   config_.mode = SLUICE_SOFT_MPS;
   auto a = open(), b = open();
