@@ -64,7 +64,7 @@ class FunctionUses {
 
   // A register takes no offset but in an address; `mov` of one becomes a sum, once.
   bool has_form(const Statement& s, std::string_view operand, size_t end, bool* summed) {
-    if (operand.front() == '[' || end == operand.size()) return !*summed;
+    if (operand.starts_with('[') || end == operand.size()) return !*summed;
     const size_t sign = operand.find_first_not_of(" \t\n", end);
     if (*summed || (s.opcode != "mov.u64" && s.opcode != "mov.b64")) return false;
     if (sign == std::string_view::npos || operand[sign] != '+') return false;

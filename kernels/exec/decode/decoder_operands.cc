@@ -443,7 +443,7 @@ bool Decoder::source(std::string_view text, Type type, Operand& out) {
     }
     return true;
   }
-  if (text.front() == '%' && special_register(text, type, out)) return true;
+  if (text.starts_with('%') && special_register(text, type, out)) return true;
   uint64_t value;
   if (immediate(text, type, value)) {
     out = constant(value, width);

@@ -35,7 +35,7 @@ bool is_zero(std::string_view offset) { return offset.find_first_not_of("+ 0") =
 std::uint32_t low_bits(const Function& f, const Statement& s, const Access& a, const Variable& v) {
   const std::uint32_t bytes = ptx::type_bytes(a.type);
   const bool low = a.load && !a.vector && v.bytes == 4 && bytes < 4 && is_zero(a.offset) &&
-                   a.type.front() != 'f' && s.operands[a.value].starts_with('%');
+                   !a.type.starts_with('f') && s.operands[a.value].starts_with('%');
   const std::uint32_t bits = low ? ptx::register_bits(f, s.operands[a.value], s) : 0;
   return bits == 16 || bits == 32 ? bits : 0;
 }
@@ -46,11 +46,11 @@ bool moves_whole(const Function& f, const Statement& s, const Access& a, const V
   if (a.vector || bytes != v.bytes || !is_zero(a.offset)) return false;
   const std::string_view value = s.operands[a.value];
   if (value.starts_with('%')) return ptx::register_bits(f, value, s) == bytes * 8;
-  if (a.load) return false;
+  if (a.load || value.empty()) return false;
   const bool real = value.starts_with("0f") || value.starts_with("0F") || value.starts_with("0d") ||
                     value.starts_with("0D");
-  if (real) return a.type.front() == 'f';
-  return a.type.front() != 'f' &&
+  if (real) return a.type.starts_with('f');
+  return !a.type.starts_with('f') &&
          value.find_first_not_of("-0123456789xXabcdefABCDEFU") == value.npos &&
          (value.front() == '-' || (value.front() >= '0' && value.front() <= '9'));
 }
@@ -101,7 +101,7 @@ std::string move_of(const Function& f, const Statement& s, const Access& a, cons
   if (!a.load) return "mov." + std::string(a.type) + " \t%" + name + ", " + value + ";";
   const std::uint32_t bits = low_bits(f, s, a, v);
   if (bits == 0) return "mov." + std::string(a.type) + " \t" + value + ", %" + name + ";";
-  const std::string sign = a.type.front() == 's' ? "s" : "u";
+  const std::string sign = a.type.starts_with('s') ? "s" : "u";
   const std::uint32_t of_type = ptx::type_bytes(a.type) * 8, from = of_type == bits ? 32 : of_type;
   return "cvt." + sign + std::to_string(bits) + "." + sign + std::to_string(from) + " \t" + value +
          ", %" + name + ";";

@@ -295,10 +295,10 @@ bool Decoder::do_call() {
   if (!all_taken()) return false;
   size_t k = 0;
   std::vector<std::string_view> results, arguments;
-  if (k < operand_count() && text(k).front() == '(') results = braces(text(k++));
+  if (k < operand_count() && text(k).starts_with('(')) results = braces(text(k++));
   if (k >= operand_count()) return false;
   const std::string_view name = text(k++);
-  if (k < operand_count() && text(k).front() == '(') arguments = braces(text(k++));
+  if (k < operand_count() && text(k).starts_with('(')) arguments = braces(text(k++));
   Layout prototype;
   const Layout* layout = nullptr;
   Operand target;

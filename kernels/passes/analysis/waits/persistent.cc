@@ -56,7 +56,8 @@ class Steps {
         if (ptx::base_opcode(s->opcode) == "ld") continue;
         for (std::string_view operand : std::span(s->operands).subspan(1)) {
           if (operand.starts_with("%tid") || operand.starts_with("%laneid")) return true;
-          if (operand.front() != '%' || std::find(seen.begin(), seen.end(), operand) != seen.end())
+          if (!operand.starts_with('%') ||
+              std::find(seen.begin(), seen.end(), operand) != seen.end())
             continue;
           if (seen.size() == kMostOfCounter) return true;
           seen.push_back(operand);
