@@ -147,29 +147,19 @@ void WfqWhole::on_wake(uint64_t now_ns, Actions& out) {
   decide(now_ns, out);
 }
 
-// Who is likely to have the next turn; one that queues, if that one has launches so short that the
-// GPU would be idle between them, too. At the end of a pause that is filled the holder waits for
+// Who is likely to have the next turn. At the end of a pause that is filled the holder waits for
 // others' blocks, and pays for what these use meanwhile: where its launches take much longer than
 // its pauses it has the GPU alone, most so where it would linger.
-VgpuId WfqWhole::fills_best(const std::function<bool(VgpuId)>& queues) const {
+VgpuId WfqWhole::fills_best() const {
   if (holder_ != kNoVgpu && pauses_[holder_].gap_ns != 0) {
     const uint64_t from = pauses_shortly(holder_) ? kFillsFromKept : kFillsFrom;
     if (pauses_[holder_].gap_ns * sms() < work_[holder_].reported / from) return kNoVgpu;
   }
   for (uint32_t i = kPriorityLevels; i-- > 0;) {
     const Waiting::Level& waiting = waiting_.levels[i];
-    if (waiting.by_rank.empty()) continue;
-    if (!waiting.bursts.empty()) return waiting.bursts.top();
-    const VgpuId next =
-        waiting.short_ones.empty() ? waiting.by_rank.top() : waiting.short_ones.top();
-    if (work_[next].reported > 2 * longest_keep_ns() * sms()) return next;
-    VgpuId best = kNoVgpu;
-    waiting.by_rank.descend([&](VgpuId v) {
-      const bool fills = queues(v);
-      if (fills && (best == kNoVgpu || waiting_.rank[v] < waiting_.rank[best])) best = v;
-      return !fills;
-    });
-    return best == kNoVgpu ? next : best;
+    for (const auto* some : {&waiting.bursts, &waiting.short_ones})
+      if (!some->empty()) return some->top();
+    if (!waiting.by_rank.empty()) return waiting.by_rank.top();
   }
   return kNoVgpu;
 }

@@ -96,7 +96,7 @@ class WfqWhole : public Policy {
            latency(v) != LatencyClass::kBatch && !credits_.is_below_others(level(v));
   }
   bool may_fill(VgpuId v) const override { return clock_[v].backlogged() && !is_held_back(v); }
-  VgpuId fills_best(const std::function<bool(VgpuId)>& queues) const override;
+  VgpuId fills_best() const override;
   uint64_t quantum_ns() const override;
   // Its own drain, and a turn and a hand-over of each other.
   uint64_t wait_bound_ns(uint32_t low_vgpus) const override {

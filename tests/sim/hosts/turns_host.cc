@@ -54,7 +54,6 @@ core::ReportSnapshot TurnsHost::report_of(VgpuId v, core::SessionId) {
   for (const Flight& f : t.flights) r.guest_in_flight += f.last;
   if (!t.flights.empty() && !t.flights.back().last) ++r.guest_in_flight;
   r.guest_in_flight_ns = t.in_flight_ns;
-  r.guest_flight_ns = t.flight_ns;
   r.guest_left_generation = t.left_generation;
   r.guest_launches = t.launches;
   r.guest_launches_done = t.done;
@@ -158,7 +157,6 @@ void TurnsHost::flight_ended(VgpuId v) {
   Tenant& t = all_[v];
   const Flight f = t.flights.front();
   t.flights.pop_front();
-  if (t.flights.empty()) t.flight_ns += now_ns_ - t.in_flight_ns;
   if (f.last) launch_done(v);
   note_if_left(v);
   worker(v);

@@ -79,8 +79,7 @@ class TurnsHost final : public VirtualHost {
     TurnsProgram program;
     uint64_t grant = 0, evict = 0;
     uint32_t demand = 0, left_generation = 0;
-    uint64_t in_flight_ns = 0;  // since then
-    uint64_t flight_ns = 0;     // before
+    uint64_t in_flight_ns = 0;
     uint64_t launches = 0, done = 0;
     std::deque<uint64_t> queued_at;
     uint64_t unsent_ns = 0;  // of the launch that is sent in windows

@@ -288,17 +288,6 @@ uint64_t Turns::in_flight_since_ns(VgpuId v) const {
   return since_ns;
 }
 
-// In all, as its workers say.
-uint64_t Turns::flight_ns(uint64_t now_ns, VgpuId v) const {
-  uint64_t sum_ns = 0;
-  for (const SessionId s : sharing_.vgpus[v].sessions) {
-    const ReportSnapshot& report = sharing_.sessions[s].report;
-    sum_ns += report.guest_flight_ns;
-    if (report.guest_in_flight > 0) sum_ns += now_ns - std::min(report.guest_in_flight_ns, now_ns);
-  }
-  return sum_ns;
-}
-
 // Waiting for it would be worse than going above it.
 bool Turns::has_left_much(VgpuId v) const {
   const uint64_t launches = launches_left(v), longest_ns = sharing_.launches.longest_ns(v);
@@ -319,17 +308,10 @@ bool Turns::has_place(VgpuId v, uint32_t level) const {
 // ---- who runs --------------------------------------------------------------------------------
 
 VgpuId Turns::runner() const {
-  const VgpuId first = first_but(policy::kNoVgpu);
-  return first == policy::kNoVgpu ? holder() : first;
-}
-
-// Of those that have something in flight or to launch, without `but`; kNoVgpu: nobody has.
-VgpuId Turns::first_but(VgpuId but) const {
   const VgpuId h = holder();
   VgpuId first = policy::kNoVgpu;
   uint32_t level = 0;
   const auto offer = [&](VgpuId v, uint32_t at) {
-    if (v == but) return;
     if (first == policy::kNoVgpu || at > level || (at == level && came_before(v, first)))
       first = v, level = at;
   };
@@ -346,7 +328,7 @@ VgpuId Turns::first_but(VgpuId but) const {
       sharing_.vgpus[h].backlogged() && !is_leaving(h))
     offer(h, vgpus_[h].runs_level);
   offer_lingering(/*fills=*/true);  // they came after what the holder has in flight
-  return first;
+  return first == policy::kNoVgpu ? h : first;
 }
 
 // What v has in flight, one launch, came before all that w has. One that came unasked did so no
@@ -376,29 +358,8 @@ VgpuId Turns::blocker_of(uint64_t now_ns, VgpuId v) const {
   return first;
 }
 
-void Turns::count_above(uint64_t now_ns) {
-  const uint64_t ns = now_ns - std::exchange(counted_ns_, now_ns);
-  if (below_ != policy::kNoVgpu) vgpus_[runs_].above_ns += ns;
-}
-
-// v's report has been read.
-void Turns::charge_gaps(uint64_t now_ns, VgpuId v) {
-  count_above(now_ns);
-  Turn& t = vgpus_[v];
-  const uint64_t above_ns = std::exchange(t.above_ns, 0), all_ns = flight_ns(now_ns, v);
-  const uint64_t before_ns = std::exchange(t.flight_ns, all_ns);
-  if (v != runs_ || below_ == policy::kNoVgpu || all_ns < before_ns ||
-      all_ns - before_ns >= above_ns)
-    return;
-  const uint64_t sm_ns = (above_ns - (all_ns - before_ns)) * sharing_.sm_count();
-  sharing_.charging.charge_by_clock(now_ns);
-  sharing_.charging.correct(now_ns, v, sm_ns, 0);
-  sharing_.charging.correct(now_ns, below_, 0, sm_ns);
-}
-
 // Stops the deadlines' clocks of all that leave but did not run in the time that has passed.
 void Turns::settle(uint64_t now_ns) {
-  count_above(now_ns);
   const uint64_t ns = now_ns - std::exchange(settled_ns_, now_ns);
   const bool is_stuck = blocker_ != policy::kNoVgpu;
   const VgpuId ran = is_stuck ? blocker_ : runs_;
@@ -407,7 +368,6 @@ void Turns::settle(uint64_t now_ns) {
   for (const VgpuId v : leaving_)
     if (v != ran) sharing_.deadlines.excuse(v, now_ns, ns, limits);
   if (const VgpuId next = runner(); next != runs_) change_runner(now_ns, next);
-  below_ = runs_ == policy::kNoVgpu ? runs_ : first_but(runs_);
   blocker_ = blocker_of(now_ns, runs_);
 }
 
@@ -474,7 +434,6 @@ void Turns::on_report(uint64_t now_ns, SessionId s, ActionQueue& out) {
       vgpus_[v].runs_level = vgpus_[v].level;
   }
   if (const uint64_t launches = launches_wanted(v); launches != 1) vgpus_[v].waits = launches == 0;
-  charge_gaps(now_ns, v);
   note_unasked(now_ns, v, out);
   note_progress(now_ns, v);
   if (!is_leaving(v) || sharing_.vgpus[v].draining_sessions == 0) return;

@@ -72,10 +72,6 @@
 // the whole GPU. Where another one runs, that one is charged instead: it is late, or fills what the
 // holder leaves idle.
 //
-// Most gaps are over when a message about them comes. So each report of who runs says for how long
-// its launches were in flight in all, and what is left of the time since the last one is charged to
-// the one *below*: that runs when it does not.
-//
 // If the one of the highest level does not leave for evict_warn_ns, it may never have begun: blocks
 // below that do not end keep their SMs. So from then on it is *stuck*, and of those below whose
 // gates opened before its did and that have something in flight, the one whose gates opened first
@@ -156,10 +152,7 @@ class Turns final : public SharingStrategy {
     uint64_t had_done = 0;   // launches, then
     uint64_t heard_ns = 0;   // kStandby: when it was known to have come; 0: it has not
     uint64_t closed_ns = 0;  // kLeaving: since then
-    // Since its report was read last, when its launches had been in flight for so long in all: for
-    // how long it was charged while another one was there to run in its gaps.
-    uint64_t above_ns = 0, flight_ns = 0;
-    uint32_t in_time = 0;  // how often it has left in time; see kProven
+    uint32_t in_time = 0;    // how often it has left in time; see kProven
   };
 
   void grant(uint64_t now_ns, VgpuId v, ActionQueue& out);
@@ -214,19 +207,15 @@ class Turns final : public SharingStrategy {
   uint64_t launches_wanted(VgpuId v) const;
   uint64_t launches_left(VgpuId v) const;
   uint64_t in_flight_since_ns(VgpuId v) const;
-  uint64_t flight_ns(uint64_t now_ns, VgpuId v) const;
   bool has_left_much(VgpuId v) const;
   VgpuId holder() const;
   bool is_leaving(VgpuId v) const;
 
   VgpuId runner() const;
-  VgpuId first_but(VgpuId but) const;
   bool came_before(VgpuId v, VgpuId w) const;
   VgpuId blocker_of(uint64_t now_ns, VgpuId v) const;
   bool proven(VgpuId v) const { return vgpus_[v].in_time >= kProven; }
   void settle(uint64_t now_ns);
-  void count_above(uint64_t now_ns);
-  void charge_gaps(uint64_t now_ns, VgpuId v);
   void change_runner(uint64_t now_ns, VgpuId next);
   void begin_leaving(uint64_t now_ns, VgpuId v);
   void set_oldest(uint64_t now_ns, VgpuId v, uint32_t level);
@@ -244,8 +233,6 @@ class Turns final : public SharingStrategy {
   bool goes_down_ = false;             // the holder, as soon as it has a place
   VgpuId runs_ = policy::kNoVgpu;      // since settled_ns_; its clock runs
   uint64_t settled_ns_ = 0;
-  VgpuId below_ = policy::kNoVgpu;    // runs in its gaps
-  uint64_t counted_ns_ = 0;           // above_ns until then
   VgpuId blocker_ = policy::kNoVgpu;  // of runs_, which is stuck
 };
 

@@ -54,8 +54,7 @@ bool Turns::open_filler(uint64_t now_ns, ActionQueue& out) {
   if (!lingering_.empty() || !leaves_gaps(h) || sharing_.reports.outstanding()) return false;
   // Its gaps are its own (SLUICE_GRANT_FILL).
   if (sharing_.vgpus[h].share.latency == policy::LatencyClass::kLow) return false;
-  const VgpuId v = sharing_.policy->fills_best(
-      [this](VgpuId w) { return !vgpus_[w].waits && launches_wanted(w) > 1; });
+  const VgpuId v = sharing_.policy->fills_best();
   if (v == policy::kNoVgpu || v == h || vgpus_[v].state != TurnState::kOut) return false;
   if (!may_linger(v) || keeps_sms(v) || !has_place(v, kTurnLevel)) return false;
   settle(now_ns);
