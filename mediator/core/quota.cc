@@ -72,7 +72,7 @@ uint64_t QuotaLedger::kept_for_others(const VgpuAccount& v) const {
   if (rest_ == Rest::kFirstCome) return 0;
   const auto present = static_cast<uint64_t>(
       std::count_if(vgpus_.begin(), vgpus_.end(), [](const auto& o) { return o.present; }));
-  const uint64_t part = std::max<uint64_t>(total_bytes_ / (present + 1), 1);
+  const uint64_t part = std::clamp<uint64_t>(total_bytes_ / (present + 1), 1, kLargestPart);
   if (v.held_bytes < part) return 0;
   uint64_t kept = part;
   for (const VgpuAccount& o : vgpus_)

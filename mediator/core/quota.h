@@ -10,8 +10,8 @@
 // it. What a worker claims to give back is bounded by what it holds. No I/O.
 //
 // Of a resource that nobody has limits for, each vGPU keeps a part free of the others (kParts): as
-// much for each of them, and once more for the next one that is made, but one at least. Beyond its
-// part it has what is left of the rest.
+// much for each of them, and once more for the next one that is made, but one at least and
+// kLargestPart at most. Beyond its part it has what is left of the rest.
 #pragma once
 
 #include <cstdint>
@@ -74,6 +74,9 @@ class QuotaLedger {
   uint64_t kept_for_others(const VgpuAccount& v) const;
 
   const uint64_t total_bytes_;
+  // More: where there are many vGPUs, one that has many programs is refused while the others have
+  // none. Fewer: a neighbour that takes all keeps one with several from starting them.
+  static constexpr uint64_t kLargestPart = 4;
   const Rest rest_;
   uint64_t held_bytes_ = 0;
   std::vector<VgpuAccount> vgpus_;
