@@ -57,7 +57,7 @@ Result<void> QuotaLedger::lease(Session session, uint64_t guest_bytes) {
   if (guest_bytes > total_bytes_ - held_bytes_)
     return Error{ENOMEM, "over the GPU's " + std::to_string(total_bytes_) + " bytes (" +
                              std::to_string(held_bytes_) + " held by all vGPUs)"};
-  if (const uint64_t kept = kept_for_others(v); kept > total_bytes_ - held_bytes_ - guest_bytes)
+  if (kept_for_others(v, guest_bytes) > total_bytes_ - held_bytes_ - guest_bytes)
     return Error{ENOMEM, "the rest of the GPU's " + std::to_string(total_bytes_) +
                              " is kept for other vGPUs (" + std::to_string(v.held_bytes) +
                              " held)"};
@@ -67,13 +67,13 @@ Result<void> QuotaLedger::lease(Session session, uint64_t guest_bytes) {
   return {};
 }
 
-// Of what is free; 0 while v has less than its part.
-uint64_t QuotaLedger::kept_for_others(const VgpuAccount& v) const {
+// Of what is free, if v asks for so much; 0 within its part.
+uint64_t QuotaLedger::kept_for_others(const VgpuAccount& v, uint64_t guest_bytes) const {
   if (rest_ == Rest::kFirstCome) return 0;
   const auto present = static_cast<uint64_t>(
       std::count_if(vgpus_.begin(), vgpus_.end(), [](const auto& o) { return o.present; }));
   const uint64_t part = std::clamp<uint64_t>(total_bytes_ / (present + 1), 1, kLargestPart);
-  if (v.held_bytes < part) return 0;
+  if (v.held_bytes + guest_bytes <= part) return 0;
   uint64_t kept = part;
   for (const VgpuAccount& o : vgpus_)
     if (o.present && &o != &v) kept += part - std::min(part, o.held_bytes);

@@ -27,9 +27,9 @@ class QuotaLedger {
   using Vgpu = uint32_t;
   using Session = uint32_t;
 
-  // `total_bytes`: what all vGPUs together may hold (the GPU's memory less a reserve). Limits of
-  // vGPUs may add up to more: then who asks first gets it.
   enum class Rest : uint8_t { kFirstCome, kParts };
+  // `total_bytes`: what all vGPUs together may hold (the GPU's memory less a reserve). Limits of
+  // vGPUs may add up to more: then who asks first gets it, or `rest` says otherwise.
   explicit QuotaLedger(uint64_t total_bytes, Rest rest = Rest::kFirstCome)
       : total_bytes_(total_bytes), rest_(rest) {}
 
@@ -71,12 +71,12 @@ class QuotaLedger {
     return session < sessions_.size() && sessions_[session].present ? &sessions_[session] : nullptr;
   }
 
-  uint64_t kept_for_others(const VgpuAccount& v) const;
+  uint64_t kept_for_others(const VgpuAccount& v, uint64_t guest_bytes) const;
 
-  const uint64_t total_bytes_;
   // More: where there are many vGPUs, one that has many programs is refused while the others have
   // none. Fewer: a neighbour that takes all keeps one with several from starting them.
   static constexpr uint64_t kLargestPart = 4;
+  const uint64_t total_bytes_;
   const Rest rest_;
   uint64_t held_bytes_ = 0;
   std::vector<VgpuAccount> vgpus_;

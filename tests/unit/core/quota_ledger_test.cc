@@ -29,6 +29,18 @@ TEST(QuotaLedger, LimitsOfSessionVgpuAndGpu) {
   EXPECT_EQ(q.held_by_session(7), 600u);
 }
 
+// One that asks for many at once, as a worker that was taken over may, gets no more so.
+TEST(QuotaLedger, ARequestBeyondItsPartLeavesOthersTheirs) {
+  QuotaLedger q(64, QuotaLedger::Rest::kParts);
+  q.add_vgpu(0, UINT64_MAX), q.add_vgpu(1, UINT64_MAX);
+  q.add_session(0, 0);
+  EXPECT_TRUE(q.lease(0, 1));
+  EXPECT_FALSE(q.lease(0, 63));
+  EXPECT_FALSE(q.lease(0, 56));
+  EXPECT_TRUE(q.lease(0, 55)) << "4 are its neighbour's, 4 a newcomer's";
+  EXPECT_FALSE(q.lease(0, 1));
+}
+
 // Places that nobody has a limit for.
 TEST(QuotaLedger, WhoTakesAllLeavesOthersTheirParts) {
   QuotaLedger q(64, QuotaLedger::Rest::kParts);
