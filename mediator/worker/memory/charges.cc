@@ -68,31 +68,26 @@ void Charges::with_host_memory(uint64_t bytes, std::function<void(bool)> then) {
 }
 
 void Charges::with_context_place(std::function<void(bool)> then) {
-  {
-    std::lock_guard lock(parts_.mutex);
-    if (!parts_.control.quota(wp::kContextPlaces).charge(1, ChargeKind::kContexts))
-      return ask_lease(
-          1,
-          [this, then](bool granted) {
-            owner_.post_job(
-                [this, then, granted] { granted ? with_context_place(then) : then(false); });
-          },
-          wp::kContextPlaces);
-  }
-  then(true);
+  with_one(wp::kContextPlaces, ChargeKind::kContexts, std::move(then));
 }
 
 void Charges::with_leave_to_load(std::function<void(bool)> then) {
-  if (limits_.paces_loads) {
+  if (!limits_.paces_loads) return then(true);
+  with_one(wp::kModuleLoads, ChargeKind::kAllocations, std::move(then));
+}
+
+void Charges::with_one(wp::Resource resource, ChargeKind kind, std::function<void(bool)> then) {
+  {
     std::lock_guard lock(parts_.mutex);
-    if (!parts_.control.quota(wp::kModuleLoads).charge(1))
+    if (!parts_.control.quota(resource).charge(1, kind))
       return ask_lease(
           1,
-          [this, then](bool granted) {
-            owner_.post_job(
-                [this, then, granted] { granted ? with_leave_to_load(then) : then(false); });
+          [this, resource, kind, then](bool granted) {
+            owner_.post_job([this, resource, kind, then, granted] {
+              granted ? with_one(resource, kind, then) : then(false);
+            });
           },
-          wp::kModuleLoads);
+          resource);
   }
   then(true);
 }

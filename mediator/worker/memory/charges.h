@@ -89,6 +89,10 @@ class Charges {
   bool held_is_refused() const { return held_.refused(); }
 
  private:
+  // One unit of what is leased one at a time.
+  void with_one(worker_protocol::Resource resource, ChargeKind kind,
+                std::function<void(bool charged)> then);
+
   Owner& owner_;
   const Parts parts_;
   const Limits limits_;
