@@ -4,16 +4,13 @@ docs/operating/daily.md: two hosts with the installed packages, each a container
 a sluiced of its own. With its vGPU it is refused; without, it moves, and gets a vGPU there. The
 guest is small: a kernel, the guest's package, the suite's programs."""
 import os
-import shutil
 import subprocess
 import unittest
 
-import guest_image
 import support
-import two_versions
 import virt
 from guest import Guest
-from installed_host import WithInstalledHost
+from installed_host import WithInstalledHost, packages_and_image
 
 
 class MovingHost(WithInstalledHost):
@@ -39,12 +36,7 @@ class Move(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.work = support.folder()
-        debs = cls.work / "debs"
-        two_versions.build(debs, two_versions.HOST_AND_GUEST)
-        programs = [support.BUILD / "kernels/suite" / f"sluice-suite-{p}" for p in ("probe", "md5")]
-        agent, = debs.glob("sluice-guest-agent_*.deb")
-        vmlinux, initramfs = guest_image.build(support.BUILD / "guest-cache", cls.work / "image",
-                                               agent, programs)
+        debs, cls.image = packages_and_image(cls.work)
         cls.hosts = []
         for number in range(2):
             host = type(f"Host{number}", (MovingHost,), {
@@ -53,7 +45,6 @@ class Move(unittest.TestCase):
             host.work.mkdir(mode=0o711)
             host.start_host(debs, cls.work)
             cls.hosts.append(host)
-        cls.image = shutil.copy(vmlinux, cls.work), initramfs
 
     def eventually_runs(self, guest, host):
         for _ in range(support.TIMEOUT_S):

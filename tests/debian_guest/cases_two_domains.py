@@ -7,18 +7,15 @@ guests are small: a kernel, the guest's package, the suite's programs.
 One host for both cases, which come in the order of their names."""
 import os
 import re
-import shutil
 import subprocess
 import time
 import unittest
 
-import guest_image
 import install_document
 import report
 import support
-import two_versions
 import virt
-from installed_host import WithInstalledHost
+from installed_host import WithInstalledHost, packages_and_image
 
 NAMES = ["vm1", "vm2"]
 NAMESPACE = "https://sluice.example/vgpu/1"
@@ -49,13 +46,7 @@ class TwoDomains(WithInstalledHost, unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.work = support.folder()
-        debs = cls.work / "debs"
-        two_versions.build(debs, two_versions.HOST_AND_GUEST)
-        programs = [support.BUILD / "kernels/suite" / f"sluice-suite-{p}" for p in ("probe", "md5")]
-        agent, = debs.glob("sluice-guest-agent_*.deb")
-        vmlinux, initramfs = guest_image.build(support.BUILD / "guest-cache", cls.work / "image",
-                                               agent, programs)
-        cls.image = shutil.copy(vmlinux, cls.work), initramfs
+        debs, cls.image = packages_and_image(cls.work)
         cls.start_host(debs)
 
     def eventually(self, condition, what):

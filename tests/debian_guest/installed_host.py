@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 
+import guest_image
 import install_document
 import support
 import two_versions
@@ -25,6 +26,18 @@ def command_of(container, unit):
     """What the installed unit starts."""
     text = (container.root / "lib/systemd/system" / unit).read_text()
     return re.search("(?m)^ExecStart=(.*)$", text)[1].split()
+
+
+def packages_and_image(work):
+    """The folder of this version's packages, and kernel and initramfs of a small guest: with the
+    guest's package and two of the suite's programs. Both are made in `work`."""
+    debs = work / "debs"
+    two_versions.build(debs, two_versions.HOST_AND_GUEST)
+    programs = [support.BUILD / "kernels/suite" / f"sluice-suite-{p}" for p in ("probe", "md5")]
+    agent, = debs.glob("sluice-guest-agent_*.deb")
+    vmlinux, initramfs = guest_image.build(support.BUILD / "guest-cache", work / "image", agent,
+                                           programs)
+    return debs, (shutil.copy(vmlinux, work), initramfs)
 
 
 class InstalledSluiced(Sluiced):
