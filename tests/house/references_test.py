@@ -6,9 +6,10 @@ usage: references_test.py SOURCE_ROOT | --self-test
 
 Checks, in every text file of the tree: links of Markdown, from the document's own folder, with the
 heading that they name; and mentions of a path that begins with one of the tree's top folders, like
-docs/internals. A mention may leave off the ending of a program's source, or name what a meson.build
-makes; names of sources and documents by themselves, like README.md; and targets that ninja is asked
-for by name, which a meson.build makes as `alias_target`. Paths below a build folder,
+docs/internals; and names of tests in Markdown, like `NoHandleIsEverFollowed`, whole or their
+beginning and dots. A mention may leave off the ending of a program's source, or name what a
+meson.build makes; names of sources and documents by themselves, like README.md; and targets that
+ninja is asked for by name, which a meson.build makes as `alias_target`. Paths below a build folder,
 patterns (`*`, `<name>`, `{a,b}`, NAME) and absolute paths are not looked at. What history says of
 files that went is history: docs/notes, docs/results, docs/decisions and NEWS.md are checked for
 links only.
@@ -36,6 +37,8 @@ SELF_TESTS = {"references_test.py", "include_arrows_test.py", "format_exempt.txt
 TARGET = re.compile(r"""(?:\bninja(?: -C \S+)?|\bbuild "\$root/build") ([a-z][a-z-]+)(?![\w/])""")
 ALIAS = re.compile(r"\balias_target\('([^']+)'")
 HEADING = re.compile(r"#{1,6} (.+)")
+# A test's name is a sentence: five words or more, or their beginning.
+TEST = re.compile(r"`(?:\w+\.)?((?=\w*[a-z])(?:[A-Z][a-z0-9]*){5,})(?:\.{2,3})?`")
 PLACEHOLDER = re.compile(r"(^|[/_.])[A-Z][A-Z0-9_]{2,}($|[/_.])|\.\.\.")
 
 
@@ -99,6 +102,9 @@ def check(root):
     names = {"/" + str(inside) for _, inside in all_texts}
     aliases = {name for path, _ in all_texts if path.suffix == ".build"
                for name in ALIAS.findall(path.read_text(encoding="utf-8"))}
+    tests_code = "\n".join(path.read_text(encoding="utf-8", errors="replace")
+                           for path, inside in all_texts
+                           if inside.parts[0] == "tests" and path.suffix in (".cc", ".py"))
     for path, inside in all_texts:
         if inside.name in SELF_TESTS:
             continue
@@ -113,6 +119,9 @@ def check(root):
                 continue
             if line.startswith("#include"):
                 continue
+            for test in TEST.findall(line) if path.suffix == ".md" else ():
+                if test not in tests_code:
+                    problems.append(f"{inside}:{number}: there is no test {test}")
             for target in TARGET.findall(line):
                 if target not in aliases:
                     problems.append(f"{inside}:{number}: ninja has no target {target}")
@@ -143,13 +152,16 @@ def self_test():
                                         "/usr/share/docs/none, tests/NAME.cc, tests/bench.\n")
         assert check(root) == [], check(root)
         (root / "docs/c.md").write_text("[x](../gone.md)\ndocs/gone.md\n`tests/bench/gone`.\n")
+        (root / "docs/c.md").open("a").write("`Rings.ATestThatIsGone...` "
+                                             "`ATestThatIsThere...` `CuNameOfOther`\n")
+        (root / "tests/z.py").write_text("def test(): ATestThatIsThereStill()\n")
         (root / "docs/d.md").write_text("```\n# none\n```\n[x](#none) [y](a.md#part)\n")
         (root / "tests/x.py").write_text("# As docs/none/none.md says.\n")
         (root / "meson.build").write_text("custom_target('b')\nalias_target('a-b', b)\n")
         (root / "tests/y.py").write_text("# ninja -C build a-b\n# ninja b-c\n")
         assert [p.split(": ")[0] for p in check(root)] == \
-            ["docs/c.md:1", "docs/c.md:2", "docs/c.md:3", "docs/d.md:4", "docs/d.md:4",
-             "tests/x.py:1", "tests/y.py:2"], check(root)
+            ["docs/c.md:1", "docs/c.md:2", "docs/c.md:3", "docs/c.md:4", "docs/d.md:4",
+             "docs/d.md:4", "tests/x.py:1", "tests/y.py:2"], check(root)
 
 
 def main():
