@@ -402,6 +402,18 @@ TEST(PtxWaits, PlacesThatAreFollowed) {
   EXPECT_EQ(tier(walk + "add.s64 %rd4, %rd1, %rd2; ld.volatile.global.u32 %r5, [%rd4];\n"
                         "mov.u32 %r3, %r4; setp.eq.u32 %p0, %r5, 0; @%p0 bra L;"),
             "waits");
+  // The same name in another scope, as calls that are written in place have it: what is read there
+  // leads back to the same place.
+  const auto through = [](const std::string& kept) {
+    return tier(
+        "mov.u64 %rd3, %rd0; L: { .reg .b64 %a; mov.u64 %a, %rd3;\n"
+        "ld.acquire.gpu.global.u64 %rd2, [%a];\n" +
+        kept +
+        " ld.global.u64 %rd3, [%a]; st.global.u32 [%rd1+8], %r0; }\nsetp.eq.u64 %p0, %rd2, 0; @%p0 "
+        "bra L;");
+  };
+  EXPECT_EQ(through(""), "plain");
+  EXPECT_EQ(through("} { .reg .b64 %a; mov.u64 %a, %rd1;"), "waits");
 }
 
 // A set's root is hung under another one; whoever fails has been overtaken.

@@ -48,8 +48,7 @@ class Chase {
     if (base_opcode(read_.opcode) != "ld" || read_.operands.size() != 2 || !read_.guard.empty() ||
         ptx::instructions_of(cfg_, loop_, kLongestChase).size() > kLongestChase)
       return false;
-    ptx::for_each_register(registers_, read_.operands[1], read_,
-                           [&](std::uint32_t r) { address_ = r; });
+    address_ = address_in(read_);
     if (address_ == ptx::RegisterTable::kNone) return false;
     inside_.insert(loop_.begin(), loop_.end());
     find_failures();
@@ -59,6 +58,12 @@ class Chase {
  private:
   std::uint32_t number(const Statement& s, std::string_view operand) const {
     return registers_.number(ptx::trimmed(operand), s);
+  }
+
+  std::uint32_t address_in(const Statement& load) const {
+    std::uint32_t found = ptx::RegisterTable::kNone;
+    ptx::for_each_register(registers_, load.operands[1], load, [&](std::uint32_t r) { found = r; });
+    return found;
   }
 
   // Predicates that say that a compare-and-swap of the loop has failed, or got through.
@@ -102,8 +107,10 @@ class Chase {
     const std::string_view base = base_opcode(s.opcode);
     bool found = false;
     if (base == "ld") {  // the same place once more
+      // Its register, too: another scope may have one of that name.
       found = known.held && s.operands.size() == 2 &&
-              ptx::trimmed(s.operands[1]) == ptx::trimmed(read_.operands[1]);
+              ptx::trimmed(s.operands[1]) == ptx::trimmed(read_.operands[1]) &&
+              address_in(s) == address_;
     } else if (carries(base)) {
       for (std::size_t k = 1; k < s.operands.size(); ++k)
         ptx::for_each_register(registers_, s.operands[k], s,
