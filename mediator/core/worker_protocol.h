@@ -41,7 +41,7 @@ enum class Type : uint32_t {
   kTry = 13,        // sluiced: launch an empty kernel. `request` is its number
   kTried = 14,   // witness: `request` has been submitted and was not seen to end; again and again
   kServed = 15,  // witness: `request` has run
-  // Memory that several programs of a vGPU have (core/shares.h). `text` is a SharedMemory. On the
+  // Memory that several programs of a vGPU have (core/shares.h). `text` is a ShareKey. On the
   // software GPU a reply comes with a descriptor: the file of `bytes` in which the memory lies.
   kShareRequest = 16,  // worker: others of the vGPU may open `bytes` of the session's memory
   kShareReply = 17,    // sluiced: code 0 and the token; or ENOMEM
@@ -79,11 +79,12 @@ struct Message {
 };
 static_assert(sizeof(Message) == 256);
 
-struct SharedMemory {
+// By which memory that several programs have is asked for.
+struct ShareKey {
   uint8_t token[16] = {};
   char handle[64] = {};  // CUipcMemHandle; zeros on the software GPU
 };
-static_assert(sizeof(SharedMemory) < sizeof Message::text);
+static_assert(sizeof(ShareKey) < sizeof Message::text);
 
 // Descriptors sent with Start, in this order.
 enum StartFd {

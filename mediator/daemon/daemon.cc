@@ -387,12 +387,12 @@ Result<void> Daemon::start_spawner(bool nvidia, const std::vector<std::string>& 
   spec.worker_memory_bytes = config_.host_memory_bytes + limits::kWorkerOwnBytes +
                              (nvidia ? 0 : config_.soft_memory_bytes);
   spec.code_cache_bytes = config_.code_cache_for(nvidia);
-  auto spawner = io::Spawner::start(io_, std::move(spec));
+  auto spawner = io::SpawnerLink::start(io_, std::move(spec));
   if (!spawner) return spawner.error();
   spawner_ = std::move(*spawner);
   if (reads_driver_log(config_, nvidia)) {
     switch_log_ = std::make_shared<SwitchLogFeed>();
-    spawner_->on_switch_log([this](io::Spawner::SwitchLog log) {
+    spawner_->on_switch_log([this](io::SpawnerLink::SwitchLog log) {
       if (log.ring)
         switch_log_->connect(std::move(log.ring), std::move(log.control), monotonic_ns());
       else

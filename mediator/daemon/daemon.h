@@ -86,7 +86,7 @@ class Daemon {
   const EventLog& events() const { return events_; }
   GrantExecutor& executor() { return *executor_; }
   bool nvidia() const { return services_->settings.nvidia(); }
-  const io::Spawner& spawner() const { return *spawner_; }
+  const io::SpawnerLink& spawner() const { return *spawner_; }
   const std::string& library() const {
     return nvidia() ? config_.nvidia_library : config_.soft_library;
   }
@@ -131,7 +131,7 @@ class Daemon {
   EventLog events_;
   SocketAccess access_;
   std::shared_ptr<SwitchLogFeed> switch_log_;  // null: the GPU's is not read
-  std::unique_ptr<io::Spawner> spawner_;
+  std::unique_ptr<io::SpawnerLink> spawner_;
   std::unique_ptr<GrantExecutor> executor_;
   std::unique_ptr<SessionServices> services_;
   RpcDispatcher dispatcher_;

@@ -67,7 +67,7 @@ std::string WorkerExit::text() const {
 }
 
 Result<std::unique_ptr<WorkerProcess>> WorkerProcess::spawn(boost::asio::io_context& io,
-                                                            Spawner& spawner, WorkerSpec spec,
+                                                            SpawnerLink& spawner, WorkerSpec spec,
                                                             Owner& owner) {
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)

@@ -23,7 +23,7 @@
 #include "mediator/core/worker_protocol.h"
 #include "mediator/io/fd_watch.h"
 #include "mediator/io/peers/peer_thread.h"
-#include "mediator/io/spawner.h"
+#include "mediator/io/spawner_link.h"
 #include "mediator/io/worker_output.h"
 
 namespace sluice::io {
@@ -36,7 +36,7 @@ struct WorkerSpec {
   std::shared_ptr<PeerThread> peers;  // closes our ends of its sockets
   std::shared_ptr<LoopBudget>
       loop_time;      // of its vGPU; null: its messages have only their own pace
-  uint64_t vgpu = 0;  // Spawner::Vgpu's number; 0: it is no vGPU's
+  uint64_t vgpu = 0;  // SpawnerLink::Vgpu's number; 0: it is no vGPU's
   Fd soft_gpu;  // the last of them, if there is one. Closed here once the worker has it: it is
                 // known to live by the locks of this open file
 };
@@ -52,7 +52,7 @@ struct WorkerExit {
   std::string text() const;  // "died of signal 9 (Killed)", "exited with status 1"
 };
 
-class WorkerProcess final : private Spawner::Client {
+class WorkerProcess final : private SpawnerLink::Client {
  public:
   class Owner {
    public:
@@ -73,8 +73,9 @@ class WorkerProcess final : private Spawner::Client {
   };
 
   // Has it started; Start follows when it exists. `owner` and `spawner` outlive the object.
-  static Result<std::unique_ptr<WorkerProcess>> spawn(boost::asio::io_context& io, Spawner& spawner,
-                                                      WorkerSpec spec, Owner& owner);
+  static Result<std::unique_ptr<WorkerProcess>> spawn(boost::asio::io_context& io,
+                                                      SpawnerLink& spawner, WorkerSpec spec,
+                                                      Owner& owner);
   // Has it killed if it still runs, and waits until it has gone.
   ~WorkerProcess();
 
@@ -88,7 +89,7 @@ class WorkerProcess final : private Spawner::Client {
   pid_t pid() const { return pid_; }  // -1: not yet
 
  private:
-  WorkerProcess(boost::asio::io_context& io, Spawner& spawner, Owner& owner)
+  WorkerProcess(boost::asio::io_context& io, SpawnerLink& spawner, Owner& owner)
       : io_(io), spawner_(spawner), owner_(owner), late_(io) {}
   void on_socket(bool exited);
   void on_spawned(pid_t pid, Fd pidfd) override;
@@ -100,7 +101,7 @@ class WorkerProcess final : private Spawner::Client {
   void finish(const WorkerExit& exit);
 
   boost::asio::io_context& io_;
-  Spawner& spawner_;
+  SpawnerLink& spawner_;
   Owner& owner_;
   WorkerSpec spec_;
   uint64_t id_ = 0;

@@ -7,7 +7,7 @@
 // that says it is idle loses the GPU, and its clock runs until it has left. The way from the last
 // block's exit to the mediator's ears is charged too.
 // While no other vGPU is backlogged the holder does not report when it is idle; the mediator polls
-// now and then. Time between a busy look and the next look counts as used, and after an idle look
+// now and then. Time between a busy read and the next one counts as used, and after an idle read
 // it does not, but what happened between two polls is not known: error_ns() adds up those
 // intervals. Such time is shown to people; no share is computed from it.
 #pragma once
@@ -28,7 +28,7 @@ class ClockEstimator {
     settle(now_ns);
     contended_ = contended;
   }
-  // A look at its report found it busy or idle.
+  // A read of its report found it busy or idle.
   void on_look(uint64_t now_ns, bool busy) {
     settle(now_ns);
     idle_ = !busy;

@@ -212,13 +212,13 @@ void RegisterSource::end_phase(uint64_t pause_ns) {
   if (!following_) last_.reset();
 }
 
-void RegisterSource::point(const Look& look, uint64_t stratum_ns, uint32_t half) {
+void RegisterSource::point(const StatusRead& seen, uint64_t stratum_ns, uint32_t half) {
   const double s = static_cast<double>(stratum_ns);
-  uint32_t owner = kNobody;  // for most of the look
+  uint32_t owner = kNobody;  // for most of the read
   double most = 0;
-  for (const Look::Part& p : look) {
+  for (const StatusRead::Part& p : seen) {
     const uint32_t v = decode(p.status0).owner;
-    const double part = look.part_of(p);
+    const double part = seen.part_of(p);
     if (part > most) most = part, owner = v;
     if (v == kNobody) continue;
     of(v).total_ns += static_cast<uint64_t>(s * part);

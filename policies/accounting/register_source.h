@@ -22,7 +22,7 @@
 
 #include "abi/registers.h"
 #include "policies/accounting/batch_error.h"
-#include "policies/accounting/look.h"
+#include "policies/accounting/status_read.h"
 
 namespace sluice::accounting {
 
@@ -68,9 +68,9 @@ class RegisterSource {
   uint64_t used_ns(uint32_t vgpu) const { return vgpu < used_.size() ? used_[vgpu].total_ns : 0; }
   // A single read in a pause, made at a random time in a stratum of `stratum_ns`, for which it
   // stands. Between end_phase(0) and begin_phase(). `half`: of its batch (AdaptivePoller::half()).
-  void point(const Look& look, uint64_t stratum_ns, uint32_t half = 0);
+  void point(const StatusRead& seen, uint64_t stratum_ns, uint32_t half = 0);
   void point(uint32_t status0, uint64_t stratum_ns, uint32_t half = 0) {
-    point(Look(status0), stratum_ns, half);
+    point(StatusRead(status0), stratum_ns, half);
   }
   // The last one ended a batch (AdaptivePoller::batch_ends()). O(vGPUs).
   void end_batch();

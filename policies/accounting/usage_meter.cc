@@ -254,31 +254,31 @@ void UsageMeter::follow(uint64_t now_ns, uint32_t status0) {
                               std::min(covered_ns_, std::max(from, vgpus_[h].holds.since_ns)));
 }
 
-void UsageMeter::point(uint64_t now_ns, const Look& look, uint64_t from_ns, uint64_t to_ns,
+void UsageMeter::point(uint64_t now_ns, const StatusRead& seen, uint64_t from_ns, uint64_t to_ns,
                        uint64_t due_ns, uint32_t half) {
   if (in_phase_ || to_ns <= from_ns) return;
   flip_late(now_ns);
   if (learns_)
-    for (const Look::Part& p : look) learn(p.status0);
+    for (const StatusRead::Part& p : seen) learn(p.status0);
   add_blind(covered_ns_, from_ns);
   covered_ns_ = to_ns;
-  for (const Look::Part& p : look) note_unknown(p.status0);
+  for (const StatusRead::Part& p : seen) note_unknown(p.status0);
   if (now_ns > due_ns + config_.late_ns) {
     ++late_points_;
     return add_blind(from_ns, to_ns);
   }
   if (blind()) return add_blind(from_ns, to_ns);
   const auto s = static_cast<double>(to_ns - from_ns);
-  for (const Look::Part& p : look)
-    note_taken(p.status0, static_cast<uint64_t>(s * look.part_of(p)));
+  for (const StatusRead::Part& p : seen)
+    note_taken(p.status0, static_cast<uint64_t>(s * seen.part_of(p)));
   for (uint32_t h : holders_) {
     double ran = 0;
-    for (const Look::Part& p : look) ran += runs(h, p.status0) ? look.part_of(p) : 0;
+    for (const StatusRead::Part& p : seen) ran += runs(h, p.status0) ? seen.part_of(p) : 0;
     vgpus_[h].reads.add(half, s, ran);
   }
   // The others' by what each read stands for: nobody knows for how long they should have run.
-  Look others;
-  for (const Look::Part& p : look) {
+  StatusRead others;
+  for (const StatusRead::Part& p : seen) {
     const bool granted = std::any_of(holders_.begin(), holders_.end(),
                                      [&](uint32_t h) { return runs(h, p.status0); });
     others.add(granted ? 0 : p.status0, p.ns);

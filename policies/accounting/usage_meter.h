@@ -36,9 +36,9 @@
 
 #include "policies/accounting/adaptive_poller.h"
 #include "policies/accounting/clock_estimator.h"
-#include "policies/accounting/look.h"
 #include "policies/accounting/register_reads.h"
 #include "policies/accounting/register_source.h"
+#include "policies/accounting/status_read.h"
 #include "policies/accounting/switch_log.h"
 #include "policies/accounting/usage_fusion.h"
 #include "policies/accounting/word_source.h"
@@ -106,12 +106,12 @@ class UsageMeter {
   void begin_phase(uint64_t now_ns);
   void sample(uint64_t now_ns, uint32_t status0);
   void end_phase(uint64_t now_ns);
-  // `half`: of its batch (AdaptivePoller::half()). `now_ns`: when the look began.
-  void point(uint64_t now_ns, const Look& look, uint64_t from_ns, uint64_t to_ns, uint64_t due_ns,
-             uint32_t half = 0);
+  // `half`: of its batch (AdaptivePoller::half()). `now_ns`: when the read began.
+  void point(uint64_t now_ns, const StatusRead& seen, uint64_t from_ns, uint64_t to_ns,
+             uint64_t due_ns, uint32_t half = 0);
   void point(uint64_t now_ns, uint32_t status0, uint64_t from_ns, uint64_t to_ns, uint64_t due_ns,
              uint32_t half = 0) {
-    point(now_ns, Look(status0), from_ns, to_ns, due_ns, half);
+    point(now_ns, StatusRead(status0), from_ns, to_ns, due_ns, half);
   }
   void point(uint64_t now_ns, uint32_t status0, uint64_t from_ns, uint64_t to_ns) {
     point(now_ns, status0, from_ns, to_ns, now_ns);

@@ -203,7 +203,7 @@ void Simulation::report_usage() {
                      {.sm_ns = l.used_sm_ns, .launch = l.info.id, .tasks_done = tasks_done(l)});
     l.used_sm_ns = 0;
   }
-  if (w_.account == Accounting::kSlowdown) count_interference();
+  if (w_.account == ChargeBy::kSlowdown) count_interference();
   usage_.reports.resize(held_.holders.size());
   size_t n = 0;
   for (Holder& h : held_.holders) {

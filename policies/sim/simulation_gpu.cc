@@ -98,7 +98,7 @@ void Simulation::count_interference() {
 // What the policy hears that v has used, of what it held. Never less than nothing: the rest comes
 // with the next report.
 uint64_t Simulation::charged_sm_ns(VgpuId v, uint64_t held_sm_ns) {
-  if (w_.account == Accounting::kTime) return held_sm_ns;
+  if (w_.account == ChargeBy::kTime) return held_sm_ns;
   double& unreported = vgpus_[v].unreported_sm_ns;
   const double charged = std::max(0.0, std::floor(static_cast<double>(held_sm_ns) + unreported));
   unreported += static_cast<double>(held_sm_ns) - charged;

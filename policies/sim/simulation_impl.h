@@ -127,7 +127,7 @@ class Simulation {
     uint64_t changed_ns = ~0ull;
     uint64_t slice_ns = 0;  // proportional
     bool slice_set = false;
-    double unreported_sm_ns = 0;  // Accounting::kSlowdown: to be reported beside what it held
+    double unreported_sm_ns = 0;  // ChargeBy::kSlowdown: to be reported beside what it held
   };
   // A vGPU with holds for it as a whole. All of them are updated before each event, so what that
   // takes stands together.

@@ -143,7 +143,7 @@ struct Group {
 
 // What a vGPU is charged for: the SM-time that it held, or that less what others' use of memory
 // kept it from, and as much more as it kept others from. Sums are the same.
-enum class Accounting : uint8_t { kTime, kSlowdown };
+enum class ChargeBy : uint8_t { kTime, kSlowdown };
 
 // Where Launch::predicted_sm_ns comes from.
 enum class Predictor : uint8_t { kOracle, kModel, kNone };
@@ -160,7 +160,7 @@ struct Workload {
   uint64_t horizon_ns = 0;
   uint32_t replay_runs = 0;
   uint64_t warm_up_ns = 0;  // runs that arrived before are in no response time and no NTT
-  Accounting account = Accounting::kTime;
+  ChargeBy account = ChargeBy::kTime;
   Predictor predictor = Predictor::kOracle;
   double prediction_cv = 0;  // oracle: error of the prediction (log-normal)
   // What a policy is configured with (machine is filled in from gpu and need not be set).

@@ -483,7 +483,7 @@ TEST(SimulationBandwidth, TurnsOnTheWholeGpuMeetNobody) {
 
 // What is charged beside a neighbour that would use all of the memory, over what was held.
 TEST(SimulationBandwidth, SlowdownIsChargedToWhoUsesMoreThanItsPart) {
-  for (const Accounting account : {Accounting::kTime, Accounting::kSlowdown}) {
+  for (const ChargeBy account : {ChargeBy::kTime, ChargeBy::kSlowdown}) {
     Workload w = one_each({{.name = "a", .alone_ns = 8 * kMs, .bandwidth = 2},
                            {.name = "b", .alone_ns = 8 * kMs, .bandwidth = 0.5}});
     w.account = account;
@@ -495,7 +495,7 @@ TEST(SimulationBandwidth, SlowdownIsChargedToWhoUsesMoreThanItsPart) {
     const double lost_b = 2 * 10e6 * (1 - 1 / 1.125), held_b = 2e6 * (10 + (16 - 10 / 1.125));
     EXPECT_NEAR(r.vgpus[0].slows_sm_ns, lost_b, 1e4);
     EXPECT_NEAR(r.vgpus[1].slows_sm_ns, 0, 1);
-    const double shift = account == Accounting::kSlowdown ? lost_b : 0;
+    const double shift = account == ChargeBy::kSlowdown ? lost_b : 0;
     EXPECT_NEAR(static_cast<double>(p.used[0]), 20e6 + shift, 2e4);
     EXPECT_NEAR(static_cast<double>(p.used[1]), held_b - shift, 2e4);
   }
@@ -503,7 +503,7 @@ TEST(SimulationBandwidth, SlowdownIsChargedToWhoUsesMoreThanItsPart) {
 
 // Who stays within its part of the memory does as much as if its neighbours did, too.
 TEST(SimulationBandwidth, ChargedSlowdownGivesWorkByWeight) {
-  const auto work = [](Accounting account) {
+  const auto work = [](ChargeBy account) {
     Workload w = one_each({{.alone_ns = 2 * kMs, .tasks = 20'000, .bandwidth = 1.5},
                            {.alone_ns = 2 * kMs, .tasks = 20'000, .bandwidth = 0.8}},
                           132);
@@ -514,8 +514,8 @@ TEST(SimulationBandwidth, ChargedSlowdownGivesWorkByWeight) {
     const Outcome r = simulate(w, *policy, {});
     return r.vgpus[1].worked_sm_ns / (static_cast<double>(r.end_ns) * 132);
   };
-  EXPECT_NEAR(work(Accounting::kTime), 0.5 / 1.12, 0.01);
-  EXPECT_NEAR(work(Accounting::kSlowdown), 0.5, 0.01);
+  EXPECT_NEAR(work(ChargeBy::kTime), 0.5 / 1.12, 0.01);
+  EXPECT_NEAR(work(ChargeBy::kSlowdown), 0.5, 0.01);
 }
 
 // ---- copies -----------------------------------------------------------------------------------

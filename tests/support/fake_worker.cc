@@ -220,8 +220,8 @@ class Worker {
 
   // ---- memory of several programs ----
   using Token = std::array<uint64_t, 2>;
-  static SharedMemory naming(const Token& token) {
-    SharedMemory of;
+  static ShareKey naming(const Token& token) {
+    ShareKey of;
     static_assert(sizeof token == sizeof of.token);
     std::memcpy(of.token, token.data(), sizeof of.token);
     return of;
@@ -237,7 +237,7 @@ class Worker {
   void open_unread(uint64_t times) {
     Message ask{};
     ask.type = Type::kOpenRequest;
-    const SharedMemory of = naming(token_);
+    const ShareKey of = naming(token_);
     std::memcpy(ask.text, &of, sizeof of);
     for (uint64_t i = 0; i < times; ++i) (void)send_with_fds(kControlFd, &ask, sizeof ask, {});
     int unread = 1;
@@ -274,7 +274,7 @@ class Worker {
       m.bytes = any_of<uint64_t>({0, 3, 1u << 30, uint64_t{1} << 63, UINT64_MAX, random_()});
     if (random_() % 50 == 0)
       m.offset = any_of<uint64_t>({0, 1, start_.staging_offset, UINT64_MAX, random_()});
-    const SharedMemory of = naming(random_() % 10 ? token_ : Token{random_(), random_()});
+    const ShareKey of = naming(random_() % 10 ? token_ : Token{random_(), random_()});
     std::memcpy(m.text, &of, sizeof of);
     return m;
   }

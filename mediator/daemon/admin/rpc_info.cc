@@ -58,7 +58,7 @@ json::object loop_info() {
 }
 
 // The walls around workers that this host does not allow, "WALL: why" each.
-json::object workers_info(const io::Spawner& s) {
+json::object workers_info(const io::SpawnerLink& s) {
   const io::HostReport& host = s.host();
   json::array missing, unlimited;
   for (const std::string& m : host.missing_limits) unlimited.push_back(json::string(m));

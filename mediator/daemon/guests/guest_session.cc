@@ -334,7 +334,7 @@ bool GuestSession::may_wait(std::deque<Message>& requests, const Message& m, Typ
 
 // Its memory, or another session's, in several programs.
 void GuestSession::on_sharing(const Message& m) {
-  worker_protocol::SharedMemory of;
+  worker_protocol::ShareKey of;
   std::memcpy(static_cast<void*>(&of), m.text, sizeof of);
   core::Shares::Token token;
   std::copy(std::begin(of.token), std::end(of.token), token.begin());
@@ -358,7 +358,7 @@ void GuestSession::share(const Message& m) {
   core::Shares::Share share;
   share.exporter = ledger_.id();
   share.bytes = m.bytes;
-  worker_protocol::SharedMemory of;
+  worker_protocol::ShareKey of;
   std::memcpy(static_cast<void*>(&of), m.text, sizeof of);
   std::copy(std::begin(of.handle), std::end(of.handle), share.handle.begin());
   const uint64_t most = core::Shares::most_bytes(services_.memory.limit(request_.vgpu_id));
@@ -381,7 +381,7 @@ void GuestSession::answer_share(const Message& question, Type type,
   reply.type = type;
   reply.request = question.request;
   reply.code = share ? 0 : type == Type::kShareReply ? ENOMEM : ENOENT;
-  worker_protocol::SharedMemory of;
+  worker_protocol::ShareKey of;
   std::copy(token.begin(), token.end(), of.token);
   std::vector<int> fds;
   if (share) {

@@ -61,7 +61,7 @@ class GuestSession final : private io::WorkerProcess::Owner {
     std::shared_ptr<io::PeerThread> peers;      // the vGPU's
     std::shared_ptr<io::LoopBudget> loop_time;  // the vGPU's
     std::shared_ptr<core::Shares> shares;       // the vGPU's
-    uint64_t spawner_vgpu = 0;                  // io::Spawner::Vgpu's number
+    uint64_t spawner_vgpu = 0;                  // io::SpawnerLink::Vgpu's number
     Origin origin;
     std::string program;
     uint32_t guest_pid = 0;

@@ -97,8 +97,8 @@ struct SessionServices {
   // Places for contexts on the GPU; the same ids.
   core::QuotaLedger contexts{settings.contexts, core::QuotaLedger::Rest::kParts};
   DenseIds ids = {};
-  core::Neighbours neighbours = {};  // vGPUs by the scheduler's id
-  io::Spawner* spawner = nullptr;    // the Daemon's
+  core::Neighbours neighbours = {};    // vGPUs by the scheduler's id
+  io::SpawnerLink* spawner = nullptr;  // the Daemon's
   std::vector<GuestSession*> spinners =
       {};  // who has a seat (SessionSettings::spin), the newest last
 };

@@ -139,7 +139,7 @@ class VgpuServer final : private io::IvshmemServer::Owner,
   VgpuSpec spec_;
   std::optional<core::VgpuId> id_;         // nothing: not yet among the scheduler's
   std::shared_ptr<io::PeerThread> peers_;  // does what its peers can make block
-  io::Spawner::Vgpu spawner_vgpu_;         // by which the spawner knows its workers
+  io::SpawnerLink::Vgpu spawner_vgpu_;     // by which the spawner knows its workers
   std::shared_ptr<core::Shares> shares_;   // memory that several of its programs have
   RegionMemory memory_;
   std::optional<BackOff> back_off_;  // from make() on

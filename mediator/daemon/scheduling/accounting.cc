@@ -248,10 +248,10 @@ void Accounting::arm() {
 
 // A read that goes on for the round's window: at most AdaptivePoller::kMostWindowNs, in which the
 // loop serves nobody.
-accounting::Look Accounting::look(uint64_t now_ns) {
+accounting::StatusRead Accounting::read_status(uint64_t now_ns) {
   ++counts_.reads;
-  if (poll_.window_ns == 0) return accounting::Look(sources_.status0());
-  accounting::Look seen;
+  if (poll_.window_ns == 0) return accounting::StatusRead(sources_.status0());
+  accounting::StatusRead seen;
   uint64_t last = now_ns;
   uint32_t word = sources_.status0();
   while (last < now_ns + poll_.window_ns) {
@@ -262,7 +262,7 @@ accounting::Look Accounting::look(uint64_t now_ns) {
     last = now;
   }
   poll_.windows_ns += last - now_ns;
-  return seen.all_ns() ? seen : accounting::Look(word);
+  return seen.all_ns() ? seen : accounting::StatusRead(word);
 }
 
 void Accounting::on_wake() {
@@ -274,7 +274,8 @@ void Accounting::on_wake() {
       std::min(poll_.from_ns + poll_.stratum_ns, std::max(poll_.pause_end_ns, poll_.from_ns + 1));
   if (now > to || cut) to = std::max(now, poll_.from_ns);
   if (sources_.has_registers()) {
-    meter_.point(now, look(now), poll_.from_ns, to, cut ? now : poll_.due_ns, poller_.half());
+    meter_.point(now, read_status(now), poll_.from_ns, to, cut ? now : poll_.due_ns,
+                 poller_.half());
     if (poller_.batch_ends()) meter_.end_batch();
   }
   poll_.from_ns = to;
@@ -476,7 +477,7 @@ bool Accounting::words_lie(core::VgpuId v) const {
   bool any = false;
   for (const MeasuredSession& s : sessions_) {
     if (!s.report || s.vgpu != v) continue;
-    // Launches that ended since the last look are on neither side yet.
+    // Launches that ended since the last read are on neither side yet.
     if (s.taken == 0 || s.taken < __atomic_load_n(&s.report->launches_done, __ATOMIC_RELAXED))
       return false;
     any = true;

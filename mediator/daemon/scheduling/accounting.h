@@ -28,8 +28,8 @@ class Accounting {
  public:
   // vGPU, nanoseconds of the whole GPU to give back, to charge besides.
   using Correct = std::function<void(core::VgpuId, uint64_t, uint64_t)>;
-  // The session whose context was at work on the GPU at a look at its registers; core::kNoSession:
-  // nobody's that is known.
+  // The session whose context was at work on the GPU when its registers were read;
+  // core::kNoSession: nobody's that is known.
   using Seen = std::function<void(core::SessionId)>;
   Accounting(boost::asio::io_context& io, const AccountingSettings& settings, Correct correct,
              Seen seen = {});
@@ -83,7 +83,7 @@ class Accounting {
   void dense_slice();
   void begin_sparse(uint64_t now_ns);
   void arm();
-  accounting::Look look(uint64_t now_ns);
+  accounting::StatusRead read_status(uint64_t now_ns);
   void measure_wakes();
   void on_wake();
   void housekeep(uint64_t now_ns);

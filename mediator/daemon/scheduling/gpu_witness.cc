@@ -12,7 +12,7 @@ namespace sluice {
 
 namespace wp = worker_protocol;
 
-GpuWitness::GpuWitness(boost::asio::io_context& io, io::Spawner& spawner, Settings settings)
+GpuWitness::GpuWitness(boost::asio::io_context& io, io::SpawnerLink& spawner, Settings settings)
     : io_(io),
       spawner_(spawner),
       settings_(std::move(settings)),

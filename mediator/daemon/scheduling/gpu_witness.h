@@ -21,7 +21,7 @@
 #include <string>
 
 #include "mediator/io/fd_watch.h"
-#include "mediator/io/spawner.h"
+#include "mediator/io/spawner_link.h"
 #include "mediator/io/worker_process.h"
 #include "policies/accounting/overrun_proof.h"
 
@@ -43,7 +43,7 @@ class GpuWitness : private io::WorkerProcess::Owner {
   enum class State : uint8_t { kNone, kStarting, kRests, kAsked, kWaits };
 
   // Begins at once. `spawner` outlives it.
-  GpuWitness(boost::asio::io_context& io, io::Spawner& spawner, Settings settings);
+  GpuWitness(boost::asio::io_context& io, io::SpawnerLink& spawner, Settings settings);
   ~GpuWitness();
 
   // Whether the GPU goes round now. Nothing if there is no witness, if it is at it, or was asked in
@@ -72,7 +72,7 @@ class GpuWitness : private io::WorkerProcess::Owner {
   void on_worker_exit(const io::WorkerExit& exit) override;
 
   boost::asio::io_context& io_;
-  io::Spawner& spawner_;
+  io::SpawnerLink& spawner_;
   const Settings settings_;
   State state_ = State::kNone;
   std::string why_ = "it has not begun", logged_;

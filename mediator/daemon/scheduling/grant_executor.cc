@@ -330,7 +330,7 @@ void GrantExecutor::measure(bool now) {
     const SessionEntry* entry = of(worker);
     return entry ? work_of(*entry) : TimeSlices::Work::kNone;
   };
-  slices_->look(now_ns, now, works, [&](pid_t worker, uint64_t used_ns, bool free) {
+  slices_->read_use(now_ns, now, works, [&](pid_t worker, uint64_t used_ns, bool free) {
     const SessionEntry* entry = of(worker);
     if (!entry) return;
     if (trace_ && !free) trace_->used(now_ns, entry->vgpu, used_ns);

@@ -43,9 +43,10 @@ Result<void> check_time_slices(const Config& c, bool nvidia,
 bool SoftTimeSlices::open(uint64_t now_ns) {
   struct stat st;
   // Cut short, overwritten, or another file by that name now: the next worker's GPU is that one.
-  const bool look = gpu_ && now_ns - checked_ns_ >= kReopenNs;
-  if (look) checked_ns_ = now_ns;
-  if (gpu_ && gpu_->intact() && (!look || (::stat(file_.c_str(), &st) == 0 && st.st_ino == inode_)))
+  const bool check = gpu_ && now_ns - checked_ns_ >= kReopenNs;
+  if (check) checked_ns_ = now_ns;
+  if (gpu_ && gpu_->intact() &&
+      (!check || (::stat(file_.c_str(), &st) == 0 && st.st_ino == inode_)))
     return true;
   gpu_.reset();
   if (tried_ns_ != 0 && now_ns - tried_ns_ < kReopenNs) return false;
@@ -72,7 +73,7 @@ uint64_t SoftTimeSlices::set(pid_t worker, uint64_t slice_ns) {
 
 void SoftTimeSlices::forget(pid_t worker) { slice_us_.erase(worker); }
 
-void SoftTimeSlices::look(uint64_t now_ns, bool now, const Works&, const Used& used) {
+void SoftTimeSlices::read_use(uint64_t now_ns, bool now, const Works&, const Used& used) {
   if (!open(now_ns) || (!now && now_ns - polled_ns_ < kPollNs)) return;
   const uint64_t elapsed_ns = now_ns - polled_ns_;
   polled_ns_ = now_ns;

@@ -43,10 +43,10 @@ class TimeSlices {
   // GPU takes. Returns the slice of which the worker needs a message, ns; 0: it needs none.
   virtual uint64_t set(pid_t worker, uint64_t slice_ns) = 0;
   virtual void forget(pid_t worker) = 0;
-  // Tells for each worker what its contexts have used since the last look, or a little later.
+  // Tells for each worker what its contexts have used since the last read, or a little later.
   // Seldom, unless `now`.
-  virtual void look(uint64_t now_ns, bool now, const Works& works, const Used& used) = 0;
-  // What `worker` has from now on, at once: its gate has opened or closed. Until the next look it
+  virtual void read_use(uint64_t now_ns, bool now, const Works& works, const Used& used) = 0;
+  // What `worker` has from now on, at once: its gate has opened or closed. Until the next read it
   // would count as before.
   virtual void note_work(uint64_t /*now_ns*/, pid_t /*worker*/, Work) {}
   // Workers that are proved to have kept the GPU far beyond their slices, since the last call.
@@ -61,16 +61,16 @@ class TimeSlices {
   virtual Witness witness() const { return {}; }
 };
 
-// Everything in the file can be written by every worker: slices are put right at each look, use is
+// Everything in the file can be written by every worker: slices are put right at each read, use is
 // bounded by the time that has gone by, and a file that is not what it was is opened anew. Used is
-// what turns have that are over: all together at most the time since the last look and a turn.
+// what turns have that are over: all together at most the time since the last read and a turn.
 class SoftTimeSlices final : public TimeSlices {
  public:
   explicit SoftTimeSlices(std::string soft_gpu_file) : file_(std::move(soft_gpu_file)) {}
 
   uint64_t set(pid_t worker, uint64_t slice_ns) override;
   void forget(pid_t worker) override;
-  void look(uint64_t now_ns, bool now, const Works& works, const Used& used) override;
+  void read_use(uint64_t now_ns, bool now, const Works& works, const Used& used) override;
 
  private:
   static constexpr uint64_t kPollNs = 500'000, kReopenNs = 50'000'000;
@@ -83,7 +83,7 @@ class SoftTimeSlices final : public TimeSlices {
   std::string file_;
   std::unique_ptr<gpu::SoftGpu> gpu_;
   std::map<pid_t, uint32_t> slice_us_;
-  std::map<pid_t, uint64_t> used_ns_;  // of one look
+  std::map<pid_t, uint64_t> used_ns_;  // of one read
   std::vector<Group> groups_ = std::vector<Group>(SLUICE_SOFT_CHANNELS + 1);
   ino_t inode_ = 0;
   uint64_t polled_ns_ = 0, tried_ns_ = 0, checked_ns_ = 0;

@@ -40,7 +40,7 @@ void WorkerTimeSlices::settle(uint64_t now_ns) {
   use_.settle(std::min(news.known_ns, now_ns), used_);
 }
 
-void WorkerTimeSlices::look(uint64_t now_ns, bool now, const Works& works, const Used& used) {
+void WorkerTimeSlices::read_use(uint64_t now_ns, bool now, const Works& works, const Used& used) {
   if (now || polled_ns_ == 0 || now_ns - polled_ns_ >= kPollNs) {
     polled_ns_ = now_ns;
     used_.clear();

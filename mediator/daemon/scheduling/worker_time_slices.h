@@ -49,7 +49,7 @@ class WorkerTimeSlices final : public TimeSlices {
   void add(pid_t worker, uint32_t vgpu) override;
   uint64_t set(pid_t worker, uint64_t slice_ns) override;
   void forget(pid_t worker) override;
-  void look(uint64_t now_ns, bool now, const Works& works, const Used& used) override;
+  void read_use(uint64_t now_ns, bool now, const Works& works, const Used& used) override;
   void note_work(uint64_t now_ns, pid_t worker, Work work) override;
   std::vector<pid_t> take_overruns() override;
   void on_stall(uint64_t now_ns, uint64_t stall_ns) override { use_.on_stall(now_ns, stall_ns); }

@@ -91,7 +91,7 @@ void ControlLink::release_places(uint64_t count) {
   give_back(wp::kContextPlaces, places_.release(count, ChargeKind::kContexts));
 }
 
-void ControlLink::end_share(const wp::SharedMemory& shared, uint64_t charged) {
+void ControlLink::end_share(const wp::ShareKey& shared, uint64_t charged) {
   device_.hand_over(charged);
   wp::Message m{};
   m.type = wp::Type::kShareEnd;
@@ -100,7 +100,7 @@ void ControlLink::end_share(const wp::SharedMemory& shared, uint64_t charged) {
   send(m);
 }
 
-void ControlLink::end_import(const wp::SharedMemory& shared) {
+void ControlLink::end_import(const wp::ShareKey& shared) {
   wp::Message m{};
   m.type = wp::Type::kOpenEnd;
   std::memcpy(m.text, &shared, sizeof shared);

@@ -76,8 +76,8 @@ class ControlLink {
   void release_host(uint64_t charged);
   void release_places(uint64_t count);
   // Memory that other programs may have: it is freed here, and charged to others if they do.
-  void end_share(const worker_protocol::SharedMemory& shared, uint64_t charged);
-  void end_import(const worker_protocol::SharedMemory& shared);
+  void end_share(const worker_protocol::ShareKey& shared, uint64_t charged);
+  void end_import(const worker_protocol::ShareKey& shared);
 
   // Requests that wait for a reply. Their number is the guest's doing: the owner bounds it.
   size_t leases_waiting() const { return leases_.size(); }

@@ -27,7 +27,7 @@ struct ContextObject;
 
 class SharedMemory {
  public:
-  using Wire = worker_protocol::SharedMemory;
+  using Wire = worker_protocol::ShareKey;
   struct Import {
     Wire wire;
     uint64_t base = 0, bytes = 0;

@@ -12,7 +12,7 @@
 
 #include "abi/stub.h"
 #include "mediator/base/sm_set.h"
-#include "mediator/worker/streams/rhythm.h"
+#include "mediator/worker/streams/rhythm_meter.h"
 
 namespace sluice::worker {
 
@@ -103,7 +103,7 @@ class Gate {
   uint32_t unconfined_ = 0;
   uint32_t demand_ = 0;
   uint32_t idles_ = 0;  // how often it became 0
-  Rhythm rhythm_;
+  RhythmMeter rhythm_;
   uint32_t left_generation_ = 0;
   uint32_t kept_generation_ = 0;   // of the newest grant under which older launches stay
   uint32_t whole_generation_ = 0;  // of the newest under which they are called back whole after all

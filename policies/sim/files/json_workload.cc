@@ -358,8 +358,8 @@ FileWorkload read(const json::value& v) {
   w.warm_up_ns = r.time("warm_up_ms", 0, kMs);
   w.replay_runs = r.whole("replay_runs", 0u, 0, 1e9);
   w.max_events = r.whole("max_events", kFileEvents, 1, 1e15);
-  w.account = r.choice<Accounting>(
-      "account", w.account, {{"time", Accounting::kTime}, {"slowdown", Accounting::kSlowdown}});
+  w.account = r.choice<ChargeBy>("account", w.account,
+                                 {{"time", ChargeBy::kTime}, {"slowdown", ChargeBy::kSlowdown}});
   w.predictor = r.choice<Predictor>(
       "predictor", w.predictor,
       {{"oracle", Predictor::kOracle}, {"model", Predictor::kModel}, {"none", Predictor::kNone}});

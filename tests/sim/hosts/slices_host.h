@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "mediator/core/scheduler.h"
-#include "mediator/worker/streams/rhythm.h"
+#include "mediator/worker/streams/rhythm_meter.h"
 #include "mediator/worker/streams/slice_queue.h"
 #include "policies/accounting/engine_use.h"
 #include "tests/sim/hosts/virtual_host.h"
@@ -85,7 +85,7 @@ class SlicesHost final : public VirtualHost {
     std::deque<uint64_t> waiting;  // of a random one: those that are to come once it has waited
     bool waits = false;
     worker::SliceQueue queue{32};
-    worker::Rhythm rhythm;
+    worker::RhythmMeter rhythm;
     std::deque<Flight> flights;
     uint64_t slice_ns = 2'000'000, ran_ns = 0, charged_ns = 0;
     std::vector<uint64_t> took_ns;

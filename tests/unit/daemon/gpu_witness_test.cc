@@ -45,7 +45,7 @@ class GpuWitnessTest : public softgpu::ContentionTest {
     spec.environment = {"PATH=/usr/bin", "SLUICE_SOFT_MODE=timeslice", "SLUICE_SOFT_MEMORY=12M",
                         "SLUICE_SOFT_THREADS=1", "SLUICE_SOFT_STALL_MS=60000"};
     spec.uids = "2000000000-2000000009";
-    auto spawner = io::Spawner::start(io_, std::move(spec));
+    auto spawner = io::SpawnerLink::start(io_, std::move(spec));
     ASSERT_TRUE(spawner.ok()) << spawner.error().message;
     spawner_ = std::move(*spawner);
     GpuWitness::Settings settings;
@@ -92,7 +92,7 @@ class GpuWitnessTest : public softgpu::ContentionTest {
 
   boost::asio::io_context io_{1};
   std::string folder_ = "/tmp/sluice-witness.XXXXXX", no_log_;
-  std::unique_ptr<io::Spawner> spawner_;
+  std::unique_ptr<io::SpawnerLink> spawner_;
   std::unique_ptr<GpuWitness> witness_;
   std::unique_ptr<WorkerTimeSlices> slices_;
   std::vector<Say> heard_;
@@ -145,17 +145,17 @@ TEST_F(GpuWitnessTest, WhoKeepsTheGpuIsProvedTo) {
   const pid_t other = ::getpid();
   slices_->add(keeps->pid(), 1), slices_->add(other, 2);
   for (const pid_t w : {keeps->pid(), other}) slices_->set(w, 1'000'000);
-  const auto look = [&] {
+  const auto read_use = [&] {
     const uint64_t now = monotonic_ns();
     log->publish(now);
-    slices_->look(
+    slices_->read_use(
         now, true, [](pid_t) { return TimeSlices::Work::kRuns; }, [](pid_t, uint64_t, bool) {});
   };
-  look();
+  read_use();
   log->add({.time_ns = monotonic_ns(), .pid = static_cast<uint32_t>(keeps->pid()), .start = 1});
   std::vector<pid_t> overruns;
   ASSERT_TRUE(run_until([&] {
-    look();
+    read_use();
     overruns = slices_->take_overruns();
     return !overruns.empty();
   }));

@@ -94,13 +94,13 @@ TEST_F(Reports, OneBeatReadsThoseThatOthersWaitForAndSoManyOfTheRest) {
   }
 }
 
-// Until the next look a holder would count as one that waits, and be charged nothing.
+// Until the next read a holder would count as one that waits, and be charged nothing.
 TEST_F(Reports, AGateThatOpensIsNotedAtOnce) {
   struct Slices final : TimeSlices {
     explicit Slices(std::map<pid_t, Work>& n) : noted(n) {}
     uint64_t set(pid_t, uint64_t) override { return 0; }
     void forget(pid_t) override {}
-    void look(uint64_t, bool, const Works&, const Used&) override {}
+    void read_use(uint64_t, bool, const Works&, const Used&) override {}
     void note_work(uint64_t, pid_t worker, Work work) override { noted[worker] = work; }
     std::map<pid_t, Work>& noted;
   };

@@ -148,7 +148,7 @@ TEST_F(SwitchRecorderTest, WorkersAreChargedByIt) {
   slices.set(70, 4 * kMs), slices.set(71, 4 * kMs);
   std::map<pid_t, uint64_t> used;
   const auto look = [&] {
-    slices.look(
+    slices.read_use(
         monotonic_ns(), true, [](pid_t) { return TimeSlices::Work::kRuns; },
         [&](pid_t worker, uint64_t ns, bool) { used[worker] += ns; });
   };

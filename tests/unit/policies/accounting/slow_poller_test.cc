@@ -43,10 +43,10 @@ double poll_slowly(UsageMeter& m, uint64_t seed, uint64_t until_ns, uint32_t bus
       now = std::max(now, due) + 50 * kUs + r() % (r() % 60 ? 30 * kUs : 500 * kUs);
       uint64_t to = std::min(from + plan.stratum_ns, pause_end);
       if (now > to) to = now;
-      Look look(status0(now));
-      if (plan.window_ns) look = Look();
-      for (uint64_t t = 0; t < plan.window_ns; t += kUs) look.add(status0(now + t), kUs);
-      m.point(now, look, from, to, due, poller.half());
+      StatusRead read(status0(now));
+      if (plan.window_ns) read = StatusRead();
+      for (uint64_t t = 0; t < plan.window_ns; t += kUs) read.add(status0(now + t), kUs);
+      m.point(now, read, from, to, due, poller.half());
       if (poller.batch_ends()) m.end_batch();
       cpu += kWake + plan.window_ns;
       from = to;

@@ -91,10 +91,10 @@ void poll(Timeline& t, uint32_t vgpus, uint64_t seed, Measured& m,
     while (from < end) {
       const uint64_t stratum = std::min(plan.stratum_ns, end - from);
       const uint64_t at = poller.read_at(from, stratum);
-      Look look(t.word(at));
-      if (plan.window_ns) look = Look();
-      for (uint64_t in = 0; in < plan.window_ns; in += kReadNs) look.add(t.word(at + in), kReadNs);
-      m.source.point(look, stratum, poller.half());
+      StatusRead read(t.word(at));
+      if (plan.window_ns) read = StatusRead();
+      for (uint64_t in = 0; in < plan.window_ns; in += kReadNs) read.add(t.word(at + in), kReadNs);
+      m.source.point(read, stratum, poller.half());
       if (poller.batch_ends()) m.source.end_batch();
       from += stratum;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rhythm: for how long a worker has launches to run each time, and none in between: means of the
-// last ones, of which each counts for an eighth. sluiced, which hears nothing of a vGPU that has
-// the GPU alone, reads them when another one comes.
+// RhythmMeter: for how long a worker has launches to run each time, and none in between: means of
+// the last ones, of which each counts for an eighth. sluiced, which hears nothing of a vGPU that
+// has the GPU alone, reads them when another one comes.
 //
 // Owned by Gate; no lock of its own.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace sluice::worker {
 
-class Rhythm {
+class RhythmMeter {
  public:
   // Longer gaps and bursts count as that.
   static constexpr uint64_t kLongestNs = 1'000'000'000;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Look: what one read of the status register saw. A read in a pause is one look, or goes on for a
-// while (AdaptivePoller's window) and sees how long the register held each value. Pure; plain data.
+// StatusRead: what one read of the status register saw: its value at a moment, or, in a window of
+// AdaptivePoller's, for how long it held each value. Pure; plain data.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace sluice::accounting {
 
-class Look {
+class StatusRead {
  public:
   static constexpr size_t kParts =
       6;  // different values counted apart; later ones count as the last
@@ -18,9 +18,9 @@ class Look {
     uint64_t ns = 0;
   };
   // At a single moment.
-  explicit Look(uint32_t status0) : parts_{{{status0, 1}}}, count_(1), all_ns_(1) {}
+  explicit StatusRead(uint32_t status0) : parts_{{{status0, 1}}}, count_(1), all_ns_(1) {}
   // As long as nothing was added it has no parts, and says nothing.
-  Look() = default;
+  StatusRead() = default;
 
   // The register held `status0` for another `ns`.
   void add(uint32_t status0, uint64_t ns) {
@@ -33,7 +33,7 @@ class Look {
   const Part* begin() const { return parts_.data(); }
   const Part* end() const { return parts_.data() + count_; }
   uint64_t all_ns() const { return all_ns_; }
-  // Of the whole look, 0 to 1.
+  // Of the whole read, 0 to 1.
   double part_of(const Part& p) const {
     return all_ns_ ? static_cast<double>(p.ns) / static_cast<double>(all_ns_) : 0;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mediator/io/spawner.h"
+#include "mediator/io/spawner_link.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -81,13 +81,14 @@ Result<void> readable(int fd, uint64_t end_ns, const std::string& program) {
 
 }  // namespace
 
-Spawner::Spawner(boost::asio::io_context& io, SpawnerSpec spec)
+SpawnerLink::SpawnerLink(boost::asio::io_context& io, SpawnerSpec spec)
     : io_(io), spec_(std::move(spec)), again_(io), send_again_(io) {}
 
-Result<std::unique_ptr<Spawner>> Spawner::start(boost::asio::io_context& io, SpawnerSpec spec) {
+Result<std::unique_ptr<SpawnerLink>> SpawnerLink::start(boost::asio::io_context& io,
+                                                        SpawnerSpec spec) {
   auto uids = spawner_protocol::parse_uids(spec.uids);
   if (!uids) return Error{EINVAL, "workers.uids is no range of user ids: " + spec.uids};
-  std::unique_ptr<Spawner> s(new Spawner(io, std::move(spec)));
+  std::unique_ptr<SpawnerLink> s(new SpawnerLink(io, std::move(spec)));
   s->uids_ = *uids;
   const uint64_t end = monotonic_ns() + uint64_t{s->spec_.hello_ms} * 1'000'000;
   if (auto launched = s->launch(); !launched) return launched.error();
@@ -96,7 +97,7 @@ Result<std::unique_ptr<Spawner>> Spawner::start(boost::asio::io_context& io, Spa
   return s;
 }
 
-Result<void> Spawner::start_keeper() {
+Result<void> SpawnerLink::start_keeper() {
   Packet setup;
   setup.header.type = SpawnerType::kSetup;
   setup.header.flag = spec_.nvidia ? static_cast<uint32_t>(spawner_protocol::kNvidia) : 0u;
@@ -130,7 +131,7 @@ Result<void> Spawner::start_keeper() {
   return tell_keeper(bytes);
 }
 
-Result<void> Spawner::tell_keeper(const std::string& bytes) {
+Result<void> SpawnerLink::tell_keeper(const std::string& bytes) {
   auto sent = send_with_fds(link_.get(), bytes.data(), bytes.size(), {}, MSG_DONTWAIT);
   if (!sent && (sent.error().code == EPIPE || sent.error().code == ECONNRESET))
     return bad_program(EPIPE, spec_.path, "ended at once");
@@ -138,7 +139,7 @@ Result<void> Spawner::tell_keeper(const std::string& bytes) {
 }
 
 // Asks for a spawner. It is there with take_launched().
-Result<void> Spawner::launch() {
+Result<void> SpawnerLink::launch() {
   launched_ns_ = monotonic_ns();
   said_hello_ = false;
   if (!link_)
@@ -148,7 +149,7 @@ Result<void> Spawner::launch() {
   return tell_keeper(spawner_protocol::encode(packet));
 }
 
-Result<void> Spawner::take_launched() {
+Result<void> SpawnerLink::take_launched() {
   std::string bytes(spawner_protocol::kMaxBytes, '\0');
   auto got = receive_with_fds(link_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
   if (!got && got.error().code != ECONNRESET) return got.error();
@@ -164,7 +165,7 @@ Result<void> Spawner::take_launched() {
   return {};
 }
 
-Result<void> Spawner::wait_for_launched(uint64_t end_ns) {
+Result<void> SpawnerLink::wait_for_launched(uint64_t end_ns) {
   for (;;) {
     if (auto in = readable(link_.get(), end_ns, spec_.path); !in) return in;
     auto taken = take_launched();
@@ -172,7 +173,7 @@ Result<void> Spawner::wait_for_launched(uint64_t end_ns) {
   }
 }
 
-Result<void> Spawner::wait_for_hello(uint64_t end_ns) {
+Result<void> SpawnerLink::wait_for_hello(uint64_t end_ns) {
   for (;;) {
     if (auto in = readable(socket_.get(), end_ns, spec_.path); !in) return in;
     std::string bytes(spawner_protocol::kMaxBytes, '\0');
@@ -188,7 +189,7 @@ Result<void> Spawner::wait_for_hello(uint64_t end_ns) {
   }
 }
 
-void Spawner::on_link() {
+void SpawnerLink::on_link() {
   auto taken = take_launched();
   if (taken || taken.error().code == EAGAIN) return;
   log::error("the spawner's keeper (process {}) is lost: {}", keeper_, taken.error().message);
@@ -198,7 +199,7 @@ void Spawner::on_link() {
 }
 
 // A keeper has ended when its link has: nothing else holds the other end.
-void Spawner::close_keeper() {
+void SpawnerLink::close_keeper() {
   link_watch_.stop();
   link_.reset();
   if (keeper_ > 0 && ::kill(keeper_, SIGKILL) == 0)
@@ -209,7 +210,7 @@ void Spawner::close_keeper() {
   keeper_ = -1;
 }
 
-Result<void> Spawner::on_hello(const Packet& packet, std::vector<Fd> fds) {
+Result<void> SpawnerLink::on_hello(const Packet& packet, std::vector<Fd> fds) {
   if (packet.header.code != 0) return Error{packet.header.code, packet.one("error")};
   said_hello_ = true;
   host_ = HostReport::from(packet);
@@ -221,12 +222,12 @@ Result<void> Spawner::on_hello(const Packet& packet, std::vector<Fd> fds) {
   return {};
 }
 
-void Spawner::on_switch_log(std::function<void(SwitchLog)> call) {
+void SpawnerLink::on_switch_log(std::function<void(SwitchLog)> call) {
   on_switch_log_ = std::move(call);
   if (said_hello_) on_switch_log_(std::exchange(switch_log_, {}));
 }
 
-Spawner::~Spawner() {
+SpawnerLink::~SpawnerLink() {
   watch_.stop();
   link_watch_.stop();
   socket_.reset();
@@ -241,17 +242,17 @@ Spawner::~Spawner() {
   }
 }
 
-void Spawner::reap() {
+void SpawnerLink::reap() {
   const pid_t r = ::waitpid(keeper_, nullptr, WNOHANG);
   if (r == keeper_ || (r < 0 && errno == ECHILD)) keeper_ = -1;
 }
 
-bool Spawner::is_worker(pid_t pid) const {
+bool SpawnerLink::is_worker(pid_t pid) const {
   return std::find(pids_.begin(), pids_.end(), pid) != pids_.end();
 }
 
-uint64_t Spawner::spawn(Client& client, uint64_t region_bytes, uint64_t vgpu, Fd control,
-                        Fd output) {
+uint64_t SpawnerLink::spawn(Client& client, uint64_t region_bytes, uint64_t vgpu, Fd control,
+                            Fd output) {
   const uint64_t id = next_id_++;
   clients_[id] = &client;
   Packet p;
@@ -266,14 +267,14 @@ uint64_t Spawner::spawn(Client& client, uint64_t region_bytes, uint64_t vgpu, Fd
   return id;
 }
 
-void Spawner::kill(uint64_t id) {
+void SpawnerLink::kill(uint64_t id) {
   Packet p;
   p.header.type = SpawnerType::kKill;
   p.header.id = id;
   send(p, {});
 }
 
-void Spawner::ask_starved(uint64_t id) {
+void SpawnerLink::ask_starved(uint64_t id) {
   Packet p;
   p.header.type = SpawnerType::kAskStarved;
   p.header.id = id;
@@ -281,23 +282,23 @@ void Spawner::ask_starved(uint64_t id) {
 }
 
 // One that was started anew knows nothing of it, and makes nothing of this.
-void Spawner::forget_vgpu(uint64_t number) {
+void SpawnerLink::forget_vgpu(uint64_t number) {
   Packet p;
   p.header.type = SpawnerType::kForget;
   p.header.id = number;
   send(p, {});
 }
 
-void Spawner::forget(uint64_t id) {
+void SpawnerLink::forget(uint64_t id) {
   if (clients_.erase(id)) kill(id);
 }
 
-void Spawner::send(const Packet& packet, std::vector<Fd> fds) {
+void SpawnerLink::send(const Packet& packet, std::vector<Fd> fds) {
   outgoing_.push_back({spawner_protocol::encode(packet), std::move(fds)});
   flush();
 }
 
-void Spawner::flush() {
+void SpawnerLink::flush() {
   while (socket_ && !waits_to_write_ && !outgoing_.empty()) {
     const Outgoing& next = outgoing_.front();
     int fds[2];
@@ -319,7 +320,7 @@ void Spawner::flush() {
   }
 }
 
-void Spawner::on_readable() {
+void SpawnerLink::on_readable() {
   for (size_t i = 0; i < limits::kWorkerBurst && socket_; ++i) {
     std::string bytes(spawner_protocol::kMaxBytes + 1, '\0');  // a longer packet shows
     auto got = receive_with_fds(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
@@ -333,7 +334,7 @@ void Spawner::on_readable() {
 }
 
 // A worker whose pidfd found no room here. Only it ends: a vGPU may have taken the descriptors.
-void Spawner::give_up(uint64_t id) {
+void SpawnerLink::give_up(uint64_t id) {
   kill(id);
   const auto found = clients_.find(id);
   if (found == clients_.end()) return;
@@ -342,7 +343,7 @@ void Spawner::give_up(uint64_t id) {
   client->on_spawn_failed(Error{EMFILE, "sluiced has no descriptor left for it"});
 }
 
-void Spawner::on_packet(const Packet& packet, std::vector<Fd> fds, bool lost_fds) {
+void SpawnerLink::on_packet(const Packet& packet, std::vector<Fd> fds, bool lost_fds) {
   const spawner_protocol::Header& h = packet.header;
   if (h.type == SpawnerType::kHello) {  // of one that was started anew
     if (said_hello_) return lost("it sent a message out of turn");
@@ -385,7 +386,7 @@ void Spawner::on_packet(const Packet& packet, std::vector<Fd> fds, bool lost_fds
   }
 }
 
-void Spawner::lost(const std::string& why) {
+void SpawnerLink::lost(const std::string& why) {
   log::error("the spawner (process {}) is lost: {}; its workers end, and a new one is started",
              pid_, why);
   watch_.stop();
@@ -399,7 +400,7 @@ void Spawner::lost(const std::string& why) {
 }
 
 // Spawns meanwhile wait in `outgoing_`.
-void Spawner::again() {
+void SpawnerLink::again() {
   const uint64_t since_ms = (monotonic_ns() - launched_ns_) / 1'000'000;
   again_.after_ms(since_ms >= kAgainMs ? 0 : kAgainMs - since_ms, [this] {
     if (!link_ && beyond_repair_) return beyond_repair_();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spawner: sluiced's end of its connection to sluice-spawner, the privileged process that starts
-// and ends workers (mediator/core/spawner_protocol.h). Owned by the Daemon, used from sluiced's one
-// thread.
+// SpawnerLink: sluiced's end of its connection to sluice-spawner, the privileged process that
+// starts and ends workers (mediator/core/spawner_protocol.h). Owned by the Daemon, used from
+// sluiced's one thread.
 //
 // Nothing here blocks but `start`, which waits for the spawner's first message, and the destructor.
 // Should the spawner die, the kernel ends all workers; each Client hears of it when its worker is
@@ -43,7 +43,7 @@ struct SpawnerSpec {
       60000;  // how long it may take to begin: it may have to end workers of an earlier one
 };
 
-class Spawner {
+class SpawnerLink {
  public:
   class Client {
    public:
@@ -64,8 +64,8 @@ class Spawner {
     ~Client() = default;
   };
 
-  static Result<std::unique_ptr<Spawner>> start(boost::asio::io_context& io, SpawnerSpec spec);
-  ~Spawner();
+  static Result<std::unique_ptr<SpawnerLink>> start(boost::asio::io_context& io, SpawnerSpec spec);
+  ~SpawnerLink();
   // From now on a keeper would start without privileges, so none is: `beyond_repair` is called
   // where one would be needed.
   void gave_up_privileges(std::function<void()> beyond_repair) {
@@ -76,14 +76,14 @@ class Spawner {
   // makes.
   class Vgpu {
    public:
-    explicit Vgpu(Spawner& spawner) : spawner_(spawner), number_(spawner.next_vgpu_++) {}
+    explicit Vgpu(SpawnerLink& spawner) : spawner_(spawner), number_(spawner.next_vgpu_++) {}
     ~Vgpu() { spawner_.forget_vgpu(number_); }
     Vgpu(const Vgpu&) = delete;
     Vgpu& operator=(const Vgpu&) = delete;
     uint64_t number() const { return number_; }
 
    private:
-    Spawner& spawner_;
+    SpawnerLink& spawner_;
     uint64_t number_;
   };
 
@@ -115,7 +115,7 @@ class Spawner {
     std::string bytes;
     std::vector<Fd> fds;
   };
-  Spawner(boost::asio::io_context& io, SpawnerSpec spec);
+  SpawnerLink(boost::asio::io_context& io, SpawnerSpec spec);
   Result<void> start_keeper();
   Result<void> launch();
   Result<void> wait_for_launched(uint64_t end_ns);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mediator/worker/streams/rhythm.h"
+#include "mediator/worker/streams/rhythm_meter.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 namespace sluice::worker {
 namespace {
 
-TEST(Rhythm, MeansOfTheLastOnes) {
+TEST(RhythmMeter, MeansOfTheLastOnes) {
   constexpr uint64_t kUs = 1'000, kMs = 1'000'000;
-  Rhythm r;
+  RhythmMeter r;
   uint64_t now = kMs;
   const auto come_and_go = [&](int times, uint64_t burst_ns, uint64_t gap_ns) {
     for (int i = 0; i < times; ++i) {
@@ -30,11 +30,11 @@ TEST(Rhythm, MeansOfTheLastOnes) {
   EXPECT_GT(r.burst_ns(), 19 * kMs) << "another program now";
   EXPECT_LT(r.gap_ns(), 100 * kUs);
   come_and_go(100, 3'600'000 * kMs, 0);
-  EXPECT_LE(r.burst_ns(), Rhythm::kLongestNs);
+  EXPECT_LE(r.burst_ns(), RhythmMeter::kLongestNs);
   EXPECT_GT(r.gap_ns(), 0u);
 }
 
-TEST(Rhythm, IsInTheReport) {
+TEST(RhythmMeter, IsInTheReport) {
   constexpr uint64_t kMs = 1'000'000;
   sluice_host_page host{};
   sluice_signal_page signal{};
