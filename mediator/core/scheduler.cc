@@ -291,8 +291,9 @@ void Scheduler::on_measured(uint64_t now_ns, VgpuId v, uint64_t refund_sm_ns, ui
 
 void Scheduler::on_used(uint64_t now_ns, VgpuId v, uint64_t sm_ns, bool free) {
   if (!impl_->vgpu(v) || impl_->strategy->charges_by_clock() || sm_ns == 0) return;
-  impl_->strategy->on_used(now_ns, v);
+  const uint64_t more_sm_ns = impl_->strategy->on_used(now_ns, v, sm_ns);
   impl_->charging.charge_measured(now_ns, v, sm_ns, free);
+  if (!free && more_sm_ns > 0) impl_->charging.correct(now_ns, v, 0, more_sm_ns);
 }
 
 void Scheduler::on_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns, ActionQueue& out) {

@@ -23,8 +23,8 @@
 //                  others have turns one by one, and it has one between any two of theirs
 //   stay_turns.h   beside visitors, and where some wait after long launches, those that stay have
 //                  turns one by one, by their gates: a visit waits for a slice of one of them
-//   longest_for_riders()  a rider has the shortest slice; it may lead by max_lead_turns of its
-//                  turns, after which the others' turns are longer until it falls back
+//   riders.h       a rider has the shortest slices; once it leads by a few turns the others' turns
+//                  are longer until it falls back
 //   expected_visits.h  one that has the GPU alone, or beside such as visit it only, has slices as
 //                  short as the latency class of who may come wants
 //   gate_turns.h   vGPUs that wait after each of many short launches have turns one by one, by
@@ -56,6 +56,7 @@
 #include "policies/wfq/slices/gpu.h"
 #include "policies/wfq/slices/one_by_one.h"
 #include "policies/wfq/slices/pause_budget.h"
+#include "policies/wfq/slices/riders.h"
 #include "policies/wfq/slices/stay_turns.h"
 #include "policies/wfq/slices/waste.h"
 
@@ -189,7 +190,6 @@ class WfqSlices final : public Policy {
   static constexpr uint64_t kBegunNs = 30'000'000, kRidesNs = 10'000'000'000;
   static constexpr uint64_t kSmallPart = 5;  // of a slice
   static constexpr uint64_t kCalmAfterNs = 100'000'000;
-  static constexpr double kRoundGrows = 4;  // shortest turns that one is ahead, for a round to grow
 
   // ---- who comes and goes -----------------------------------------------------------------------
   void note_arrival(uint64_t now_ns, VgpuId v) {
@@ -315,7 +315,8 @@ class WfqSlices final : public Policy {
     for (const VgpuId v : gpu_.top) lightest = std::min<double>(lightest, gpu_.share(v).weight);
     const double weights = gpu_.weight_of_top;
     const double round = gpu_.lengths.begin_round(
-        gpu_.top.size(), weights, lightest, longest_for_riders(now_ns, weights), is_calm(now_ns));
+        gpu_.top.size(), weights, lightest, slices::RiderRounds::least_ns(gpu_, now_ns, weights),
+        is_calm(now_ns));
     const double ends_ns = begin_round(now_ns, round, weights);
     for (const VgpuId v : gpu_.busy) set(v, gpu_[v].gated ? 0 : gpu_[v].wanted_ns, out);
     if (awaits_return(now_ns)) {
@@ -348,17 +349,6 @@ class WfqSlices final : public Policy {
              return expected_.longest_slice_ns(now_ns, v) == gpu_.lengths.ceiling_ns();
            });
   }
-  // The round in which riders that are far ahead have no more than their shares by their shortest
-  // turns; 0: there is none.
-  double longest_for_riders(uint64_t now_ns, double weights) const {
-    const double turn_ns = gpu_.lengths.shortest_turn_ns();
-    double longest = 0;
-    for (const VgpuId v : gpu_.top)
-      if (gpu_.rides(now_ns, v) && gpu_[v].lead_ns > kRoundGrows * turn_ns)
-        longest = std::max(longest, turn_ns * weights / gpu_.share(v).weight);
-    return SliceLengths::kSpare * longest;
-  }
-
   // A round by the hardware. Returns how long it takes.
   double all_in_turn(uint64_t now_ns, double round) {
     const auto stay = std::count_if(gpu_.top.begin(), gpu_.top.end(),

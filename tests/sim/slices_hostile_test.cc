@@ -98,5 +98,27 @@ TEST(SlicesHostile, WhoSaysThatItWaitsGainsNothing) {
   }
 }
 
+// What a newcomer that saturates the GPU has of it beside a vGPU that had it alone, with launches
+// of `launch_ns` in so many programs.
+double newcomer_beside(int programs, uint64_t launch_ns) {
+  SlicesHost host(SlicesHost::nvidia(), {});
+  const SlicesProgram program{.launch_ns = launch_ns, .queued = 1};
+  const core::VgpuId first = host.add({}, program);
+  const core::VgpuId newcomer = host.add({}, {.launch_ns = kMs, .queued = 8, .start_ns = kSecond});
+  for (int i = 1; i < programs; ++i) host.add_session(first, program);
+  host.run_until(2 * kSecond);
+  const uint64_t before_ns = host.ran_ns(newcomer);
+  host.run_until(6 * kSecond);
+  return static_cast<double>(host.ran_ns(newcomer) - before_ns) / (4.0 * kSecond);
+}
+
+// No gate stops what they had begun, and each has a slice and a switch in every round.
+TEST(SlicesHostile, ManyKernelsWithoutEndTakeNoMoreThanTheirShare) {
+  const double fair = newcomer_beside(1, kMs);
+  EXPECT_GT(fair, 0.4);
+  for (const int programs : {1, 4, 6, 16, 40})
+    EXPECT_GT(newcomer_beside(programs, 1'000'000 * kSecond), 0.95 * fair) << programs;
+}
+
 }  // namespace
 }  // namespace sluice::sim::hostile

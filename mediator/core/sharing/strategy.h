@@ -62,8 +62,8 @@ class SharingStrategy {
   // `s` is gone; it is no more among its vGPU's sessions.
   virtual void on_session_removed(uint64_t now_ns, SessionId s, ActionQueue& out) = 0;
   virtual void on_launches_ended(VgpuId) {}
-  // v has used the GPU, as its hardware tells.
-  virtual void on_used(uint64_t, VgpuId) {}
+  // v has used the GPU, as its hardware tells. Returns what it is to be charged beyond that, SM-ns.
+  virtual uint64_t on_used(uint64_t /*now_ns*/, VgpuId, uint64_t /*sm_ns*/) { return 0; }
   virtual void on_report(uint64_t, SessionId, ActionQueue&) {}
   // The policy's timer has come; the policy hears of it when the reports asked for here are in.
   virtual void before_wake(ActionQueue&) {}

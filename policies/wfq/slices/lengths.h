@@ -19,6 +19,7 @@ class SliceLengths {
   static constexpr double kGain = 0.25;  // part of an error that the next round's slices take back
   // A slice is at least and at most so much of its quantum: short ones cost more switches.
   static constexpr double kShorter = 0.75, kLonger = 1.25;
+  static constexpr double kLongestForRidersNs = 150e6;
   static constexpr double kSpare = 1.1;  // rounds that grow, beyond what they have to
   static constexpr uint64_t kSoon = 2;   // hand-overs: a pause of no more than so many is short
   static constexpr uint64_t kForLowNs = 200'000, kForNormalNs = 1'000'000;
@@ -81,7 +82,7 @@ class SliceLengths {
   // Rounds are whole parts of the window where one more or less of them matters: few would grow
   // much, of many each is little. Fitted.
   static constexpr double kWindowNs = 1e9, kFewRounds = 3, kManyRounds = 150;
-  static constexpr double kLongestForAllNs = 60e6, kLongestForRidersNs = 150e6;
+  static constexpr double kLongestForAllNs = 60e6;
   // Where nobody waits for a slice to end, short rounds are up to a third longer.
   static constexpr double kCalmNs = 30e6, kCalmer = 1.35;
 

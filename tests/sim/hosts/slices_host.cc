@@ -7,10 +7,9 @@ namespace sluice::sim {
 
 using core::Action;
 using core::VgpuId;
-using policy::kNoVgpu;
 
 namespace {
-constexpr uint32_t process(VgpuId v) { return v + 1; }
+constexpr uint32_t process(uint32_t v) { return v + 1; }
 }  // namespace
 
 core::SchedulerConfig SlicesHost::nvidia() {
@@ -31,19 +30,25 @@ SlicesHost::SlicesHost(const core::SchedulerConfig& config, const SlicesCosts& c
 
 VgpuId SlicesHost::add(const policy::VgpuShare& share, const SlicesProgram& program) {
   const auto v = *scheduler_->add_vgpu(now_ns_, share, actions_);
-  all_.resize(std::max<size_t>(all_.size(), v + 1));
+  add_session(v, program);
+  return v;
+}
+
+void SlicesHost::add_session(VgpuId vgpu, const SlicesProgram& program) {
+  const auto v = static_cast<Program>(all_.size());
+  all_.emplace_back();
+  all_[v].vgpu = vgpu;
   all_[v].program = program;
   list_.insert(list_.begin() + std::uniform_int_distribution<int>(0, static_cast<int>(v))(order_),
                v);
-  use_.add(process(v), v);
-  make_session(v, [&](core::SessionId s) { all_[v].session = s; });
+  use_.add(process(v), vgpu);
+  make_session(vgpu, [&](core::SessionId s) { all_[v].session = s; });
   at(std::max(program.start_ns, now_ns_), [this, v] {
     const SlicesProgram& p = all_[v].program;
     if (p.says_waits_ns > 0) say_waits(v);
     if (p.random) return arrive(v);
     for (uint32_t i = 0; i < std::max(1u, p.queued); ++i) queue_launch(v, now_ns_);
   });
-  return v;
 }
 
 void SlicesHost::set(VgpuId v, const policy::VgpuShare& share) {
@@ -51,10 +56,16 @@ void SlicesHost::set(VgpuId v, const policy::VgpuShare& share) {
   drain();
 }
 
+SlicesHost::Program SlicesHost::program_of(core::SessionId s) const {
+  Program v = 0;
+  while (v < all_.size() && all_[v].session != s) ++v;
+  return v;
+}
+
 // ---- sluiced ------------------------------------------------------------------------------------
 
 void SlicesHost::apply(const Action& action) {
-  const VgpuId v = action.vgpu;
+  const Program v = program_of(action.session);
   switch (action.kind) {
     case Action::Kind::kSetGrant:
       all_[v].grant = action.word;
@@ -80,8 +91,8 @@ void SlicesHost::apply(const Action& action) {
   }
 }
 
-core::ReportSnapshot SlicesHost::report_of(VgpuId v, core::SessionId) {
-  const Tenant& t = all_[v];
+core::ReportSnapshot SlicesHost::report_of(VgpuId, core::SessionId s) {
+  const Tenant& t = all_[program_of(s)];
   core::ReportSnapshot r;
   r.guest_demand = t.demand;
   r.guest_idles = t.idles;
@@ -96,16 +107,16 @@ core::ReportSnapshot SlicesHost::report_of(VgpuId v, core::SessionId) {
   return r;
 }
 
-void SlicesHost::claim(VgpuId v) {
+void SlicesHost::claim(Program v) {
   const Tenant& t = all_[v];
   const bool open = t.grant & SLUICE_GRANT_OPEN;
   use_.on_claim(now_ns_, process(v), !t.flights.empty() || (open && t.demand > 0), t.demand > 0);
 }
 
-void SlicesHost::ring(VgpuId v) {
+void SlicesHost::ring(Program v) {
   at(now_ns_ + costs_.ring_ns, [this, v] {
     const core::SessionId s = all_[v].session;
-    scheduler_->on_report(now_ns_, s, report_of(v, s), actions_);
+    scheduler_->on_report(now_ns_, s, report_of(all_[v].vgpu, s), actions_);
   });
 }
 
@@ -115,16 +126,16 @@ void SlicesHost::tell_log() {
   std::vector<accounting::EngineUse::Used> used;
   use_.settle(now_ns_, used);
   for (const auto& u : used) {
-    const VgpuId v = u.worker - 1;
-    all_[v].charged_ns += u.ns;
-    scheduler_->on_used(now_ns_, v, u.ns, u.free);
+    Tenant& t = all_[u.worker - 1];
+    t.charged_ns += u.ns;
+    scheduler_->on_used(now_ns_, t.vgpu, u.ns, u.free);
   }
   at(now_ns_ + costs_.log_ns, [this] { tell_log(); });
 }
 
 // ---- worker and program -------------------------------------------------------------------------
 
-void SlicesHost::arrive(VgpuId v) {
+void SlicesHost::arrive(Program v) {
   Tenant& t = all_[v];
   if (t.waits)
     t.waiting.push_back(now_ns_);
@@ -135,7 +146,7 @@ void SlicesHost::arrive(VgpuId v) {
   at(now_ns_ + static_cast<uint64_t>(apart), [this, v] { arrive(v); });
 }
 
-void SlicesHost::queue_launch(VgpuId v, uint64_t since_ns) {
+void SlicesHost::queue_launch(Program v, uint64_t since_ns) {
   Tenant& t = all_[v];
   if (t.program.claim_ns > 0) return claim_only(v);
   ++t.launches;
@@ -148,7 +159,7 @@ void SlicesHost::queue_launch(VgpuId v, uint64_t since_ns) {
   worker(v);
 }
 
-void SlicesHost::claim_only(VgpuId v) {
+void SlicesHost::claim_only(Program v) {
   ++all_[v].demand;
   claim(v);
   ring(v);
@@ -160,14 +171,14 @@ void SlicesHost::claim_only(VgpuId v) {
   });
 }
 
-void SlicesHost::say_waits(VgpuId v) {
+void SlicesHost::say_waits(Program v) {
   ++all_[v].idles;
   ring(v);
   at(now_ns_ + all_[v].program.says_waits_ns, [this, v] { say_waits(v); });
 }
 
 // Sends what may go.
-void SlicesHost::worker(VgpuId v) {
+void SlicesHost::worker(Program v) {
   Tenant& t = all_[v];
   if (t.program.claim_ns > 0) return;
   const bool open = t.grant & SLUICE_GRANT_OPEN;
@@ -187,7 +198,7 @@ void SlicesHost::worker(VgpuId v) {
   }
 }
 
-void SlicesHost::note_if_left(VgpuId v) {
+void SlicesHost::note_if_left(Program v) {
   Tenant& t = all_[v];
   if (t.grant & SLUICE_GRANT_OPEN || !t.flights.empty()) return;
   const uint32_t generation = SLUICE_GRANT_GENERATION(t.grant);
@@ -197,7 +208,7 @@ void SlicesHost::note_if_left(VgpuId v) {
 }
 
 // The worker has seen that the first one has ended.
-void SlicesHost::flight_ended(VgpuId v) {
+void SlicesHost::flight_ended(Program v) {
   Tenant& t = all_[v];
   --t.sent;
   ++t.done;
@@ -228,33 +239,33 @@ void SlicesHost::flight_ended(VgpuId v) {
 
 // ---- GPU ----------------------------------------------------------------------------------------
 
-VgpuId SlicesHost::next_with_work() const {
+SlicesHost::Program SlicesHost::next_with_work() const {
   const size_t n = list_.size();
   size_t from = 0;
-  if (!begins_anew_ && resident_ != kNoVgpu)
+  if (!begins_anew_ && resident_ != kNoProgram)
     from =
         1 + static_cast<size_t>(std::find(list_.begin(), list_.end(), resident_) - list_.begin());
   for (size_t i = 0; i < n; ++i) {
-    const VgpuId v = list_[(from + i) % n];
+    const Program v = list_[(from + i) % n];
     if ((v != resident_ || begins_anew_) && has_work(v)) return v;
   }
-  return kNoVgpu;
+  return kNoProgram;
 }
 
 void SlicesHost::advance(uint64_t time_ns) {
   const uint64_t from_ns = std::max(now_ns_, runs_from_ns_);
   now_ns_ = time_ns;
-  if (resident_ == kNoVgpu || !has_work(resident_) || from_ns >= time_ns) return;
+  if (resident_ == kNoProgram || !has_work(resident_) || from_ns >= time_ns) return;
   Flight& f = all_[resident_].flights.front();
   const uint64_t ran = std::min(time_ns - from_ns, f.rest_ns);
   f.rest_ns -= ran;
   all_[resident_].ran_ns += ran;
 }
 
-void SlicesHost::switch_to(VgpuId v, bool saves) {
+void SlicesHost::switch_to(Program v, bool saves) {
   ++switches_;
   const uint64_t left_ns = now_ns_ + (saves ? all_[resident_].program.state_ns : 0);
-  if (resident_ != kNoVgpu) records_.push_back({left_ns, process(resident_), false});
+  if (resident_ != kNoProgram) records_.push_back({left_ns, process(resident_), false});
   const uint64_t came_ns = left_ns + costs_.gap_ns;
   records_.push_back({came_ns, process(v), true});
   resident_ = v;
@@ -271,16 +282,17 @@ void SlicesHost::reconsider() {
     });
   };
   if (now_ns_ < runs_from_ns_) return again(runs_from_ns_);  // a switch goes on
-  if (resident_ != kNoVgpu && has_work(resident_) && all_[resident_].flights.front().rest_ns == 0) {
-    const VgpuId v = resident_;
+  if (resident_ != kNoProgram && has_work(resident_) &&
+      all_[resident_].flights.front().rest_ns == 0) {
+    const Program v = resident_;
     all_[v].flights.pop_front();
     claim(v);
     at(now_ns_ + costs_.poll_ns, [this, v] { flight_ended(v); });
   }
-  const bool works = resident_ != kNoVgpu && has_work(resident_);
-  const VgpuId next = next_with_work();
+  const bool works = resident_ != kNoProgram && has_work(resident_);
+  const Program next = next_with_work();
   begins_anew_ = false;
-  if (next != kNoVgpu && next != resident_ && (!works || now_ns_ >= slice_ends_ns_)) {
+  if (next != kNoProgram && next != resident_ && (!works || now_ns_ >= slice_ends_ns_)) {
     switch_to(next, works);
     return again(runs_from_ns_);
   }

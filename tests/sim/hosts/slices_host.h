@@ -11,6 +11,7 @@
 // happens more often than a round takes.
 // What each has used is found from the switches (accounting::EngineUse), log_ns late.
 //
+// A vGPU has a program, whose number is the vGPU's, or several of them: those that are added last.
 // A worker has a stream, and in flight what worker::SliceQueue allows; kernels cannot be evicted.
 #pragma once
 
@@ -59,6 +60,8 @@ class SlicesHost final : public VirtualHost {
   static core::SchedulerConfig nvidia();
 
   core::VgpuId add(const policy::VgpuShare& share, const SlicesProgram& program);
+  // One more program of `vgpu`, after all vGPUs were added.
+  void add_session(core::VgpuId vgpu, const SlicesProgram& program);
   void set(core::VgpuId v, const policy::VgpuShare& share);
 
   // Time for which the GPU ran its launches; time from when a launch was to come until its program
@@ -74,8 +77,11 @@ class SlicesHost final : public VirtualHost {
     uint64_t rest_ns = 0;
     bool ready = false;
   };
+  using Program = uint32_t;  // its place in all_
+  static constexpr Program kNoProgram = ~0u;
   struct Tenant {
-    core::SessionId session = 0;
+    core::VgpuId vgpu = 0;
+    core::SessionId session = core::kNoSession;
     SlicesProgram program;
     uint64_t grant = 0;
     uint32_t demand = 0, left_generation = 0, idles = 0;
@@ -99,34 +105,35 @@ class SlicesHost final : public VirtualHost {
   core::ReportSnapshot report_of(core::VgpuId v, core::SessionId s) override;
   void apply(const core::Action& action) override;
   void advance(uint64_t time_ns) override;
-  void claim(core::VgpuId v);
-  void ring(core::VgpuId v);
+  Program program_of(core::SessionId s) const;
+  void claim(Program v);
+  void ring(Program v);
   void tell_log();
-  void arrive(core::VgpuId v);
-  void say_waits(core::VgpuId v);
-  void queue_launch(core::VgpuId v, uint64_t since_ns);
-  void claim_only(core::VgpuId v);
-  void worker(core::VgpuId v);
-  void note_if_left(core::VgpuId v);
-  void flight_ended(core::VgpuId v);
+  void arrive(Program v);
+  void say_waits(Program v);
+  void queue_launch(Program v, uint64_t since_ns);
+  void claim_only(Program v);
+  void worker(Program v);
+  void note_if_left(Program v);
+  void flight_ended(Program v);
 
-  bool has_work(core::VgpuId v) const {
+  bool has_work(Program v) const {
     return !all_[v].flights.empty() && all_[v].flights.front().ready;
   }
-  core::VgpuId next_with_work() const;
+  Program next_with_work() const;
   void reconsider();
-  void switch_to(core::VgpuId v, bool saves);
+  void switch_to(Program v, bool saves);
 
   SlicesCosts costs_;
   accounting::EngineUse use_{accounting::EngineUse::Config{}};
   std::mt19937 random_;
   uint64_t gpu_epoch_ = 0, switches_ = 0, slices_set_ = 0;
-  std::vector<Tenant> all_;  // by VgpuId
+  std::vector<Tenant> all_;  // by Program
   std::vector<Record> records_;
   std::mt19937 order_;
-  std::vector<core::VgpuId> list_;  // in which the GPU goes round
+  std::vector<Program> list_;  // in which the GPU goes round
   bool begins_anew_ = false;
-  core::VgpuId resident_ = policy::kNoVgpu;
+  Program resident_ = kNoProgram;
   uint64_t runs_from_ns_ = 0;  // its work goes on from then
   uint64_t slice_ends_ns_ = 0;
 };

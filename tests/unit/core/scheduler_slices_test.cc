@@ -273,6 +273,36 @@ TEST(SchedulerOnSlices, SessionsWithWorkShareTheirVgpusSlice) {
   EXPECT_EQ(slice_us(did, s), slice_us(did, t));
 }
 
+// Of six with kernels that go on, two have no part of the slice once another vGPU has work.
+TEST(SchedulerOnSlices, WhatRidesIsChargedWithItsSwitches) {
+  Host h(slices());
+  const VgpuId a = h.vgpu(), b = h.vgpu();
+  std::vector<SessionId> many;
+  for (int i = 0; i < 6; ++i) {
+    many.push_back(h.session(a));
+    h.report(many.back(), 1, 1);
+  }
+  const auto extra_ns = [&](VgpuId v) {
+    const uint64_t before = h.scheduler->stats(h.now, v).extra_sm_ns;
+    h.scheduler->on_used(h.now, v, kMs);
+    return h.scheduler->stats(h.now, v).extra_sm_ns - before;
+  };
+  EXPECT_EQ(extra_ns(a), 0u) << "nobody else loses anything";
+  const SessionId t = h.session(b);
+  h.report(t, 1, 0);
+  h.quietly(t, 1, 1);
+  const uint64_t two_ns = extra_ns(a);
+  EXPECT_GT(two_ns, 0u);
+  EXPECT_EQ(extra_ns(b), 0u);
+  int left = 0;
+  for (const SessionId s : many)
+    if (!opened(h, s) && ++left == 1) h.report(s, 0, 0, SLUICE_GRANT_GENERATION(h.page(s).grant));
+  ASSERT_EQ(left, 2);
+  const uint64_t one_ns = extra_ns(a);
+  EXPECT_GT(one_ns, 0u);
+  EXPECT_LT(one_ns, two_ns);
+}
+
 // LoGA suspends who is ahead for a pause, and lets it on again.
 TEST(SchedulerOnSlices, LogaSuspendsAndResumes) {
   Host h(slices("loga"));

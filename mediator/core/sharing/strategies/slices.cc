@@ -35,6 +35,19 @@ void Slices::charge_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns) {
   if (stall_ns > 0) sharing_.charging.charge_measured(now_ns, v, stall_ns * sharing_.sm_count());
 }
 
+// The policy knows of one context of each vGPU, and charges or bears its switches.
+uint64_t Slices::on_used(uint64_t now_ns, VgpuId v, uint64_t sm_ns) {
+  used_at_ns_[v] = now_ns;
+  const Round& r = round_[v];
+  const uint32_t more = r.slice_ns > 0 ? r.riders : r.riders - std::min(r.riders, 1u);
+  if (more == 0 || sharing_.reports.others_backlogged(v) == 0) return 0;
+  const policy::Machine& m = sharing_.machine();
+  const uint64_t shortest_ns = m.slice_least_ns ? m.slice_least_ns : kShortestNs;
+  const auto slices_ns = static_cast<double>(r.slice_ns + r.riders * shortest_ns);
+  const auto switches_ns = static_cast<double>(more * m.handover_ns);
+  return static_cast<uint64_t>(static_cast<double>(sm_ns) * switches_ns / slices_ns);
+}
+
 // Whether all that have work have run since the last new slices.
 bool Slices::round_is_over(uint64_t now_ns) const {
   if (now_ns - set_ns_ > kLongestRoundNs) return true;
@@ -57,10 +70,12 @@ void Slices::divide_slice(uint64_t now_ns, VgpuId v, uint64_t slice_ns, ActionQu
   uint32_t among = 0;
   for (const SessionId s : g.sessions)
     among += sharing_.sessions[s].backlogged && sharing_.crowd.may_launch(s);
+  round_[v] = {.slice_ns = among > 0 ? slice_ns : 0};
   for (const SessionId s : g.sessions) {
     if (!sharing_.sessions[s].backlogged) continue;
     const bool has_part = slice_ns > 0 && sharing_.crowd.may_launch(s);
     if (!has_part && !rides(v, s)) continue;
+    round_[v].riders += !has_part;
     const uint64_t own_ns = has_part ? std::max<uint64_t>(slice_ns / among, 1) : 1;
     if (session_slice_ns_[s] == own_ns) continue;
     if (session_slice_ns_[s] != 0 && set_ns_ != now_ns && !may_set(now_ns)) continue;

@@ -11,6 +11,8 @@
 //     H200): who is last in it has nothing if that happens more often than a round takes. So slices
 //     change together, and then not before all that have work have run, or kLongestRoundNs.
 //   - The slice is a vGPU's; its backlogged sessions that may launch (crowd.h) share it.
+//   - What sessions without a part of the slice had begun runs on in the shortest slices (rides()).
+//     Their switches are charged to their vGPU, since others lose them.
 //   - Holding time says nothing of used time, so use is measured by the caller (on_used()). For a
 //     vGPU that is alone that comes late: what the policy wants to hear at once is charged by the
 //     clock, until all that the vGPU had begun has left.
@@ -34,12 +36,13 @@ class Slices final : public WholeGpu {
   bool charges_by_clock() const override { return false; }
   bool has_deadlines() const override { return false; }
   void charge_alone(uint64_t now_ns) override;
-  void on_used(uint64_t now_ns, VgpuId v) override { used_at_ns_[v] = now_ns; }
+  uint64_t on_used(uint64_t now_ns, VgpuId v, uint64_t sm_ns) override;
   void charge_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns) override;
   void on_vgpu_added(VgpuId v) override {
     reset_record(slice_ns_, v);
     reset_record(rides_until_ns_, v);
     reset_record(used_at_ns_, v);
+    reset_record(round_, v);
   }
   void on_session_added(SessionId s) override { reset_record(session_slice_ns_, s); }
   bool advance(uint64_t now_ns, ActionQueue& out) override;
@@ -54,6 +57,13 @@ class Slices final : public WholeGpu {
 
   VgpuId alone() const;
 
+  // Slices of one round of a vGPU: that of those that may launch, and how many ride.
+  struct Round {
+    uint64_t slice_ns = 0;
+    uint32_t riders = 0;
+  };
+  // The shortest slice where the machine does not say: the software GPU's.
+  static constexpr uint64_t kShortestNs = 50'000;
   static constexpr uint64_t kEndsNs = 50'000'000, kJustNow = ~0ull;
   static constexpr uint64_t kLongestRoundNs = 300'000'000;
 
@@ -64,6 +74,7 @@ class Slices final : public WholeGpu {
   uint64_t set_ns_ = 0;             // when a slice was set last
   uint64_t asked_ns_ = ~0ull;       // may_set_ is of then
   bool may_set_ = false;
+  std::vector<Round> round_;          // by VgpuId, at the last event
   std::vector<uint64_t> used_at_ns_;  // by VgpuId: when it was last told that it has run
   // How long somebody with an open gate had work, until the last event, and whether since then.
   uint64_t ran_ns_ = 0, event_ns_ = 0;
