@@ -3,8 +3,7 @@
 // host addresses of its kernels and variables. Each is given to the driver as it is when something
 // of it is first used, so the driver chooses between machine code and PTX. Lives as long as the
 // process. Any thread.
-#ifndef SLUICE_GUEST_AGENT_CUDART_BINARIES_H
-#define SLUICE_GUEST_AGENT_CUDART_BINARIES_H
+#pragma once
 
 #include <atomic>
 #include <cstddef>
@@ -86,5 +85,3 @@ cudaError_t address_of(const void* symbol, CUdeviceptr* address, size_t* size);
 void unload_binaries();
 
 }  // namespace sluice::cudart
-
-#endif  // SLUICE_GUEST_AGENT_CUDART_BINARIES_H

@@ -2,8 +2,7 @@
 // How an exported function runs: what has to be there first, what its error does to the thread, and
 // how it reaches the driver. exports.cc makes every export of these. Any thread; no state of its
 // own.
-#ifndef SLUICE_GUEST_AGENT_CUDART_CALLS_H
-#define SLUICE_GUEST_AGENT_CUDART_CALLS_H
+#pragma once
 
 #include <atomic>
 
@@ -89,5 +88,3 @@ SLUICE_CUDART_FUNCTIONS(SLUICE_F, SLUICE_S, SLUICE_NONE, SLUICE_NONE, SLUICE_NON
 }  // namespace impl
 
 }  // namespace sluice::cudart
-
-#endif  // SLUICE_GUEST_AGENT_CUDART_CALLS_H

@@ -3,8 +3,7 @@
 // (Sluice's, the software GPU's, NVIDIA's), found by name when the program first needs one. Nothing
 // else of it is used: no private tables. A function that the driver lacks answers
 // CUDA_ERROR_NOT_SUPPORTED. Any thread.
-#ifndef SLUICE_GUEST_AGENT_CUDART_DRIVER_H
-#define SLUICE_GUEST_AGENT_CUDART_DRIVER_H
+#pragma once
 
 #include "abi/cuda_driver.h"
 #include "abi/cuda_graph.h"
@@ -49,5 +48,3 @@ CUresult call_driver(const char* symbol, Args... args) {
 }
 
 }  // namespace sluice::cudart
-
-#endif  // SLUICE_GUEST_AGENT_CUDART_DRIVER_H

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cudaError_t. A driver's error has the number of the runtime's error of the same meaning;
 // to_runtime() in calls.h knows the few that do not.
-#ifndef SLUICE_GUEST_AGENT_CUDART_ERRORS_H
-#define SLUICE_GUEST_AGENT_CUDART_ERRORS_H
+#pragma once
 
 #include "abi/cuda_runtime_errors.h"
 
@@ -13,5 +12,3 @@ enum cudaError_t : int { SLUICE_CUDA_RUNTIME_ERRORS(SLUICE_ENUMERATOR) };
 #undef SLUICE_ENUMERATOR
 
 }  // namespace sluice::cudart
-
-#endif  // SLUICE_GUEST_AGENT_CUDART_ERRORS_H

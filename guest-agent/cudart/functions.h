@@ -19,8 +19,7 @@
 // thread. `need` is what has to be there before the call: see Need in calls.h. The body of an F or
 // S row is the function of the same name in namespace impl; an S row's takes the default stream's
 // meaning first.
-#ifndef SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_H
-#define SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_H
+#pragma once
 
 #include "guest-agent/cudart/functions/absent.h"
 #include "guest-agent/cudart/functions/arrays.h"
@@ -56,5 +55,3 @@
   SLUICE_CUDART_TYPED(F, S, D, T, A, P, H)           \
   SLUICE_CUDART_REGISTRATION(F, S, D, T, A, P, H)    \
   SLUICE_CUDART_GRAPHICS(F, S, D, T, A, P, H)
-
-#endif  // SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_H

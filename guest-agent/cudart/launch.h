@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches of kernels, once it is known which. Needs a context. Any thread.
-#ifndef SLUICE_GUEST_AGENT_CUDART_LAUNCH_H
-#define SLUICE_GUEST_AGENT_CUDART_LAUNCH_H
+#pragma once
 
 #include "guest-agent/cudart/driver.h"
 #include "guest-agent/cudart/types.h"
@@ -12,5 +11,3 @@ cudaError_t launch(CUkernel kernel, dim3 grid, dim3 block, void** args, size_t s
                    cudaStream_t stream);
 
 }  // namespace sluice::cudart
-
-#endif  // SLUICE_GUEST_AGENT_CUDART_LAUNCH_H

@@ -2,8 +2,7 @@
 // cudaDeviceProp in the layouts of CUDA 13 and of CUDA 12, of one list of fields. Layouts are facts
 // from the toolkits' headers; tests/cudart compares that of 13 where the toolkit is installed.
 // Declares only.
-#ifndef SLUICE_GUEST_AGENT_CUDART_PROPERTIES_H
-#define SLUICE_GUEST_AGENT_CUDART_PROPERTIES_H
+#pragma once
 
 #include "guest-agent/cudart/types.h"
 
@@ -154,5 +153,3 @@ static_assert(sizeof(DeviceProperties12) == 1032);
 #undef SLUICE_NO_FIELD
 
 }  // namespace sluice::cudart
-
-#endif  // SLUICE_GUEST_AGENT_CUDART_PROPERTIES_H

@@ -2,8 +2,7 @@
 // The state of the runtime: initialisation, the device of a thread and its primary context, errors.
 // One per process, never destroyed, because programs call it from their static destructors. Any
 // thread.
-#ifndef SLUICE_GUEST_AGENT_CUDART_RUNTIME_H
-#define SLUICE_GUEST_AGENT_CUDART_RUNTIME_H
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -59,5 +58,3 @@ cudaError_t take_last_error();
 cudaError_t to_runtime(CUresult result);
 
 }  // namespace sluice::cudart
-
-#endif  // SLUICE_GUEST_AGENT_CUDART_RUNTIME_H

@@ -4,8 +4,7 @@
 // tests/cudart/types_test compares them with the toolkit's headers where those are installed.
 // Enumerations that a program hands over are integers here: it may hand over any value.
 // cudaDeviceProp is in properties.h, errors are in errors.h. Declares only.
-#ifndef SLUICE_GUEST_AGENT_CUDART_TYPES_H
-#define SLUICE_GUEST_AGENT_CUDART_TYPES_H
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -394,5 +393,3 @@ inline const cudaStream_t kLegacyStream = reinterpret_cast<cudaStream_t>(1);
 inline const cudaStream_t kPerThreadStream = reinterpret_cast<cudaStream_t>(2);
 
 }  // namespace sluice::cudart
-
-#endif  // SLUICE_GUEST_AGENT_CUDART_TYPES_H

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which CUDA runtime a library is: libcudart.so.13 or libcudart.so.12, built of the same sources.
-#ifndef SLUICE_GUEST_AGENT_CUDART_VERSION_H
-#define SLUICE_GUEST_AGENT_CUDART_VERSION_H
+#pragma once
 
 namespace sluice::cudart {
 
@@ -12,5 +11,3 @@ namespace sluice::cudart {
 inline constexpr int kRuntimeVersion = SLUICE_CUDART_MAJOR == 12 ? 12090 : 13000;
 
 }  // namespace sluice::cudart
-
-#endif  // SLUICE_GUEST_AGENT_CUDART_VERSION_H

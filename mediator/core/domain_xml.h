@@ -2,8 +2,8 @@
 // Reads what belongs to Sluice out of a libvirt domain XML:
 //
 //   <metadata><sluice:vgpu xmlns:sluice='https://sluice.example/vgpu/1' weight='300' memory='8G'/>
-//   <shmem name='vgpu0'><model type='ivshmem-doorbell'/><server path='...'/><msi
-//   vectors='17'/></shmem>
+//   <shmem name='vgpu0'><model type='ivshmem-doorbell'/><server path='...'/>
+//     <msi vectors='17'/></shmem>
 //
 // Pure: text in, value out; used by sluicectl and the libvirt hook. debian/schema has the same
 // rules of <sluice:vgpu> as RELAX NG and XSD. The XML may be hostile: no DTD is loaded, no entity

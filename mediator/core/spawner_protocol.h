@@ -14,8 +14,7 @@
 //   sluiced -> spawner   Spawn (descriptors: control, output), Kill, Forget (a vGPU's machine
 //                        code), AskStarved
 //
-//   a worker, by its id:   Spawn --> Spawned --> Exited        or  --> Failed, at any point before
-//   it runs
+//   a worker, by its id:   Spawn --> Spawned --> Exited,  or --> Failed at any point before it runs
 //
 // What a worker is - program, environment, what it may see - is fixed by Setup, which sluiced sends
 // before it serves anybody. So whoever takes over sluiced later can start workers and end them, and

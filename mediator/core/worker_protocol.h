@@ -3,15 +3,13 @@
 // when it starts the worker (descriptor 3 of the worker). Both are ours, but sluiced trusts a
 // worker no more than its guest: every message is checked, and a bad one ends that worker only.
 //
-// sluiced -> worker: Start (once, with descriptors), LeaseReply, ExtentReply, ShareReply,
-// OpenReply,
-//   TimeSlice, End.
-// worker -> sluiced: Ready (once), LeaseRequest, LeaseReturn, ExtentRequest, ExtentReturn,
-//   ShareRequest, ShareEnd, OpenRequest, OpenEnd, Ended.
+//   sluiced -> worker   Start (once, first, with descriptors); End
+//   worker -> sluiced   Ready (once, first); Ended
 //
-// The same program is the witness (mediator/worker/witness/witness.h), which has no guest:
-// sluiced -> witness: Witness (once), Try.
-// witness -> sluiced: Ready (once), Tried, Served.
+// In between either sends what Type below says. The same program is the witness, which has no guest
+// (mediator/worker/witness/witness.h):
+//   sluiced -> witness  Witness (once, first), Try
+//   witness -> sluiced  Ready (once, first), Tried, Served
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 // (ring/wait.h).
 //
 // Nothing in it is trusted. Each end keeps its own index in private memory and never reads it back
-// from the ring; the peer's index is bounded at every look (0 <= head - tail <= bytes, aligned). A
+// from the ring; the peer's index is bounded at every read (0 <= head - tail <= bytes, aligned). A
 // record is copied once, header first; the copy of its length is checked, then the body is copied,
 // and nothing in shared memory is read twice. A peer that breaks a rule makes the object
 // `broken()` for good, with a reason: its user ends the session.

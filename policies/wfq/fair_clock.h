@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// FairClock: the virtual times of weighted fair queuing, for the forms of wfq (wfq.cc,
-// wfq/slices.cc). Pure; owned by a policy, called from its thread. It accounts and compares; it
-// decides nothing.
+// FairClock: the virtual times of weighted fair queuing, for the forms of wfq (wfq.cc). Pure; owned
+// by a policy, called from its thread. It accounts and compares; it decides nothing.
 //
 // Terms (the others: policies/policy.h)
 //   V     of a priority level; the lags of its backlogged vGPUs add up to nothing

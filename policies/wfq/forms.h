@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forms of wfq that wfq.cc chooses from, besides its own.
+// The forms of wfq that wfq.cc chooses from, besides that on a whole GPU (whole.h). Pure.
 #pragma once
 
 #include <memory>

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What no driver here offers: external memory and semaphores, graphics resources, logs. One row
 // each; functions.h says what the columns mean.
-#ifndef SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_ABSENT_H
-#define SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_ABSENT_H
+#pragma once
 
 // clang-format off
 #define SLUICE_CUDART_ABSENT(F, S, D, T, A, P, H) \
   A(cudaGetExportTable, (const void** table, const cudaUUID_t* id))
 // clang-format on
-
-#endif  // SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_ABSENT_H

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrays, textures, surfaces. One row each; functions.h says what the columns mean.
-#ifndef SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_ARRAYS_H
-#define SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_ARRAYS_H
+#pragma once
 
 // clang-format off
 #define SLUICE_CUDART_ARRAYS(F, S, D, T, A, P, H) \
@@ -98,5 +97,3 @@
     sparse_properties, cudaMipmappedArray_t mipmap), (sparse_properties, mipmap), \
     cuMipmappedArrayGetSparseProperties)
 // clang-format on
-
-#endif  // SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_ARRAYS_H

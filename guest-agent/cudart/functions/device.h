@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Devices, limits, versions, errors, profilers. One row each; functions.h says what the columns
 // mean.
-#ifndef SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_DEVICE_H
-#define SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_DEVICE_H
+#pragma once
 
 // clang-format off
 #define SLUICE_CUDART_DEVICE(F, S, D, T, A, P, H) \
@@ -106,5 +105,3 @@
     num_ext_sems, cudaStream_t stream), (ext_sem_array, params_array, num_ext_sems, stream), \
     cuWaitExternalSemaphoresAsync)
 // clang-format on
-
-#endif  // SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_DEVICE_H

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels: launches, attributes, occupancy, libraries. One row each; functions.h says what the
 // columns mean.
-#ifndef SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_EXECUTION_H
-#define SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_EXECUTION_H
+#pragma once
 
 // clang-format off
 #define SLUICE_CUDART_EXECUTION(F, S, D, T, A, P, H) \
@@ -66,5 +65,3 @@
   F(cudaOccupancyMaxPotentialClusterSize, kContext, (int* cluster_size, const void* func, const \
     cudaLaunchConfig_t* launch_config), (cluster_size, func, launch_config))
 // clang-format on
-
-#endif  // SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_EXECUTION_H

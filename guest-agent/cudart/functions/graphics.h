@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Interoperation with OpenGL, EGL and VDPAU: symbols only, whatever their parameters are. One row
 // each; functions.h says what the columns mean.
-#ifndef SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_GRAPHICS_H
-#define SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_GRAPHICS_H
+#pragma once
 
 // clang-format off
 #define SLUICE_CUDART_GRAPHICS(F, S, D, T, A, P, H) \
@@ -34,5 +33,3 @@
   A(cudaVDPAUGetDevice, (void)) \
   A(cudaVDPAUSetVDPAUDevice, (void))
 // clang-format on
-
-#endif  // SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_GRAPHICS_H

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graphs and stream capture. One row each; functions.h says what the columns mean.
-#ifndef SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_GRAPHS_H
-#define SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_GRAPHS_H
+#pragma once
 
 // clang-format off
 #define SLUICE_CUDART_GRAPHS(F, S, D, T, A, P, H) \
@@ -230,5 +229,3 @@
   D(cudaUserObjectRetain, kContext, (cudaUserObject_t object, unsigned int count), (object, \
     count), cuUserObjectRetain)
 // clang-format on
-
-#endif  // SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_GRAPHS_H

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory: allocations, pools, copies, fills, symbols, attributes of pointers. One row each;
 // functions.h says what the columns mean.
-#ifndef SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_MEMORY_H
-#define SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_MEMORY_H
+#pragma once
 
 // clang-format off
 #define SLUICE_CUDART_MEMORY(F, S, D, T, A, P, H) \
@@ -142,5 +141,3 @@
   F(cudaPointerGetAttributes, kContext, (cudaPointerAttributes* attributes, const void* ptr), \
     (attributes, ptr))
 // clang-format on
-
-#endif  // SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_MEMORY_H

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What compiled programs call by themselves: registration of their binaries and <<<>>>. One row
 // each; functions.h says what the columns mean.
-#ifndef SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_REGISTRATION_H
-#define SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_REGISTRATION_H
+#pragma once
 
 // clang-format off
 #define SLUICE_CUDART_REGISTRATION(F, S, D, T, A, P, H) \
@@ -32,5 +31,3 @@
   H(__cudaGetProcAddress, cudaError_t, (const char* symbol, void** function, unsigned version, \
     unsigned long long flags, int* status))
 // clang-format on
-
-#endif  // SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_REGISTRATION_H

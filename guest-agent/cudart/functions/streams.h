@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams, events, host functions. One row each; functions.h says what the columns mean.
-#ifndef SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_STREAMS_H
-#define SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_STREAMS_H
+#pragma once
 
 // clang-format off
 #define SLUICE_CUDART_STREAMS(F, S, D, T, A, P, H) \
@@ -51,5 +50,3 @@
   T(cudaStreamWaitEvent, ptsz, kContext, (cudaStream_t stream, cudaEvent_t event, unsigned int \
     flags), (stream, event, flags), cuStreamWaitEvent)
 // clang-format on
-
-#endif  // SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_STREAMS_H

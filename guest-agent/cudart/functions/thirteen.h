@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What has another form in libcudart.so.12 (twelve.h). One row each; functions.h says what the
 // columns mean.
-#ifndef SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_THIRTEEN_H
-#define SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_THIRTEEN_H
+#pragma once
 
 // clang-format off
 #define SLUICE_CUDART_THIRTEEN(F, S, D, T, A, P, H) \
@@ -49,5 +48,3 @@
     int flags), (stream, dependencies, dependency_data, num_dependencies, flags), \
     cuStreamUpdateCaptureDependencies_v2)
 // clang-format on
-
-#endif  // SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_THIRTEEN_H

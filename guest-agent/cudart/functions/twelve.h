@@ -2,8 +2,7 @@
 // What libcudart.so.12 has beside the rows that are the same in 12 and 13: names of versions, older
 // forms, functions that 13 no longer has. Facts from the public headers of CUDA 12. functions.h
 // says what the columns mean.
-#ifndef SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_TWELVE_H
-#define SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_TWELVE_H
+#pragma once
 
 // clang-format off
 #define SLUICE_CUDART_TWELVE(F, S, D, T, A, P, H) \
@@ -99,5 +98,3 @@
   A(cudaSetDoubleForDevice, (double* value)) \
   A(cudaSetDoubleForHost, (double* value))
 // clang-format on
-
-#endif  // SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_TWELVE_H

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies of rows and boxes, in the driver's form. A runtime's copy says in one word where its ends
 // are; the driver's has a kind of memory for each end. No state.
-#ifndef SLUICE_GUEST_AGENT_CUDART_BOXES_H
-#define SLUICE_GUEST_AGENT_CUDART_BOXES_H
+#pragma once
 
 #include "guest-agent/cudart/driver.h"
 #include "guest-agent/cudart/types.h"
@@ -34,5 +33,3 @@ CUDA_MEMCPY3D make_row(void* to, const void* from, size_t bytes, int kind);
 size_t element_bytes(cudaArray_const_t array);
 
 }  // namespace sluice::cudart
-
-#endif  // SLUICE_GUEST_AGENT_CUDART_BOXES_H

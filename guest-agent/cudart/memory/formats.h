@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Formats of arrays' elements, and the driver's descriptions of arrays and textures, in our own
 // declarations: layouts are facts from CUDA 13.0's driver API. No state.
-#ifndef SLUICE_GUEST_AGENT_CUDART_FORMATS_H
-#define SLUICE_GUEST_AGENT_CUDART_FORMATS_H
+#pragma once
 
 #include "guest-agent/cudart/driver.h"
 #include "guest-agent/cudart/types.h"
@@ -101,5 +100,3 @@ size_t bytes_of_format(int format);
 CUresult describe_array(cudaArray_const_t array, ArrayDescription* d);
 
 }  // namespace sluice::cudart
-
-#endif  // SLUICE_GUEST_AGENT_CUDART_FORMATS_H

@@ -27,9 +27,6 @@
 // 1,400 blocks a microsecond on an H200 (docs/notes/2026-11-22-benchmarks.md). So short tasks and
 // large grids have a loop (mediator/worker/launch/plan/geometry.h chooses).
 //
-// Tried and given up: asking for a wave of tasks ahead, and reading from the SM's own cache how far
-// that goes. Most blocks asked all the same, and then waited twice.
-//
 // Sources: the check at the block's beginning of REEF (OSDI'22) and XSched (OSDI'25), with a
 // closing counter in the place of their lists of blocks.
 //

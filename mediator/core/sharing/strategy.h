@@ -2,13 +2,13 @@
 // SharingStrategy: how the GPU is shared. One object per scheduler, chosen by the GPU's description
 // when the scheduler is made; it holds only what its own way of sharing needs.
 //
-//   Exclusive  one vGPU has the whole GPU at a time         sharing/exclusive.h
-//   InSpace    several vGPUs, each on its set of SMs        sharing/in_space.h
-//   Slices     several vGPUs, the hardware goes round       sharing/slices.h
-//   Turns      one vGPU goes first, the hardware's          sharing/turns.h
+//   Exclusive  one vGPU has the whole GPU at a time         strategies/exclusive.h
+//   InSpace    several vGPUs, each on its set of SMs        strategies/in_space.h
+//   Slices     several vGPUs, the hardware goes round       strategies/slices.h
+//   Turns      one vGPU goes first, the hardware's          strategies/turns.h
 //              priorities see to it
 //
-// Exclusive and Slices open and close whole vGPUs alike: sharing/whole_gpu.h.
+// Exclusive and Slices open and close whole vGPUs alike: strategies/whole_gpu.h.
 // Owned by Sharing, one thread.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The methods of the admin socket: what operators ask, out of the Daemon's objects into JSON.
-// They run in sluiced's one thread. `sluicectl --help` mirrors them one to one.
+// They run in sluiced's one thread. sluicectl and libvirt's hook call them.
 //
 //   rpc_methods.cc   the table: one row per method; the small methods
 //   rpc_info.cc      info: what sluiced is, goes by and runs on

@@ -2,7 +2,7 @@
 // The running domains of one libvirtd, and which of them changed. Reads only: the connection is a
 // read-only one. libvirt's events are hints here: an event puts its domain's UUID on a list, and
 // the reader asks libvirt for the domain's state. So no order of events matters, and a lost one is
-// made good by the next look at all domains. One thread; one at a time in a process.
+// made good by the next poll of all domains. One thread; one at a time in a process.
 #pragma once
 
 #include <functional>

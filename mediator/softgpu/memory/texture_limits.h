@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How large arrays and textures may be, as an H200 has it (cudaDeviceProp::maxTexture...): the
 // device's attributes report these, creation of anything beyond fails. In texels; no state.
-#ifndef SLUICE_MEDIATOR_SOFTGPU_MEMORY_TEXTURE_LIMITS_H
-#define SLUICE_MEDIATOR_SOFTGPU_MEMORY_TEXTURE_LIMITS_H
+#pragma once
 
 #include <cstddef>
 
@@ -14,5 +13,3 @@ inline constexpr size_t kMaxLinearTexels = size_t{1} << 28, kMaxPitchWidth = 131
                         kMaxPitchHeight = 65000;
 
 }  // namespace sluice::softgpu
-
-#endif  // SLUICE_MEDIATOR_SOFTGPU_MEMORY_TEXTURE_LIMITS_H

@@ -10,7 +10,6 @@
 // How far a launch came is known from its windows, else from its record, a hint that the kernel
 // wrote, else from its control block. A kernel that forges either damages its own work only.
 //
-//
 // Owned by CudaStreams, used under the session's lock. Errors are the driver's.
 #pragma once
 

@@ -6,8 +6,7 @@
 //   OK(call)               the call succeeds
 //   ANSWERS(error, call)   it answers `error`
 //   REFUSED(call)          it answers some error: which one is not documented, or differs by driver
-#ifndef SLUICE_TESTS_CONFORMANCE_DRIVER_DRIVER_CASE_H
-#define SLUICE_TESTS_CONFORMANCE_DRIVER_DRIVER_CASE_H
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -79,5 +78,3 @@ class Piece {
 std::vector<uint8_t> counted_bytes(size_t count, unsigned first);
 
 }  // namespace sluice::test
-
-#endif  // SLUICE_TESTS_CONFORMANCE_DRIVER_DRIVER_CASE_H

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA runtime API for tests that are built without a toolkit: the table's functions, declared
 // in our own types.
-#ifndef SLUICE_TESTS_CUDART_GATE_API_H
-#define SLUICE_TESTS_CUDART_GATE_API_H
+#pragma once
 
 #include "guest-agent/cudart/functions.h"
 #include "guest-agent/cudart/properties.h"
@@ -29,5 +28,3 @@ SLUICE_CUDART_FUNCTIONS(SLUICE_F, SLUICE_S, SLUICE_D, SLUICE_T, SLUICE_DECLARE, 
 #undef SLUICE_H
 
 }  // namespace sluice::cudart
-
-#endif  // SLUICE_TESTS_CUDART_GATE_API_H

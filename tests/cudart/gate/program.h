@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What nvcc puts into a program, made by hand: a fat binary of PTX, registered with its kernels and
 // variables by the calls that compiled programs make.
-#ifndef SLUICE_TESTS_CUDART_GATE_PROGRAM_H
-#define SLUICE_TESTS_CUDART_GATE_PROGRAM_H
+#pragma once
 
 #include <cstring>
 #include <string>
@@ -69,5 +68,3 @@ class Program {
 };
 
 }  // namespace sluice::cudart
-
-#endif  // SLUICE_TESTS_CUDART_GATE_PROGRAM_H

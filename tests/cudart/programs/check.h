@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every program of this folder uses to check its own results: it says each thing that is wrong
 // and main() returns whether nothing was. For host code; any thread.
-#ifndef SLUICE_TESTS_CUDART_PROGRAMS_CHECK_H
-#define SLUICE_TESTS_CUDART_PROGRAMS_CHECK_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -36,5 +35,3 @@ inline int result() {
   if (failures == 0) std::printf("right\n");
   return failures == 0 ? 0 : 1;
 }
-
-#endif  // SLUICE_TESTS_CUDART_PROGRAMS_CHECK_H

@@ -2,8 +2,7 @@
 // The arithmetic of an evictable launch: how many worker blocks, how many tickets at a time, and
 // the numbers by which a kernel turns a ticket into block coordinates without dividing.
 //
-// Pure functions; any thread. Used by the launcher (launch/cuda_streams.h) and by
-// tests/bench/preempt.
+// Pure functions; any thread. Used by LaunchPlanner (planner.h) and by tests/bench/preempt.
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,8 @@
 // BlockConfinement: launches whose own blocks keep to the SMs of a grant (sm_part.h has the
 // arithmetic). For drivers without green contexts, and while one is being made.
 //
-//   first_grid()   the parameters of a submission under a part: its range, its quota, what is
-//   barred narrow()       SMs were lost: the blocks there leave, the launch stays on the others
+//   first_grid()   a submission's parameters under a part: its range, its quota, what is barred
+//   narrow()       SMs were lost: the blocks there leave, the launch stays on the others
 //   second_grid()  SMs were gained: another grid of the same launch begins there
 //
 // What a stream's launches leave behind, and which SMs are barred to them, is in the stream's

@@ -11,8 +11,7 @@
 //
 // With SLUICE_CASES_ANSWERS in the environment each error is printed, so that tests/conformance's
 // ways.py can compare what drivers answer.
-#ifndef SLUICE_TESTS_CUDART_GATE_CASES_CASES_H
-#define SLUICE_TESTS_CUDART_GATE_CASES_CASES_H
+#pragma once
 
 #include <gtest/gtest.h>
 
@@ -98,5 +97,3 @@ struct AddArguments {
 };
 
 }  // namespace sluice::cudart
-
-#endif  // SLUICE_TESTS_CUDART_GATE_CASES_CASES_H

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A graph that ends with the case, memory for its nodes, and running it once.
-#ifndef SLUICE_TESTS_CUDART_GATE_CASES_GRAPH_CASES_H
-#define SLUICE_TESTS_CUDART_GATE_CASES_GRAPH_CASES_H
+#pragma once
 
 #include "tests/cudart/gate/cases/cases.h"
 
@@ -58,5 +57,3 @@ class GraphCases : public Cases {
 };
 
 }  // namespace sluice::cudart
-
-#endif  // SLUICE_TESTS_CUDART_GATE_CASES_GRAPH_CASES_H
