@@ -21,6 +21,9 @@ struct RiderRounds {
   static constexpr double kFarAhead = 4;
   // How often a lead is looked at, which a log tells late, and what follows from it.
   static constexpr uint64_t kLookNs = 100'000'000;
+  // Quanta that it leads by, for a round to grow beyond one context's. Less: a rider with one has
+  // as much from one round to the next.
+  static constexpr double kFurther = 4;
   static constexpr double kGrows = 1.5, kShrinks = 0.9;
 
   // The least round for all riders that are far ahead; 0: there is none.
@@ -39,9 +42,9 @@ struct RiderRounds {
         SliceLengths::kSpare * gpu.lengths.shortest_turn_ns() * weights / gpu.share(v).weight;
     if (now_ns - o.ride_looked_ns >= kLookNs) {
       const double round_ns = std::max(o.ride_round_ns, gpu.lengths.quantum_ns(1) * weights);
-      const double next_ns =
-          o.lead_ns > o.ride_lead_ns ? kGrows * round_ns : kShrinks * o.ride_round_ns;
-      o.ride_round_ns = std::min(next_ns, SliceLengths::kLongestForRidersNs);
+      const bool grows = o.lead_ns > std::max(o.ride_lead_ns, kFurther * gpu.quantum_ns(v));
+      o.ride_round_ns = std::min(grows ? kGrows * round_ns : kShrinks * o.ride_round_ns,
+                                 SliceLengths::kLongestForRidersNs);
       o.ride_lead_ns = o.lead_ns;
       o.ride_looked_ns = now_ns;
     }

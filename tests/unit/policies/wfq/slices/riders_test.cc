@@ -29,13 +29,14 @@ class RidersTest : public SlicedGpuTest {
 
 TEST_F(RidersTest, ARoundIsLongEnoughForOneContext) {
   EXPECT_EQ(least(kMs, 3 * kMs), 0) << "it leads by 1.5 ms";
-  EXPECT_NEAR(least(RiderRounds::kLookNs / 2, kMs), 1.5 * kRoundMs, 0.1) << "its first look";
+  EXPECT_NEAR(least(kMs, kMs), kForOneMs, 0.01);
+  EXPECT_NEAR(least(RiderRounds::kLookNs, 36 * kMs), kForOneMs, 0.01) << "four quanta are 20.8 ms";
   gpu[kRider].rides_until_ns = now;
   EXPECT_EQ(least(kMs, kMs), 0);
 }
 
 TEST_F(RidersTest, LongerAsLongAsItsLeadGrows) {
-  double last = least(kMs, 10 * kMs);
+  double last = least(kMs, 50 * kMs);
   EXPECT_NEAR(last, 1.5 * kRoundMs, 0.1);
   for (int i = 0; i < 3; ++i) {
     const double next = least(RiderRounds::kLookNs, 10 * kMs);
