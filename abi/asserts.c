@@ -92,7 +92,8 @@ AT(sluice_report_header, memory, 128);
 AT(sluice_report_header, whole_launches, 128 + 8 * SLUICE_MEMORY_KINDS);
 AT(sluice_report_header, in_flight_ns, 136 + 8 * SLUICE_MEMORY_KINDS);
 AT(sluice_report_header, burst_ns, 144 + 8 * SLUICE_MEMORY_KINDS);
-AT(sluice_report_header, reserved, 168 + 8 * SLUICE_MEMORY_KINDS);
+AT(sluice_report_header, flight_ns, 168 + 8 * SLUICE_MEMORY_KINDS);
+AT(sluice_report_header, reserved, 176 + 8 * SLUICE_MEMORY_KINDS);
 static_assert(sizeof(struct sluice_report_header) <= SLUICE_REPORT_BYTES,
               "the report header is too large");
 SIZE(sluice_launch_shape, 16);

@@ -193,7 +193,9 @@ struct sluice_report_header {
   uint64_t burst_ns;       /* for how long demand was above 0 each time, ... */
   uint64_t gap_ns;         /* ... and 0 in between: means of the last ones; 0: not known */
   uint64_t demand_changed_ns; /* CLOCK_MONOTONIC when demand last became 0, or ceased to be it */
-  uint64_t reserved[107 - SLUICE_MEMORY_KINDS];
+  uint64_t flight_ns; /* for how long in_flight was above 0 in all, until it became 0 last; stored
+                         before it does */
+  uint64_t reserved[106 - SLUICE_MEMORY_KINDS];
 };
 
 /* Bytes of the memfd that holds a report header, and nothing else. */

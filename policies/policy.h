@@ -49,6 +49,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <span>
@@ -326,10 +327,12 @@ class Policy {
   // Whether `v`, which is idle, may begin a short visit before the policy hears of its arrival.
   virtual bool comes_unasked(VgpuId) const { return false; }
   // Whether `v`, which has work, may run in what the holder leaves of the GPU; and who of those
-  // that wait would do so best. It is charged, and the policy chooses it later as if it had not
+  // that wait would do so best, where `queues` says of one that it leaves no gaps itself. `fills`
+  // does so now, if anybody does. It is charged, and the policy chooses it later as if it had not
   // run.
+  using Queues = std::function<bool(VgpuId)>;
   virtual bool may_fill(VgpuId) const { return false; }
-  virtual VgpuId fills_best() const { return kNoVgpu; }
+  virtual VgpuId fills_best(const Queues& /*queues*/, VgpuId /*fills*/) const { return kNoVgpu; }
   // Whether the policy is to hear at once when `v` has work and when it has none, even where nobody
   // else wants the GPU.
   virtual bool hears_at_once(VgpuId) const { return false; }

@@ -75,6 +75,7 @@ ReportSnapshot read_report(const sluice_report_header& header) {
   r.guest_gap_ns = any64(h.gap_ns);
   r.guest_demand_changed_ns = any64(h.demand_changed_ns);
   r.guest_in_flight_ns = any64(h.in_flight_ns);
+  r.guest_flight_ns = any64(h.flight_ns);
   r.guest_launches = any64(h.launches);
   r.guest_launches_done = any64(h.launches_done);
   r.guest_evictions = any64(h.evictions);

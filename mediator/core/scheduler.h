@@ -115,6 +115,7 @@ struct ReportSnapshot {
   uint64_t guest_gap_ns = 0;      // ... and 0 in between: means of the last ones
   uint64_t guest_demand_changed_ns = 0;  // when it last became or ceased to be 0
   uint64_t guest_in_flight_ns = 0;       // since then; read after guest_in_flight, relaxed
+  uint64_t guest_flight_ns = 0;          // in all, without the present flight
   uint64_t guest_launches = 0;           // the rest relaxed, for statistics
   uint64_t guest_launches_done = 0;
   uint64_t guest_evictions = 0;

@@ -69,7 +69,9 @@ class Forwarding : public Policy {
   void on_wake(uint64_t now_ns, Actions& out) override { inner_->on_wake(now_ns, out); }
   bool comes_unasked(VgpuId v) const override { return inner_->comes_unasked(v); }
   bool may_fill(VgpuId v) const override { return inner_->may_fill(v); }
-  VgpuId fills_best() const override { return inner_->fills_best(); }
+  VgpuId fills_best(const Queues& queues, VgpuId fills) const override {
+    return inner_->fills_best(queues, fills);
+  }
   bool hears_at_once(VgpuId v) const override { return inner_->hears_at_once(v); }
   uint64_t quantum_ns() const override { return inner_->quantum_ns(); }
   void on_group(uint64_t now_ns, GroupId group, const GroupShare& share, Actions& out) override {

@@ -140,8 +140,8 @@ class ShareTree final : public Forwarding {
   bool may_fill(VgpuId v) const override {
     return !nodes_.minima() && !nodes_.vgpu(v).capped && inner_->may_fill(v);
   }
-  VgpuId fills_best() const override {
-    const VgpuId v = inner_->fills_best();
+  VgpuId fills_best(const Queues& queues, VgpuId fills) const override {
+    const VgpuId v = inner_->fills_best(queues, fills);
     return v != kNoVgpu && may_fill(v) ? v : kNoVgpu;
   }
   bool hears_at_once(VgpuId v) const override {

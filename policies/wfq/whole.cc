@@ -147,21 +147,45 @@ void WfqWhole::on_wake(uint64_t now_ns, Actions& out) {
   decide(now_ns, out);
 }
 
-// Who is likely to have the next turn. At the end of a pause that is filled the holder waits for
-// others' blocks, and pays for what these use meanwhile: where its launches take much longer than
-// its pauses it has the GPU alone, most so where it would linger.
-VgpuId WfqWhole::fills_best() const {
+// Who is likely to have the next turn. If that one leaves gaps itself that are long beside its
+// launches, one that queues: else the GPU would be idle between them. At the end of a pause that is
+// filled the holder waits for others' blocks, and pays for what these use meanwhile: where its
+// launches take much longer than its pauses it has the GPU alone, most so where it would linger.
+VgpuId WfqWhole::fills_best(const Queues& queues, VgpuId fills) const {
+  if (fills != kNoVgpu) return behind(fills, queues);
   if (holder_ != kNoVgpu && pauses_[holder_].gap_ns != 0) {
     const uint64_t from = pauses_shortly(holder_) ? kFillsFromKept : kFillsFrom;
     if (pauses_[holder_].gap_ns * sms() < work_[holder_].reported / from) return kNoVgpu;
   }
   for (uint32_t i = kPriorityLevels; i-- > 0;) {
     const Waiting::Level& waiting = waiting_.levels[i];
-    for (const auto* some : {&waiting.bursts, &waiting.short_ones})
-      if (!some->empty()) return some->top();
-    if (!waiting.by_rank.empty()) return waiting.by_rank.top();
+    if (waiting.by_rank.empty()) continue;
+    if (!waiting.bursts.empty()) return waiting.bursts.top();
+    const VgpuId next = waiting.short_ones.empty() ? behind(waiting.by_rank.top(), queues)
+                                                   : waiting.short_ones.top();
+    if (work_[next].reported > kFillsAsItIs * longest_keep_ns() * sms()) return next;
+    const VgpuId last = least_served(i, queues);
+    return last == kNoVgpu ? next : last;
   }
   return kNoVgpu;
+}
+
+// v, or of those that queue the one that is behind it by more than a turn. Who fills is charged,
+// but has its turn as if it had not run.
+VgpuId WfqWhole::behind(VgpuId v, const Queues& queues) const {
+  const VgpuId last = least_served(level(v), queues);
+  const int64_t turn = virtual_ns(v, quantum(v));
+  return last != kNoVgpu && clock_[last].vtime < clock_[v].vtime - turn ? last : v;
+}
+
+// Of those that wait and queue.
+VgpuId WfqWhole::least_served(uint32_t level, const Queues& queues) const {
+  VgpuId last = kNoVgpu;
+  waiting_.levels[level].by_rank.descend([&](VgpuId v) {
+    if ((last == kNoVgpu || clock_[v].vtime < clock_[last].vtime) && queues(v)) last = v;
+    return true;
+  });
+  return last;
 }
 
 uint64_t WfqWhole::quantum_ns() const {  // at equal weights, for people

@@ -96,7 +96,7 @@ class WfqWhole : public Policy {
            latency(v) != LatencyClass::kBatch && !credits_.is_below_others(level(v));
   }
   bool may_fill(VgpuId v) const override { return clock_[v].backlogged() && !is_held_back(v); }
-  VgpuId fills_best() const override;
+  VgpuId fills_best(const Queues& queues, VgpuId fills) const override;
   uint64_t quantum_ns() const override;
   // Its own drain, and a turn and a hand-over of each other.
   uint64_t wait_bound_ns(uint32_t low_vgpus) const override {
@@ -233,6 +233,8 @@ class WfqWhole : public Policy {
   static constexpr uint64_t kClassFactor = 4;  // a turn's length from class to class
   // Pauses of such a part of a launch's length are filled; over those of the first kind it lingers.
   static constexpr uint64_t kFillsFromKept = 4, kFillsFrom = 16;
+  // One with launches of so many hand-overs may fill though it leaves gaps itself.
+  static constexpr uint64_t kFillsAsItIs = 16;
   static constexpr uint64_t kLeastKeepNs = 20'000;      // where hand-overs cost next to nothing
   static constexpr uint64_t kLongestGapNs = 4'000'000;  // that a mean remembers
 
@@ -282,6 +284,8 @@ class WfqWhole : public Policy {
   int64_t rank(VgpuId v, int64_t due) const;
   int64_t rank(VgpuId v) const { return rank(v, waiting_.due[v]); }
   int64_t virtual_ns(VgpuId v, uint64_t ns) const;
+  VgpuId behind(VgpuId v, const Queues& queues) const;
+  VgpuId least_served(uint32_t level, const Queues& queues) const;
   bool is_off(VgpuId v, int64_t due, uint64_t turn_ns) const;
 
   void note_burst(VgpuId v);

@@ -78,7 +78,10 @@ Grant Gate::read_open_grant(uint64_t word) const {
 }
 
 bool Gate::enter(uint64_t now_ns, Grant* to) {
-  if (in_flight_ == 0) __atomic_store_n(&report_->in_flight_ns, now_ns, __ATOMIC_RELAXED);
+  if (in_flight_ == 0) {
+    in_flight_since_ns_ = now_ns;
+    __atomic_store_n(&report_->in_flight_ns, now_ns, __ATOMIC_RELAXED);
+  }
   ++in_flight_;
   store_in_flight();
   uint64_t g = grant();
@@ -122,7 +125,10 @@ void Gate::runs_anywhere(const Grant& under) {
 
 void Gate::leave(uint64_t now_ns, bool confined, const Grant& of) {
   SLUICE_CHECK(in_flight_ > 0);
-  --in_flight_;
+  if (--in_flight_ == 0) {
+    flight_ns_ += now_ns - std::min(in_flight_since_ns_, now_ns);
+    __atomic_store_n(&report_->flight_ns, flight_ns_, __ATOMIC_RELAXED);
+  }
   auto flight = flights_.begin();
   while (flight != flights_.end() && flight->generation < of.generation) ++flight;
   SLUICE_CHECK(flight != flights_.end());

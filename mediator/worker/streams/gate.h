@@ -99,7 +99,8 @@ class Gate {
   std::function<void()> ring_;
   // Private copies: the pages are written, never read back.
   uint32_t in_flight_ = 0;
-  std::deque<Flight> flights_;  // the same by generation, the oldest first
+  uint64_t in_flight_since_ns_ = 0, flight_ns_ = 0;  // see sluice_report_header
+  std::deque<Flight> flights_;                       // the same by generation, the oldest first
   uint32_t unconfined_ = 0;
   uint32_t demand_ = 0;
   uint32_t idles_ = 0;  // how often it became 0

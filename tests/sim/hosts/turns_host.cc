@@ -39,7 +39,8 @@ void TurnsHost::apply(const Action& action) {
       all_[v].evict = action.word;
       break;
     case Action::Kind::kRingGate:
-      at(now_ns_ + costs_.gate_ns, [this, v] { worker(v), note_if_left(v); });
+      at(now_ns_ + costs_.gate_ns + all_[v].program.wakes_ns,
+         [this, v] { worker(v), note_if_left(v); });
       break;
     default:  // it has no slices, and all SMs
       break;
@@ -54,6 +55,7 @@ core::ReportSnapshot TurnsHost::report_of(VgpuId v, core::SessionId) {
   for (const Flight& f : t.flights) r.guest_in_flight += f.last;
   if (!t.flights.empty() && !t.flights.back().last) ++r.guest_in_flight;
   r.guest_in_flight_ns = t.in_flight_ns;
+  r.guest_flight_ns = t.flight_ns;
   r.guest_left_generation = t.left_generation;
   r.guest_launches = t.launches;
   r.guest_launches_done = t.done;
@@ -157,6 +159,7 @@ void TurnsHost::flight_ended(VgpuId v) {
   Tenant& t = all_[v];
   const Flight f = t.flights.front();
   t.flights.pop_front();
+  if (t.flights.empty()) t.flight_ns += now_ns_ - t.in_flight_ns;
   if (f.last) launch_done(v);
   note_if_left(v);
   worker(v);

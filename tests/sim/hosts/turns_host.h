@@ -32,6 +32,7 @@ struct TurnsProgram {
   bool random = false;    // ... on average: the chains come as a Poisson process would have them
   bool opaque = false;    // its kernels have no windows
   uint64_t start_ns = 0;
+  uint64_t wakes_ns = 0;  // its worker sleeps, and wakes so long after its gate has changed
 };
 
 struct TurnsCosts {
@@ -79,7 +80,8 @@ class TurnsHost final : public VirtualHost {
     TurnsProgram program;
     uint64_t grant = 0, evict = 0;
     uint32_t demand = 0, left_generation = 0;
-    uint64_t in_flight_ns = 0;
+    uint64_t in_flight_ns = 0;  // since then
+    uint64_t flight_ns = 0;     // before
     uint64_t launches = 0, done = 0;
     std::deque<uint64_t> queued_at;
     uint64_t unsent_ns = 0;  // of the launch that is sent in windows

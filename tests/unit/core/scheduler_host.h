@@ -107,14 +107,17 @@ struct Host {
     return *s;
   }
   void report(SessionId s, uint32_t demand, uint32_t in_flight, uint32_t left = 0) {
+    quietly(s, demand, in_flight);
     auto& r = page(s).report;
-    r.guest_demand = demand, r.guest_in_flight = in_flight, r.guest_left_generation = left;
+    r.guest_left_generation = left;
     scheduler->on_report(now, s, r, queue);
     drain();
   }
   // Changes the page without ringing.
   void quietly(SessionId s, uint32_t demand, uint32_t in_flight) {
-    page(s).report.guest_demand = demand, page(s).report.guest_in_flight = in_flight;
+    auto& r = page(s).report;
+    if (r.guest_in_flight > 0 && in_flight == 0) r.guest_flight_ns += now - r.guest_in_flight_ns;
+    r.guest_demand = demand, r.guest_in_flight = in_flight;
   }
   void remove(SessionId s) {
     scheduler->on_session_removed(now, s, queue);

@@ -827,6 +827,7 @@ TEST_F(FillingTest, AHolderWithoutEndIsEndedAndWhoWouldFillIsNot) {
 struct StandbyTest : VisitsTest {
   StandbyTest() {
     h.now += 100'000;
+    h.page(t).report.guest_flight_ns += 100'000;
     h.report(t, 0, 0);
   }
   // A launch of so many us is on the GPU since `ago_ns`, and nobody was asked.
@@ -868,6 +869,79 @@ TEST_F(StandbyTest, WhoComesUnaskedPaysFromThenOn) {
   h.now += kMs;
   work(t, 1, 0, 100);  // so that a is charged for what it has used until now
   EXPECT_EQ(paid(a).refunded_sm_ns - a0.refunded_sm_ns, 30'000 * sms);
+}
+
+// Its launches were in flight for a part of the time only. In the gaps a's went on.
+TEST_F(StandbyTest, GapsAreChargedToWhoRunsInThem) {
+  const uint64_t sms = turns().policy_config.machine.sm_count;
+  const auto paid = [&](VgpuId v) { return h.scheduler->stats(h.now, v); };
+  h.now += 2 * kMs;
+  come(100, 30'000);
+  ASSERT_TRUE(holds(b));
+  const VgpuStats a0 = paid(a), b0 = paid(b);
+  h.now += 100'000;
+  h.page(t).report.guest_flight_ns += 70'000;  // 40 since then, and 10 of the next one
+  come(100, 10'000);
+  EXPECT_EQ(paid(a).extra_sm_ns - a0.extra_sm_ns, 50'000 * sms);
+  h.now += 100'000;
+  h.report(t, 0, 0);
+  EXPECT_EQ(paid(a).extra_sm_ns - a0.extra_sm_ns, 50'000 * sms) << "it had no gap";
+  EXPECT_EQ(paid(b).refunded_sm_ns - b0.refunded_sm_ns, 50'000 * sms);
+  EXPECT_EQ(paid(b).charged_sm_ns - b0.charged_sm_ns, 150'000 * sms);
+}
+
+// Its worker sleeps, or its kernels wait for something else than the GPU.
+TEST_F(StandbyTest, WhoHadNothingInFlightPaysForNoGaps) {
+  const uint64_t sms = turns().policy_config.machine.sm_count;
+  h.now += 2 * kMs;
+  come(100, 30'000);
+  ASSERT_TRUE(holds(b));
+  quietly(s, 4, 0, 5000);
+  h.now += 100'000;
+  h.page(t).report.guest_flight_ns += 40'000;
+  come(100, 10'000);
+  h.now += 100'000;
+  const uint64_t before = h.scheduler->stats(h.now, a).extra_sm_ns;
+  h.page(t).report.guest_flight_ns += 40'000;
+  come(100, 10'000);
+  EXPECT_EQ(h.scheduler->stats(h.now, a).extra_sm_ns, before);
+  // It launches: 20 us of the next 100 it runs.
+  h.page(s).report.guest_in_flight_ns = h.now + 80'000;
+  h.now += 100'000;
+  quietly(s, 4, 1, 5000);
+  h.page(t).report.guest_flight_ns += 40'000;
+  come(100, 10'000);
+  EXPECT_EQ(h.scheduler->stats(h.now, a).extra_sm_ns - before, 20'000 * sms);
+}
+
+// Whatever a worker says, its vGPU gets back no more than it was charged since the report before.
+TEST_F(StandbyTest, ALieAboutGapsIsBounded) {
+  const uint64_t sms = turns().policy_config.machine.sm_count;
+  const auto extra = [&] { return h.scheduler->stats(h.now, a).extra_sm_ns; };
+  h.now += 2 * kMs;
+  come(100, 30'000);
+  uint64_t before = extra();
+  for (const uint64_t all_ns : {UINT64_MAX - 1000, uint64_t{5}, UINT64_MAX, uint64_t{0}}) {
+    h.now += 100'000;
+    h.page(t).report.guest_flight_ns = all_ns;
+    come(100, 0);
+    EXPECT_LE(extra() - before, 100'000 * sms);
+    before = extra();
+  }
+}
+
+// Nobody was there to run in them: the GPU was idle, at the holder's cost.
+TEST_F(StandbyTest, GapsInWhichNobodyRunsAreTheHolders) {
+  h.report(s, 0, 0);
+  const uint64_t before = h.scheduler->stats(h.now, a).extra_sm_ns;
+  h.now += 2 * kMs;
+  come(100, 30'000);
+  h.now += 100'000;
+  come(100, 10'000);
+  h.now += 10'000;
+  h.report(t, 0, 0);
+  EXPECT_EQ(h.scheduler->stats(h.now, a).extra_sm_ns, before);
+  EXPECT_EQ(h.scheduler->stats(h.now, b).refunded_sm_ns, 0u);
 }
 
 // However long ago, or in the future: a worker that forges it pays for visit_ns at most, or

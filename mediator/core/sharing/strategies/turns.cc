@@ -288,6 +288,17 @@ uint64_t Turns::in_flight_since_ns(VgpuId v) const {
   return since_ns;
 }
 
+// In all, as its workers say.
+uint64_t Turns::flight_ns(uint64_t now_ns, VgpuId v) const {
+  uint64_t sum_ns = 0;
+  for (const SessionId s : sharing_.vgpus[v].sessions) {
+    const ReportSnapshot& report = sharing_.sessions[s].report;
+    sum_ns += report.guest_flight_ns;
+    if (report.guest_in_flight > 0) sum_ns += now_ns - std::min(report.guest_in_flight_ns, now_ns);
+  }
+  return sum_ns;
+}
+
 // Waiting for it would be worse than going above it.
 bool Turns::has_left_much(VgpuId v) const {
   const uint64_t launches = launches_left(v), longest_ns = sharing_.launches.longest_ns(v);
@@ -308,10 +319,17 @@ bool Turns::has_place(VgpuId v, uint32_t level) const {
 // ---- who runs --------------------------------------------------------------------------------
 
 VgpuId Turns::runner() const {
+  const VgpuId first = first_but(policy::kNoVgpu);
+  return first == policy::kNoVgpu ? holder() : first;
+}
+
+// Of those that have something in flight or to launch, without `but`; kNoVgpu: nobody has.
+VgpuId Turns::first_but(VgpuId but) const {
   const VgpuId h = holder();
   VgpuId first = policy::kNoVgpu;
   uint32_t level = 0;
   const auto offer = [&](VgpuId v, uint32_t at) {
+    if (v == but) return;
     if (first == policy::kNoVgpu || at > level || (at == level && came_before(v, first)))
       first = v, level = at;
   };
@@ -328,7 +346,7 @@ VgpuId Turns::runner() const {
       sharing_.vgpus[h].backlogged() && !is_leaving(h))
     offer(h, vgpus_[h].runs_level);
   offer_lingering(/*fills=*/true);  // they came after what the holder has in flight
-  return first == policy::kNoVgpu ? h : first;
+  return first;
 }
 
 // What v has in flight, one launch, came before all that w has. One that came unasked did so no
@@ -358,8 +376,37 @@ VgpuId Turns::blocker_of(uint64_t now_ns, VgpuId v) const {
   return first;
 }
 
+void Turns::count_above(uint64_t now_ns) {
+  const uint64_t ns = now_ns - std::exchange(counted_ns_, now_ns);
+  if (below_ != policy::kNoVgpu) vgpus_[runs_].above_ns += ns;
+}
+
+// v's report has been read: what others had launched may have run between its launches, and its
+// own between another's.
+void Turns::charge_gaps(uint64_t now_ns, VgpuId v, ActionQueue& out) {
+  count_above(now_ns);
+  Turn& t = vgpus_[v];
+  const uint64_t above_ns = std::exchange(t.above_ns, 0), all_ns = flight_ns(now_ns, v);
+  const uint64_t flew_ns = all_ns - std::min(all_ns, std::exchange(t.flight_ns, all_ns));
+  t.below_ns += flew_ns;
+  if (const uint64_t gaps_ns = std::min(std::exchange(t.gaps_ns, 0), t.below_ns);
+      gaps_ns > 0 && sharing_.vgpus[t.gaps_of].present()) {
+    t.below_ns -= gaps_ns;
+    sharing_.charging.charge_by_clock(now_ns);
+    sharing_.charging.correct(now_ns, t.gaps_of, gaps_ns * sharing_.sm_count(), 0);
+    sharing_.charging.correct(now_ns, v, 0, gaps_ns * sharing_.sm_count());
+  }
+  // A worker of an older version never says.
+  if (v != runs_ || below_ == policy::kNoVgpu || all_ns == 0 || flew_ns >= above_ns) return;
+  Turn& below = vgpus_[below_];
+  if (std::exchange(below.gaps_of, v) != v) below.gaps_ns = 0;
+  below.gaps_ns += above_ns - flew_ns;
+  read_reports(below_, out);
+}
+
 // Stops the deadlines' clocks of all that leave but did not run in the time that has passed.
 void Turns::settle(uint64_t now_ns) {
+  count_above(now_ns);
   const uint64_t ns = now_ns - std::exchange(settled_ns_, now_ns);
   const bool is_stuck = blocker_ != policy::kNoVgpu;
   const VgpuId ran = is_stuck ? blocker_ : runs_;
@@ -368,6 +415,12 @@ void Turns::settle(uint64_t now_ns) {
   for (const VgpuId v : leaving_)
     if (v != ran) sharing_.deadlines.excuse(v, now_ns, ns, limits);
   if (const VgpuId next = runner(); next != runs_) change_runner(now_ns, next);
+  const VgpuId below = runs_ == policy::kNoVgpu ? runs_ : first_but(runs_);
+  if (below != policy::kNoVgpu && below != below_) {
+    vgpus_[below].below_ns = 0;
+    vgpus_[below].flight_ns = flight_ns(now_ns, below);
+  }
+  below_ = below;
   blocker_ = blocker_of(now_ns, runs_);
 }
 
@@ -434,6 +487,7 @@ void Turns::on_report(uint64_t now_ns, SessionId s, ActionQueue& out) {
       vgpus_[v].runs_level = vgpus_[v].level;
   }
   if (const uint64_t launches = launches_wanted(v); launches != 1) vgpus_[v].waits = launches == 0;
+  charge_gaps(now_ns, v, out);
   note_unasked(now_ns, v, out);
   note_progress(now_ns, v);
   if (!is_leaving(v) || sharing_.vgpus[v].draining_sessions == 0) return;

@@ -55,7 +55,8 @@
 //               next turn: its gates open at level 0, and the holder is above
 //   kLingering  the policy runs it again; if it leaves gaps itself, it is above  kTurn
 //               level 0 from its next launch on
-//   kLingering  it fills and has nothing left to do, or is paused                kLeaving
+//   kLingering  it fills and has nothing left to do, or is paused; another one   kLeaving
+//               that waits is behind it by more than a turn (fills_best())
 //   kLingering  linger_ns after the visit should be over, unless the holder      kLeaving
 //               leaves gaps and one of its launches has ended since, or the
 //               turn is of another that is not above it: its gates close
@@ -71,6 +72,12 @@
 // one's only launch is known to have come before (came_before()). The clock charges the holder for
 // the whole GPU. Where another one runs, that one is charged instead: it is late, or fills what the
 // holder leaves idle.
+//
+// Most gaps are over when a message about them comes. So each report of who runs says for how long
+// its launches were in flight in all, and what is left of the time since the last one was gaps. The
+// one *below* runs in them. Its report is read then: it is charged for the gaps, as far as its own
+// launches were in flight, and who ran before it gets that back. The rest was idle time of the GPU,
+// which is the holder's.
 //
 // If the one of the highest level does not leave for evict_warn_ns, it may never have begun: blocks
 // below that do not end keep their SMs. So from then on it is *stuck*, and of those below whose
@@ -152,7 +159,13 @@ class Turns final : public SharingStrategy {
     uint64_t had_done = 0;   // launches, then
     uint64_t heard_ns = 0;   // kStandby: when it was known to have come; 0: it has not
     uint64_t closed_ns = 0;  // kLeaving: since then
-    uint32_t in_time = 0;    // how often it has left in time; see kProven
+    // Since its report was read last, when its launches had been in flight for so long in all: for
+    // how long it was charged while another one was there to run in its gaps.
+    uint64_t above_ns = 0, flight_ns = 0;
+    // Since then there were gaps between the launches of that one, in which it may have run.
+    uint64_t gaps_ns = 0, below_ns = 0;
+    VgpuId gaps_of = policy::kNoVgpu;
+    uint32_t in_time = 0;  // how often it has left in time; see kProven
   };
 
   void grant(uint64_t now_ns, VgpuId v, ActionQueue& out);
@@ -186,6 +199,7 @@ class Turns final : public SharingStrategy {
   bool may_linger(VgpuId v) const;
   void let_linger(uint64_t until_ns);
   bool may_go_on_lingering() const;
+  VgpuId fills_best(VgpuId fills) const;
   bool open_filler(uint64_t now_ns, ActionQueue& out);
   bool close_filler(uint64_t now_ns, ActionQueue& out);
   void rise(VgpuId v, ActionQueue& out);
@@ -207,15 +221,19 @@ class Turns final : public SharingStrategy {
   uint64_t launches_wanted(VgpuId v) const;
   uint64_t launches_left(VgpuId v) const;
   uint64_t in_flight_since_ns(VgpuId v) const;
+  uint64_t flight_ns(uint64_t now_ns, VgpuId v) const;
   bool has_left_much(VgpuId v) const;
   VgpuId holder() const;
   bool is_leaving(VgpuId v) const;
 
   VgpuId runner() const;
+  VgpuId first_but(VgpuId but) const;
   bool came_before(VgpuId v, VgpuId w) const;
   VgpuId blocker_of(uint64_t now_ns, VgpuId v) const;
   bool proven(VgpuId v) const { return vgpus_[v].in_time >= kProven; }
   void settle(uint64_t now_ns);
+  void count_above(uint64_t now_ns);
+  void charge_gaps(uint64_t now_ns, VgpuId v, ActionQueue& out);
   void change_runner(uint64_t now_ns, VgpuId next);
   void begin_leaving(uint64_t now_ns, VgpuId v);
   void set_oldest(uint64_t now_ns, VgpuId v, uint32_t level);
@@ -225,6 +243,7 @@ class Turns final : public SharingStrategy {
   std::vector<Turn> vgpus_;        // by VgpuId
   std::vector<VgpuId> lingering_;  // rarely more than one
   uint64_t linger_until_ns_ = 0;   // of all of them
+  uint64_t compares_ns_ = 0;       // then those that wait are compared with them
   uint64_t holder_had_done_ = 0;   // launches, when that was set
   std::vector<VgpuId> standing_by_;
   std::vector<VgpuId> leaving_;        // by Turn::left_ns
@@ -233,6 +252,8 @@ class Turns final : public SharingStrategy {
   bool goes_down_ = false;             // the holder, as soon as it has a place
   VgpuId runs_ = policy::kNoVgpu;      // since settled_ns_; its clock runs
   uint64_t settled_ns_ = 0;
+  VgpuId below_ = policy::kNoVgpu;    // runs in its gaps
+  uint64_t counted_ns_ = 0;           // above_ns until then
   VgpuId blocker_ = policy::kNoVgpu;  // of runs_, which is stuck
 };
 

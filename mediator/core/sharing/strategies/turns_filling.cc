@@ -48,13 +48,18 @@ bool Turns::may_go_on_lingering() const {
                      [&](VgpuId v) { return vgpus_[v].level == kTurnLevel && may_linger(v); });
 }
 
+VgpuId Turns::fills_best(VgpuId fills) const {
+  const auto queues = [this](VgpuId w) { return !vgpus_[w].waits && launches_wanted(w) > 1; };
+  return sharing_.policy->fills_best(queues, fills);
+}
+
 // One that waits for its turn begins below the holder. False: nobody does.
 bool Turns::open_filler(uint64_t now_ns, ActionQueue& out) {
   const VgpuId h = holder();
   if (!lingering_.empty() || !leaves_gaps(h) || sharing_.reports.outstanding()) return false;
   // Its gaps are its own (SLUICE_GRANT_FILL).
   if (sharing_.vgpus[h].share.latency == policy::LatencyClass::kLow) return false;
-  const VgpuId v = sharing_.policy->fills_best();
+  const VgpuId v = fills_best(policy::kNoVgpu);
   if (v == policy::kNoVgpu || v == h || vgpus_[v].state != TurnState::kOut) return false;
   if (!may_linger(v) || keeps_sms(v) || !has_place(v, kTurnLevel)) return false;
   settle(now_ns);
@@ -69,12 +74,15 @@ bool Turns::open_filler(uint64_t now_ns, ActionQueue& out) {
   return true;
 }
 
-// One that has nothing left to do, so that another may fill, or that may not go on. False: there is
-// none.
+// One that has nothing left to do, so that another may fill, that may not go on, or that has filled
+// for long enough. False: there is none.
 bool Turns::close_filler(uint64_t now_ns, ActionQueue& out) {
-  if (sharing_.reports.outstanding()) return false;
+  if (lingering_.empty() || sharing_.reports.outstanding()) return false;
+  const bool compares = now_ns >= compares_ns_;
+  if (compares) compares_ns_ = now_ns + sharing_.config.linger_ns;
   return close_one(now_ns, lingering_, out, [&](VgpuId v) {
-    return sharing_.vgpus[v].paused || (vgpus_[v].fills && !may_linger(v));
+    return sharing_.vgpus[v].paused || (vgpus_[v].fills && !may_linger(v)) ||
+           (compares && fills_best(v) != v);
   });
 }
 

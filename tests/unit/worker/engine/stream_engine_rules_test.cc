@@ -164,8 +164,11 @@ TEST(StreamEngine, WhoStandsByLaunchesWhatIsShortAndSaysSo) {
     EXPECT_EQ(r.b.report.in_flight_ns, c.goes ? 77u : 0u);
     EXPECT_EQ(r.b.engine.held_by_gate(), !c.goes);
     r.b.host.grant &= ~uint64_t{SLUICE_GRANT_STANDBY};  // it has the turn, under the same grant
+    if (!c.goes) r.b.poll();
+    r.b.now = 100;
     r.finish();
     r.check();
+    EXPECT_EQ(r.b.report.flight_ns, 23u) << "from its beginning to its end";
   }
 }
 
