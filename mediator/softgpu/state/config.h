@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the software GPU is like, from the environment of the process that loads it. Read once, in
-// cuInit; plain values afterwards. No other code of the library reads the environment.
-// docs/operating/software-gpu.md explains them.
+// cuInit; plain values afterwards. No other code of the library reads the environment but for
+// SLUICE_SOFT_ISA (kernels/exec/ops/handlers.cc). docs/operating/software-gpu.md explains them.
 //
 // Decided by whoever makes the shared file, for all:
 //   SLUICE_SOFT_MODEL          the GPU whose shape it has (model.h; default `sluice`)
