@@ -46,7 +46,7 @@ std::map<std::string, uint32_t, std::less<>> register_limits(const ptx::Module& 
   return limits;
 }
 
-// The PTX that a cubin carries, which only tests' do.
+// The PTX that a cubin carries: those that sluice-run's compilers give a program do.
 Result<std::string> text_of_cubin(const void* image) {
   const auto bytes = cubin::bytes_of(image);
   if (!bytes) return bytes.error();
