@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "kernels/passes/analysis/places.h"
@@ -29,6 +31,9 @@ struct SlotAccess {
 struct Frame {
   std::vector<SlotAccess> accesses;
   bool escapes = false;  // its address goes where it is not followed
+  // Frames in which its address is kept, perhaps itself: it has not gone anywhere if they become
+  // registers.
+  std::set<std::string> kept_in;
 };
 
 std::uint32_t element_bytes(std::string_view opcode) {
@@ -57,12 +62,16 @@ class Frames {
   const std::map<std::string, Frame>& frames() const { return frames_; }
 
  private:
+  using Found = std::map<std::string, Frame>::iterator;
   // The frame that an operand is an address in, and where.
-  Frame* frame_of(std::string_view operand, const Statement& s, std::int64_t& offset) {
+  Found find(std::string_view operand, const Statement& s, std::int64_t& offset) {
     const Sum sum = sums_.of(operand, s);
-    if (sum.parts.size() != 1 || sum.parts.begin()->second != 1) return nullptr;
-    const auto found = frames_.find(sum.parts.begin()->first);
+    if (sum.parts.size() != 1 || sum.parts.begin()->second != 1) return frames_.end();
     offset = sum.constant;
+    return frames_.find(sum.parts.begin()->first);
+  }
+  Frame* frame_of(std::string_view operand, const Statement& s, std::int64_t& offset) {
+    const Found found = find(operand, s, offset);
     return found == frames_.end() ? nullptr : &found->second;
   }
 
@@ -79,6 +88,12 @@ class Frames {
         const bool address = (load && k == 1) || (store && k == 0);
         if (address && s.operands.size() == 2 && frame_of(s.operands[k], s, offset) == frame) {
           add_access(*frame, s, offset);
+        } else if (const Found to =
+                       store && k == 1 && name == s.operands[1] && element_bytes(s.opcode) == 8
+                           ? find(s.operands[0], s, offset)
+                           : frames_.end();
+                   to != frames_.end()) {
+          frame->kept_in.insert(to->first);
         } else if (!keeps(s, frame)) {
           frame->escapes = true;
         }
@@ -94,9 +109,11 @@ class Frames {
         {static_cast<std::uint32_t>(&s - function_.statements.data()), offset, bytes});
   }
 
-  // Whether an instruction makes one address in a frame of another and nothing else.
+  // Whether an instruction makes one address in a frame of another and nothing else, or asks
+  // whether it is null, as `this` is asked before each call of a member.
   bool keeps(const Statement& s, const Frame* frame) {
     const std::string_view base = base_opcode(s.opcode);
+    if (base == "setp") return true;
     if (base != "mov" && base != "cvta" && base != "add" && base != "sub" && base != "or")
       return false;
     std::int64_t offset = 0;
@@ -109,26 +126,141 @@ class Frames {
   std::map<std::string, Frame> frames_;
 };
 
-// The accesses of each slot, by its offset; none for slots that overlap others.
-std::map<std::int64_t, std::vector<SlotAccess>> slots_of(const Frame& frame) {
-  std::map<std::int64_t, std::vector<SlotAccess>> all, slots;
-  for (const SlotAccess& a : frame.accesses) all[a.offset].push_back(a);
-  std::int64_t end = INT64_MIN;  // of the slots so far
-  for (auto it = all.begin(); it != all.end(); ++it) {
-    std::int64_t longest = 0;
-    bool apart = it->first >= end;
-    for (const SlotAccess& a : it->second) {
-      apart &= a.bytes == it->second[0].bytes;
-      longest = std::max(longest, std::int64_t{a.bytes});
-    }
-    end = std::max(end, it->first + longest);
-    const auto next = std::next(it);
-    if (apart && (next == all.end() || next->first >= end)) slots.insert(*it);
-  }
-  return slots;
+bool overlap(std::int64_t a, std::int64_t a_bytes, std::int64_t b, std::int64_t b_bytes) {
+  return a < b + b_bytes && b < a + a_bytes;
 }
 
 }  // namespace
+
+// What has become of a function so far. Where a frame's address is kept in another frame, reads of
+// it are followed only once that one's slots are registers, so it goes by rounds. That addresses in
+// slots go nowhere else is assumed until a round shows the opposite.
+class StackSlots::Rounds {
+ public:
+  Rounds(StackSlots& out, const ptx::Function& function) : out_(out), function_(function) {}
+
+  void run() {
+    for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+      // The last one assumes nothing.
+      if (try_out(attempt + 1 < kMostAttempts)) return;
+    }
+  }
+
+ private:
+  static constexpr int kMostAttempts = 6, kMostRounds = 16;
+
+  // False: a frame's address was seen to go somewhere, which is known now.
+  bool try_out(bool assuming) {
+    out_.copy_ = function_;
+    out_.names_.clear();
+    out_.operands_.clear();
+    slots_.clear();
+    bool kept = false;  // some address, somewhere
+    for (int round = 0; round < kMostRounds; ++round) {
+      const Frames found(out_.copy_);
+      const std::size_t escaped = escaped_.size();
+      find_escaped(found, assuming);
+      if (round != 0 && escaped_.size() != escaped) return false;
+      std::size_t moved = 0;
+      for (const auto& [name, frame] : found.frames()) {
+        mark_local(frame);
+        kept |= !frame.kept_in.empty();
+        if (escaped_.count(name) != 0) continue;
+        if (!move_to_registers(name, frame, moved)) return false;
+      }
+      if (!assuming || !kept) return true;
+      if (moved != 0) continue;
+      // What still keeps an address is memory.
+      for (const auto& [name, frame] : found.frames())
+        if (!frame.kept_in.empty()) escaped_.insert(name);
+      return escaped_.size() == escaped;
+    }
+    return false;
+  }
+
+  void find_escaped(const Frames& found, bool assuming) {
+    for (std::size_t before = SIZE_MAX; before != escaped_.size();) {
+      before = escaped_.size();
+      for (const auto& [name, frame] : found.frames())
+        if (frame.escapes || (!assuming && !frame.kept_in.empty()) ||
+            std::any_of(frame.kept_in.begin(), frame.kept_in.end(),
+                        [&](const std::string& in) { return escaped_.count(in) != 0; }))
+          escaped_.insert(name);
+    }
+  }
+
+  void mark_local(const Frame& frame) {
+    for (const SlotAccess& a : frame.accesses) {
+      Statement& s = out_.copy_.statements[a.statement];
+      if (!may_be_local(s) || ptx::has_modifier(s.opcode, "local")) continue;
+      out_.names_.push_back(std::string(s.opcode.substr(0, 2)) + ".local" +
+                            std::string(s.opcode.substr(2)));
+      s.opcode = out_.names_.back();
+      out_.any_ = true;
+    }
+  }
+
+  // The accesses of slots; those that overlap others stay. False: one overlaps what an earlier
+  // round has moved.
+  bool move_to_registers(const std::string& name, const Frame& frame, std::size_t& moved) {
+    auto& slots = slots_[name];
+    std::map<std::int64_t, std::vector<SlotAccess>> by_offset;
+    for (const SlotAccess& a : frame.accesses) by_offset[a.offset].push_back(a);
+    std::map<std::int64_t, std::int64_t> longest;
+    for (const auto& [offset, accesses] : by_offset)
+      for (const SlotAccess& a : accesses)
+        longest[offset] = std::max(longest[offset], std::int64_t{a.bytes});
+    std::int64_t end = INT64_MIN;  // of those so far
+    for (auto it = by_offset.begin(); it != by_offset.end(); ++it) {
+      const auto& [offset, accesses] = *it;
+      for (const auto& [other, slot] : slots)
+        if (overlap(offset, longest[offset], other, slot.bytes) &&
+            (offset != other || std::any_of(accesses.begin(), accesses.end(), [&](const auto& a) {
+               return a.bytes != slot.bytes;
+             }))) {
+          escaped_.insert(name);
+          return false;
+        }
+      bool apart = offset >= end;
+      for (const SlotAccess& a : accesses) apart &= a.bytes == accesses[0].bytes;
+      end = std::max(end, offset + longest[offset]);
+      const auto next = std::next(it);
+      if (!apart || (next != by_offset.end() && next->first < end)) continue;
+      Slot& slot = slots[offset];
+      if (slot.name.empty()) slot = add_register(accesses[0].bytes);
+      for (const SlotAccess& a : accesses) become_move(out_.copy_.statements[a.statement], slot);
+      moved += accesses.size();
+    }
+    return true;
+  }
+
+  struct Slot {
+    std::string_view name;
+    std::int64_t bytes = 0;
+  };
+  Slot add_register(std::int64_t bytes) {
+    out_.names_.push_back(std::string(kSlot) + std::to_string(out_.names_.size()) + "_");
+    ptx::Variable v;
+    v.space = ptx::Space::kReg;
+    v.type = "b64";
+    v.name = out_.names_.back();
+    out_.copy_.variables.push_back(v);
+    return {out_.names_.back(), bytes};
+  }
+  void become_move(Statement& s, const Slot& slot) {
+    const bool load = base_opcode(s.opcode) == "ld";
+    out_.operands_.push_back(load ? std::array{s.operands[0], slot.name}
+                                  : std::array{slot.name, s.operands[1]});
+    s.opcode = "mov.b64";
+    s.operands = out_.operands_.back();
+    out_.any_ = true;
+  }
+
+  StackSlots& out_;
+  const ptx::Function& function_;
+  std::set<std::string> escaped_;                              // frames, of all attempts
+  std::map<std::string, std::map<std::int64_t, Slot>> slots_;  // by frame and offset
+};
 
 StackSlots::StackSlots(const ptx::Function& function) {
   bool local = false;
@@ -136,38 +268,7 @@ StackSlots::StackSlots(const ptx::Function& function) {
     local |= v.space == ptx::Space::kLocal;
     if (v.name.starts_with(kSlot)) return;
   }
-  if (!local) return;
-  const Frames found(function);
-  for (const auto& [name, frame] : found.frames()) any_ |= !frame.accesses.empty();
-  if (!any_) return;
-  copy_ = function;
-  std::size_t number = 0;
-  for (const auto& [name, frame] : found.frames()) {
-    for (const SlotAccess& a : frame.accesses) {
-      Statement& s = copy_.statements[a.statement];
-      if (!may_be_local(s) || ptx::has_modifier(s.opcode, "local")) continue;
-      names_.push_back(std::string(s.opcode.substr(0, 2)) + ".local" +
-                       std::string(s.opcode.substr(2)));
-      s.opcode = names_.back();
-    }
-    if (frame.escapes) continue;
-    for (const auto& [offset, accesses] : slots_of(frame)) {
-      names_.push_back(std::string(kSlot) + std::to_string(number++) + "_");
-      ptx::Variable v;
-      v.space = ptx::Space::kReg;
-      v.type = "b64";
-      v.name = names_.back();
-      copy_.variables.push_back(v);
-      for (const SlotAccess& a : accesses) {
-        Statement& s = copy_.statements[a.statement];
-        const bool load = base_opcode(s.opcode) == "ld";
-        operands_.push_back(load ? std::array{s.operands[0], v.name}
-                                 : std::array{v.name, s.operands[1]});
-        s.opcode = "mov.b64";
-        s.operands = operands_.back();
-      }
-    }
-  }
+  if (local) Rounds(*this, function).run();
 }
 
 }  // namespace sluice::passes

@@ -6,7 +6,9 @@
 // Owner: gather_waits(), one function, one thread; refers to the function and the module. The copy
 // is for analysis only and never printed: it has as many statements as the function, at the same
 // places. A slot becomes a register only where every access of its frame is understood and the
-// frame's address goes nowhere else; otherwise accesses of the frame are marked as local.
+// frame's address goes nowhere else, or into slots from where it goes nowhere else either: calls
+// that are written in place leave variables by reference and objects that hold references.
+// Otherwise accesses of the frame are marked as local.
 #pragma once
 
 #include <array>
@@ -29,6 +31,8 @@ class StackSlots {
   const ptx::Function& function() const { return copy_; }
 
  private:
+  class Rounds;
+
   bool any_ = false;
   ptx::Function copy_;
   // What the copy's statements refer to.

@@ -520,6 +520,52 @@ TEST(PtxWaits, VariablesInTheStackFrame) {
             "in-order");
 }
 
+// Calls that are written in place pass variables by reference, and objects that hold references.
+TEST(PtxWaits, VariablesThatFramesReferTo) {
+  const auto referred = [](const std::string& body) {
+    return tier(
+        ".local .align 8 .b8 count[16]; .local .align 8 .b8 object[16]; .local .align 8 .b8 "
+        "outer[8];"
+        ".reg .b64 %at, %in, %out, %rda, %rdb;\n"
+        "mov.u64 %rd2, count; cvta.local.u64 %at, %rd2; mov.u64 %rd3, object;"
+        "cvta.local.u64 %in, %rd3; mov.u64 %rd4, outer; cvta.local.u64 %out, %rd4;\n"
+        "st.u32 [%at], 0; st.u64 [%in+8], %at; st.u64 [%out], %in;\n" +
+        body);
+  };
+  // A counter that is read through two of them, beside a sleep: work.
+  const std::string read =
+      "L: ld.u64 %rda, [%out]; ld.u64 %rdb, [%rda+8]; ld.u32 %r3, [%rdb]; nanosleep.u32 20;";
+  const std::string step =
+      "add.u32 %r4, %r3, 1; st.u32 [%rdb], %r4; setp.lt.u32 %p0, %r4, %r0; @%p0 bra L;";
+  EXPECT_EQ(referred(read + step), "plain");
+  EXPECT_EQ(referred("setp.ne.u64 %p1, %in, 0; @!%p1 trap;" + read + step), "plain");
+  // An object that holds its own address.
+  EXPECT_EQ(referred("st.u64 [%in], %in; ld.u64 %rd5, [%in]; st.u32 [%rd5+8], %r0;" + read + step),
+            "waits");
+  EXPECT_EQ(referred("st.u64 [%in], %in; ld.u64 %rd5, [%in]; st.u64 [%rd5+8], %at;" + read + step),
+            "waits");  // two values
+  EXPECT_EQ(
+      referred("st.u64 [%at+8], %at; ld.u64 %rd5, [%at+8]; st.u32 [%rd5], %r0;" + read + step),
+      "plain");
+  // It leads elsewhere on some way, other threads or functions may have it, or it is not whole.
+  EXPECT_EQ(referred("@%p1 st.u64 [%in+8], %rd1;" + read + step), "waits");
+  EXPECT_EQ(referred("st.global.u64 [%rd1], %in;" + read + step), "waits");
+  EXPECT_EQ(referred("ld.u64 %rd5, [%out]; st.global.u64 [%rd1], %rd5;" + read + step), "waits");
+  EXPECT_EQ(referred("add.s64 %rd5, %out, %rd1; st.u64 [%rd5], %rd1;" + read + step), "waits");
+  EXPECT_EQ(referred("ld.u64 %rd5, [%out]; st.u8 [%rd5+9], %r0;" + read + step), "waits");
+  // The counter itself is the thread's own memory in any case.
+  EXPECT_EQ(referred("st.global.u64 [%rd1], %at;" + read + step), "plain");
+  // What is polled comes through them, too.
+  const std::string poll =
+      "L: ld.u64 %rda, [%out]; ld.u64 %rdb, [%rda+8]; ld.acquire.gpu.global.u32 %r3, [%rd1];"
+      "st.u32 [%rdb], %r3; ld.u32 %r4, [%at]; setp.eq.u32 %p0, %r4, 0; @%p0 bra L;";
+  EXPECT_EQ(referred(poll), "waits");
+  EXPECT_EQ(referred("mul.wide.u32 %rd5, %r1, 4; add.s64 %rd6, %rd0, %rd5; add.s64 %rd7, %rd6, -4;"
+                     "st.u64 [%in], %rd7; L: ld.u64 %rda, [%out]; ld.u64 %rdb, [%rda];"
+                     "ld.acquire.gpu.u32 %r3, [%rdb]; setp.eq.u32 %p0, %r3, 0; @%p0 bra L;"),
+            "in-order");
+}
+
 // The word that is swapped is named by a variable in a frame whose address goes elsewhere.
 TEST(PtxWaits, TokensNamedByVariablesInMemory) {
   const std::string frame =
