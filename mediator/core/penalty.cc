@@ -38,16 +38,16 @@ std::string_view to_string(Penalty::State state) {
 }
 
 uint64_t Penalty::debt_ns(uint64_t now_ns) const {
-  const uint64_t forgiven = now_ns > at_ns_ ? (now_ns - at_ns_) / kPerForgiven : 0;
-  return debt_ns_ - std::min(debt_ns_, forgiven);
+  const uint64_t forgiven = now_ns > owed_.at_ns ? (now_ns - owed_.at_ns) / kPerForgiven : 0;
+  return owed_.debt_ns - std::min(owed_.debt_ns, forgiven);
 }
 
 void Penalty::add_debt(uint64_t now_ns, uint64_t cost_ns) {
   // What overshoots kMost (an offence that was under way when it was barred) is not carried on, so
   // nobody waits for longer than what a single fault takes to be forgiven.
-  debt_ns_ = std::min(debt_ns(now_ns) + std::min(cost_ns, kMostAtOnce), kMost);
-  at_ns_ = now_ns;
-  wait_until_ns_ = std::max(wait_until_ns_, now_ns + kDelay * debt_ns_);
+  owed_.debt_ns = std::min(debt_ns(now_ns) + std::min(cost_ns, kMostAtOnce), kMost);
+  owed_.at_ns = now_ns;
+  owed_.wait_until_ns = std::max(owed_.wait_until_ns, now_ns + kDelay * owed_.debt_ns);
 }
 
 Penalty::State Penalty::on_offence(uint64_t now_ns, Offence offence, uint64_t cost_ns,
@@ -72,11 +72,11 @@ Penalty::State Penalty::add_cost(uint64_t now_ns, uint64_t cost_ns, bool harmed)
 Penalty::State Penalty::state(uint64_t now_ns) const {
   const uint64_t debt = debt_ns(now_ns);
   if (debt > 0 && debt + worst_ns_ > kMost) return State::kBarred;
-  return now_ns < wait_until_ns_ ? State::kWaiting : State::kClear;
+  return now_ns < owed_.wait_until_ns ? State::kWaiting : State::kClear;
 }
 
 uint64_t Penalty::opens_at_ns(uint64_t now_ns) const {
-  uint64_t at = wait_until_ns_;
+  uint64_t at = owed_.wait_until_ns;
   const uint64_t room = kMost - std::min(kMost, worst_ns_), debt = debt_ns(now_ns);
   if (debt > room) at = std::max(at, now_ns + (debt - room) * kPerForgiven);
   return at;

@@ -71,7 +71,16 @@ class Penalty {
   // gaps between a neighbour's programs.
   static constexpr uint64_t kAlone = 60'000'000'000;
 
+  // What a vGPU owes, in the monotonic time of its host's boot.
+  struct Owed {
+    uint64_t debt_ns = 0, at_ns = 0;  // the debt as of then
+    uint64_t wait_until_ns = 0;
+  };
+
   explicit Penalty(uint64_t worst_ns) : worst_ns_(worst_ns) {}
+  // Of a vGPU that an earlier sluiced had.
+  Penalty(uint64_t worst_ns, const Owed& owed) : worst_ns_(worst_ns), owed_(owed) {}
+  const Owed& owed() const { return owed_; }
 
   // `cost_ns`: for how long the GPU stood still; `harmed`: somebody else was there (see kAlone).
   // kBarred as the answer: its sessions have to be ended now.
@@ -96,8 +105,7 @@ class Penalty {
   void add_debt(uint64_t now_ns, uint64_t cost_ns);
 
   uint64_t worst_ns_;
-  uint64_t debt_ns_ = 0, at_ns_ = 0;  // the debt as of then
-  uint64_t wait_until_ns_ = 0;
+  Owed owed_;
   uint64_t faults_ = 0, forced_ends_ = 0, fault_stall_ns_ = 0;
 };
 std::string_view to_string(Penalty::State state);

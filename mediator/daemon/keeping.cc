@@ -24,6 +24,7 @@ std::string text_of(const Daemon& d, const VgpuServer& v) {
                             .region_bytes = s.geometry.region_bytes,
                             .slots = s.geometry.slots,
                             .paused = v.paused(),
+                            .owed = v.penalty().owed(),
                             .life = v.connection().empty() ? 0 : v.host_epoch()});
 }
 
@@ -73,6 +74,7 @@ Result<void> Daemon::restore_vgpu(io::FdStore::Parcel parcel) {
   auto vgpu = create(r, std::move(*connection));
   if (!vgpu) return vgpu.error();
   if (kept->paused) (*vgpu)->set_paused(true);
+  (*vgpu)->take_over_debt(kept->owed);
   return {};
 }
 

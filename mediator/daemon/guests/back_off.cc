@@ -65,6 +65,10 @@ void BackOff::take_over(const core::Penalty& faults, const core::StallBudget& st
   rest();
 }
 
+void BackOff::take_over(const core::Penalty::Owed& owed) {
+  take_over(core::Penalty(services_.settings.stalls.worst_ns(), owed), stall_budget_);
+}
+
 void BackOff::set_paused(bool paused) {
   paused_ = paused;
   services_.executor.set_paused(vgpu_, paused_ || rests_);

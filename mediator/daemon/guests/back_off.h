@@ -41,6 +41,7 @@ class BackOff {
   void on_stall(uint64_t cost_ns);
   // What an earlier vGPU of the same owner still owes.
   void take_over(const core::Penalty& faults, const core::StallBudget& stalls);
+  void take_over(const core::Penalty::Owed& owed);
 
   void set_paused(bool paused);
   bool paused() const { return paused_; }

@@ -44,6 +44,7 @@ class Reader {
     good_ = good_ && v;
     return v;
   }
+  bool has(const char* key) const { return object_ && object_->contains(key); }
   bool good() const { return good_; }
 
  private:
@@ -78,6 +79,9 @@ std::string kept_text(const KeptVgpu& v) {
                                       {"region_bytes", v.region_bytes},
                                       {"slots", v.slots},
                                       {"paused", v.paused ? 1 : 0},
+                                      {"debt_ns", v.owed.debt_ns},
+                                      {"debt_at_ns", v.owed.at_ns},
+                                      {"waits_until_ns", v.owed.wait_until_ns},
                                       {"life", v.life}});
 }
 
@@ -102,6 +106,9 @@ Result<KeptVgpu> read_kept_vgpu(const std::string& text) {
   v.region_bytes = r.number("region_bytes", limits::kMaxRegionBytes);
   v.slots = r.number32("slots", SLUICE_MAX_SLOTS);
   v.paused = r.number("paused", 1) != 0;
+  if (r.has("debt_ns"))
+    v.owed = {r.number("debt_ns", core::Penalty::kMost), r.number("debt_at_ns", UINT64_MAX),
+              r.number("waits_until_ns", UINT64_MAX)};
   if (!r.good() || v.slots == 0 || v.region_bytes < limits::kMinRegionBytes) return unreadable();
   return v;
 }

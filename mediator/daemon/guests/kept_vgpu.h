@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mediator/base/result.h"
+#include "mediator/core/penalty.h"
 #include "policies/policy.h"
 
 namespace sluice {
@@ -25,6 +26,7 @@ struct KeptVgpu {
   uint64_t region_bytes = 0;
   uint32_t slots = 0;
   bool paused = false;
+  core::Penalty::Owed owed;  // an earlier sluiced may not have noted it
   // Of the connection; not read again. A text with another one is of other descriptors.
   uint64_t life = 0;
 };

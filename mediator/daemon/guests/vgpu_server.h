@@ -95,6 +95,8 @@ class VgpuServer final : private io::IvshmemServer::Owner,
   void take_over_debts(const core::Penalty& faults, const core::StallBudget& stalls) {
     back_off_->take_over(faults, stalls);
   }
+  // The same, of what an earlier sluiced noted.
+  void take_over_debt(const core::Penalty::Owed& owed) { back_off_->take_over(owed); }
   size_t waiting_programs() const { return starts_.size(); }
   // For how long programs that ask now would wait for the back-off; 0: not at all.
   uint64_t back_off_ns() const override { return back_off_->wait_ns(); }

@@ -290,6 +290,30 @@ TEST_F(KeepingTest, GroupsAndVgpusWithoutAMachineStayAndWhatGoesIsForgotten) {
   EXPECT_TRUE(run_until([&] { return systemd_.names() == Names{"groups", "vgpu.a"}; }));
 }
 
+// Restarts are the host's, but who owes would gain by each.
+TEST_F(KeepingTest, WhatAVgpuOwesOutlivesSluiced) {
+  start_kept();
+  create("a");
+  create("b");
+  core::Penalty penalty(150'000'000);
+  penalty.on_offence(monotonic_ns(), core::Offence::kDidNotLeave, 2'000'000'000, true);
+  daemon_->find("a")->take_over_debts(penalty, {});
+  const uint64_t opens_at_ns = penalty.opens_at_ns(monotonic_ns());
+  restart();
+  const auto owes = [&](const char* name) {
+    return daemon_->find(name)->penalty().debt_ns(monotonic_ns());
+  };
+  EXPECT_GT(owes("a"), 0u);
+  EXPECT_EQ(owes("b"), 0u);
+  EXPECT_EQ(daemon_->find("a")->penalty().opens_at_ns(monotonic_ns()), opens_at_ns);
+  crash();
+  EXPECT_GT(owes("a"), 0u);
+  LocalProgram neighbour(daemon_->find("b")->spec().local_socket);
+  neighbour.send_join();
+  EXPECT_TRUE(run_until([&] { return neighbour.joined(); }));
+  EXPECT_GT(daemon_->find("a")->back_off_ns(), 0u) << "its programs wait";
+}
+
 TEST_F(KeepingTest, AMachineThatEndedMeanwhileIsGone) {
   start_kept();
   create("a");
@@ -362,21 +386,23 @@ TEST_F(KeepingTest, DescriptorsThatCameBeforeEndTheConnection) {
 
 TEST_F(KeepingTest, WhatCannotBeReadIsLeftOutAndForgotten) {
   config_.region_bytes = 64u << 20;
-  const std::string good = kept_text(KeptVgpu{.name = "good",
-                                              .share = {},
-                                              .group = {},
-                                              .memory_bytes = 0,
-                                              .socket = config_.runtime_dir + "/vgpu/good.sock",
-                                              .owner = {},
-                                              .mode = {},
-                                              .region_bytes = config_.region_bytes,
-                                              .slots = 4,
-                                              .paused = false,
-                                              .life = 0});
+  std::string good = kept_text(KeptVgpu{.name = "good",
+                                        .share = {},
+                                        .group = {},
+                                        .memory_bytes = 0,
+                                        .socket = config_.runtime_dir + "/vgpu/good.sock",
+                                        .owner = {},
+                                        .mode = {},
+                                        .region_bytes = config_.region_bytes,
+                                        .slots = 4,
+                                        .paused = false,
+
+                                        .life = 0});
   std::string later = good, bad_slots = good;
   later.replace(later.find("\"version\":1"), 11, "\"version\":9");
   bad_slots.replace(bad_slots.find("\"slots\":4"), 9, "\"slots\":99");
   io::FdStore first = systemd_.store();
+  good.replace(good.find("\"debt_ns\""), good.find("\"life\"") - good.find("\"debt_ns\""), "");
   ASSERT_TRUE(first.put("vgpu.good", good, {}).ok());
   ASSERT_TRUE(first.put("vgpu.later", later, {}).ok());
   ASSERT_TRUE(first.put("vgpu.slots", bad_slots, {}).ok());
@@ -413,6 +439,7 @@ TEST_F(KeepingTest, WhoInsistsOnAModeIsNotTakenIntoTheOther) {
                                           .region_bytes = config_.region_bytes,
                                           .slots = 4,
                                           .paused = false,
+                                          .owed = {},
                                           .life = 0}),
                        {})
                   .ok());
