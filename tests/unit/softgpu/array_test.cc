@@ -74,6 +74,48 @@ TEST_F(SoftGpuArrays, ABoxGoesInAndComesBack) {
 }
 
 // Sizes and pitches whose products do not fit into 64 bits.
+constexpr const char* kFetch = R"(.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry fetch(.param .u64 out, .param .u64 texture)
+{ .reg .b64 %d<4>; .reg .b32 %r<7>;
+  ld.param.u64 %d1, [out]; ld.param.u64 %d2, [texture]; mov.u32 %r1, %tid.x;
+  tex.1d.v4.u32.s32 {%r2, %r3, %r4, %r5}, [%d2, {%r1}];
+  mul.wide.u32 %d3, %r1, 4; add.u64 %d1, %d1, %d3; st.global.u32 [%d1], %r2; ret; }
+)";
+
+// The object stays; what was its memory may be another program's tomorrow.
+TEST_F(SoftGpuArrays, ATextureOverFreedMemoryIsAFault) {
+  auto make = find<decltype(::cuTexObjectCreate)>("cuTexObjectCreate");
+  CUmodule module = nullptr;
+  CUfunction fetch = nullptr;
+  OK(api.cuModuleLoadData(&module, kFetch));
+  OK(api.cuModuleGetFunction(&fetch, module, "fetch"));
+  CUdeviceptr out = allocate(64);
+  const CUdeviceptr memory = allocate(4096);
+  OK(api.cuMemsetD32(memory, 7, 1024));
+  CUDA_RESOURCE_DESC r{};
+  r.resType = CU_RESOURCE_TYPE_LINEAR;
+  r.res.linear.devPtr = memory;
+  r.res.linear.format = CU_AD_FORMAT_UNSIGNED_INT32;
+  r.res.linear.numChannels = 1;
+  r.res.linear.sizeInBytes = 4096;
+  CUDA_TEXTURE_DESC t{};
+  t.flags = CU_TRSF_READ_AS_INTEGER;
+  CUtexObject texture = 0;
+  OK(make(&texture, &r, &t, nullptr));
+  void* arguments[] = {&out, &texture};
+  const auto run = [&] {
+    EXPECT_EQ(api.cuLaunchKernel(fetch, 1, 1, 1, 16, 1, 1, 0, nullptr, arguments, nullptr),
+              CUDA_SUCCESS);
+    return api.cuCtxSynchronize();
+  };
+  OK(run());
+  EXPECT_EQ(read(out, 16), std::vector<uint32_t>(16, 7));
+  OK(api.cuMemFree(memory));
+  FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, run());
+}
+
 TEST_F(SoftGpuArrays, ImpossibleBoxesAreRefused) {
   const CUdeviceptr from = allocate(4096), to = allocate(4096);
   CUDA_MEMCPY3D c = between(from, to, 16, 4, 4);
