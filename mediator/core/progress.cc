@@ -126,7 +126,7 @@ void Progress::add(const sluice_launch_records& records, ProgressSums* sums) con
     if (const Record r(records, i); Record::waits_or_runs(r.state)) add_record(r, sums);
 }
 
-LaunchHints Progress::look(uint32_t session, const sluice_launch_records& records,
+LaunchHints Progress::read(uint32_t session, const sluice_launch_records& records,
                            uint32_t demand) {
   Session& known = sessions_[session];
   ProgressSums sums;

@@ -25,10 +25,10 @@ namespace sluice::core {
 
 // Kernels of one vGPU whose durations are learnt; a program that invents more keeps these.
 inline constexpr size_t kMaxKernelsLearnt = 1024;
-// Launches of a session that look() adds up; more would delay all that wait for sluiced's answer.
+// Launches of a session that read() adds up; more would delay all that wait for sluiced's answer.
 // The rest counts as not predicted.
 inline constexpr uint32_t kMaxLaunchesLooked = 128;
-// Kernels of a vGPU to which one look's evictions are put down; more are a hostile worker's.
+// Kernels of a vGPU to which one read's evictions are put down; more are a hostile worker's.
 inline constexpr size_t kMaxKernelsEvicted = 64;
 
 struct ProgressSums {
@@ -56,7 +56,7 @@ class Progress {
   void add(const sluice_launch_records& records, ProgressSums* sums) const;
   // The same of a session that says that it has `demand` launches queued: looks no further than for
   // this many, beginning where it found the first one the last time.
-  LaunchHints look(uint32_t session, const sluice_launch_records& records, uint32_t demand);
+  LaunchHints read(uint32_t session, const sluice_launch_records& records, uint32_t demand);
   void forget(uint32_t session) { sessions_.erase(session); }
 
   // What was learnt, as text and back: DurationModel::save(), then a line for each kernel that was
@@ -79,7 +79,7 @@ class Progress {
   };
   struct Session {
     std::array<Seen, SLUICE_REPORT_RECORDS> records{};
-    uint32_t first = 0;  // where look() found something
+    uint32_t first = 0;  // where read() found something
   };
   struct Record;
   void add_record(const Record& r, ProgressSums* sums) const;

@@ -243,7 +243,7 @@ void Scheduler::on_report(uint64_t now_ns, SessionId s, const ReportSnapshot& re
   if (!x) return;
   const VgpuId v = x->vgpu;
   m.reports.answered(s);
-  m.reports.tell_rhythm(now_ns, s, report);
+  m.reports.report_rhythm(now_ns, s, report);
   // It has waited, and has work again: nobody has seen it.
   const bool waited = x->backlogged && x->report.guest_idles != report.guest_idles &&
                       report.guest_demand > 0 && m.vgpus[v].backlogged_sessions == 1;
@@ -252,7 +252,7 @@ void Scheduler::on_report(uint64_t now_ns, SessionId s, const ReportSnapshot& re
   m.launches.accept(s, report.guest_hints);
   m.reports.set_backlogged(
       s, !m.vgpus[v].paused && (x->report.guest_demand > 0 || x->report.guest_in_flight > 0));
-  if (m.vgpus[v].holds()) m.charging.clock(v).on_look(now_ns, m.vgpus[v].backlogged());
+  if (m.vgpus[v].holds()) m.charging.clock(v).on_report(now_ns, m.vgpus[v].backlogged());
   m.strategy->on_report(now_ns, s, out);
   m.check_drained(now_ns, s, out);
   m.finish(now_ns, out);

@@ -128,10 +128,10 @@ Result<void> SpawnerLink::start_keeper() {
   theirs.reset();
   link_ = std::move(ours);
   link_watch_ = FdWatch(io_, link_.get(), [this] { on_link(); });
-  return tell_keeper(bytes);
+  return send_to_keeper(bytes);
 }
 
-Result<void> SpawnerLink::tell_keeper(const std::string& bytes) {
+Result<void> SpawnerLink::send_to_keeper(const std::string& bytes) {
   auto sent = send_with_fds(link_.get(), bytes.data(), bytes.size(), {}, MSG_DONTWAIT);
   if (!sent && (sent.error().code == EPIPE || sent.error().code == ECONNRESET))
     return bad_program(EPIPE, spec_.path, "ended at once");
@@ -146,7 +146,7 @@ Result<void> SpawnerLink::launch() {
     if (auto started = start_keeper(); !started) return started;
   Packet packet;
   packet.header.type = SpawnerType::kLaunch;
-  return tell_keeper(spawner_protocol::encode(packet));
+  return send_to_keeper(spawner_protocol::encode(packet));
 }
 
 Result<void> SpawnerLink::take_launched() {

@@ -120,7 +120,7 @@ class SpawnerLink {
   Result<void> launch();
   Result<void> wait_for_launched(uint64_t end_ns);
   Result<void> wait_for_hello(uint64_t end_ns);
-  Result<void> tell_keeper(const std::string& bytes);
+  Result<void> send_to_keeper(const std::string& bytes);
   Result<void> take_launched();
   void on_link();
   void close_keeper();

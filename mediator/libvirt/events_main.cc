@@ -50,11 +50,11 @@ class Outage {
 void serve(DomainEvents& libvirt, Follower& follower, Outage& sluiced) {
   std::set<std::string> changed;
   bool all = true, left = true;
-  uint64_t looked_ns = 0;
+  uint64_t polled_ns = 0;
   for (;;) {
     const uint64_t now = monotonic_ns();
-    const uint64_t pause = left ? limits::kLeftoverLookSeconds : limits::kLookSeconds;
-    const bool due = all || now - looked_ns >= pause * kSecond;
+    const uint64_t pause = left ? limits::kLeftoverPollSeconds : limits::kPollSeconds;
+    const bool due = all || now - polled_ns >= pause * kSecond;
     auto done = due ? follower.all(libvirt, now) : follower.changed(libvirt, changed, now);
     if (done && (due || !changed.empty())) {
       auto collected = follower.collect(libvirt, now);
@@ -68,7 +68,7 @@ void serve(DomainEvents& libvirt, Follower& follower, Outage& sluiced) {
       sluiced.over();
       changed.clear();
       if (all) log::info("following the domains");
-      if (due) looked_ns = now;
+      if (due) polled_ns = now;
       all = false;
     } else {
       wait_ms = sluiced.began_or_goes_on(done.error());

@@ -67,7 +67,7 @@ Result<std::vector<ListedVgpu>> list_when_there(Vgpus& vgpus) {
     auto all = vgpus.list();
     const bool absent = !all && (all.error().code == ENOENT || all.error().code == ECONNREFUSED);
     if (!absent || monotonic_ns() > end_ns) return all;
-    ::usleep(limits::kAbsentLookMs * 1000);
+    ::usleep(limits::kAbsentPollMs * 1000);
   }
 }
 

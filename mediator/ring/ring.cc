@@ -77,7 +77,7 @@ RingProducer::RingProducer(RingMemory memory, Bell bell, bool fresh)
   }
 }
 
-bool RingProducer::look_at_tail() {
+bool RingProducer::read_tail() {
   const uint64_t tail = load_shared(memory_.indices->tail, std::memory_order_acquire);
   // The consumer can only go forward, and never past what it was shown.
   if (tail - tail_seen_ > published_ - tail_seen_ || (tail & kAlignMask) != 0) {
@@ -101,7 +101,7 @@ std::byte* RingProducer::reserve(uint32_t bytes) {
   SLUICE_CHECK(bytes >= sizeof(sluice_record) && (bytes & kAlignMask) == 0 &&
                bytes <= SLUICE_RECORD_MAX_BYTES && bytes <= memory_.bytes / 2 && reserved_ == 0);
   if (broken_) return nullptr;
-  if (!has_room(bytes) && (!look_at_tail() || !has_room(bytes))) return nullptr;
+  if (!has_room(bytes) && (!read_tail() || !has_room(bytes))) return nullptr;
   if (const uint32_t pad = filler(bytes); pad != 0) {
     sluice_record record{};
     record.bytes = pad;
@@ -134,7 +134,7 @@ bool RingProducer::arm_space(uint32_t bytes) {
   publish();  // the consumer cannot make room for what it has not seen
   store_shared(memory_.indices->space_armed, 1u);
   full_fence();
-  if (!broken_ && look_at_tail() && !has_room(bytes)) return true;
+  if (!broken_ && read_tail() && !has_room(bytes)) return true;
   disarm_space();
   return false;
 }
@@ -152,7 +152,7 @@ RingConsumer::RingConsumer(RingMemory memory, Bell bell, bool fresh, GiveBack gi
   }
 }
 
-bool RingConsumer::look_at_head() {
+bool RingConsumer::read_head() {
   const uint64_t head = load_shared(memory_.indices->head, std::memory_order_acquire);
   if (head - tail_ > memory_.bytes || head - tail_ < head_seen_ - tail_ ||
       (head & kAlignMask) != 0) {
@@ -174,13 +174,13 @@ void RingConsumer::prefetch() const {
 
 bool RingConsumer::readable() {
   if (broken_ || head_seen_ != tail_) return true;
-  return !look_at_head() || head_seen_ != tail_;
+  return !read_head() || head_seen_ != tail_;
 }
 
 Pop RingConsumer::pop(RecordBuffer& out) {
   while (!broken_) {
     if (head_seen_ == tail_) {
-      if (!look_at_head()) break;
+      if (!read_head()) break;
       if (head_seen_ == tail_) {
         if (give_back_ == GiveBack::kWhenEmpty) release();
         return Pop::kEmpty;

@@ -135,7 +135,7 @@ class RingProducer {
   uint64_t head() const { return head_; }  // committed, ours
 
  private:
-  bool look_at_tail();                    // false: broken
+  bool read_tail();                       // false: broken
   bool has_room(uint32_t bytes) const;    // with the filler that it may need
   uint32_t filler(uint32_t bytes) const;  // bytes lost at the end of the ring
 
@@ -207,7 +207,7 @@ class RingConsumer {
   uint64_t tail() const { return tail_; }
 
  private:
-  bool look_at_head();  // false: broken
+  bool read_head();  // false: broken
   void prefetch() const;
 
   RingMemory memory_;

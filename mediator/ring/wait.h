@@ -73,7 +73,7 @@ class Spinner {
     }
     const uint64_t end = monotonic_ns() + budget_ns;
     for (;;) {
-      for (int i = 0; i < kLooksPerClock; ++i) {
+      for (int i = 0; i < kPollsPerClock; ++i) {
         cpu_relax();
         if (ready()) {
           next_ns_ = budget_ns_;
@@ -94,7 +94,7 @@ class Spinner {
   template <class Ready>
   static bool spin_until(uint64_t until_ns, Ready&& ready) {
     while (monotonic_ns() < until_ns)
-      for (int i = 0; i < kLooksPerClock; ++i) {
+      for (int i = 0; i < kPollsPerClock; ++i) {
         cpu_relax();
         if (ready()) return true;
       }
@@ -132,7 +132,7 @@ class Spinner {
   }
 
  private:
-  static constexpr int kLooksPerClock = 64;
+  static constexpr int kPollsPerClock = 64;
   // Below this the wake-up saved is cheaper than the clock; it keeps the budget able to grow again.
   static constexpr uint64_t kLeastNs = 1000;
   // What a short answer takes from the peer's wake-up on: two changes of thread and the call.

@@ -29,7 +29,7 @@ class ClockEstimator {
     contended_ = contended;
   }
   // A read of its report found it busy or idle.
-  void on_look(uint64_t now_ns, bool busy) {
+  void on_report(uint64_t now_ns, bool busy) {
     settle(now_ns);
     idle_ = !busy;
   }

@@ -18,7 +18,7 @@ void EngineUse::remove(uint32_t worker) {
   if (resident_ == worker) resident_ = kNobody;
   workers_.erase(worker);
   proof_.remove(worker);
-  look_who_wants();
+  count_claimants();
 }
 
 void EngineUse::set_slice(uint32_t worker, uint64_t slice_ns) {
@@ -191,7 +191,7 @@ void EngineUse::settle(uint64_t until_ns, std::vector<Used>& used) {
     if (from == &claims_) {
       if (const auto w = workers_.find(e.process); w != workers_.end())
         w->second.claims = e.on, w->second.wants = e.wants;
-      look_who_wants();
+      count_claimants();
     } else if (from == &said_) {
       e.said ? proof_.on_witness(e.time_ns, *e.said) : proof_.excuse(e.time_ns, e.stall_ns);
     } else if (e.on) {
@@ -213,7 +213,7 @@ void EngineUse::settle_without_log(uint64_t until_ns, std::vector<Used>& used) {
   settle(until_ns, used);
 }
 
-void EngineUse::look_who_wants() {
+void EngineUse::count_claimants() {
   uint32_t first = ~0u;
   bool several = false;
   for (const auto& [process, w] : workers_) {

@@ -142,7 +142,7 @@ class EngineUse {
   void charge_parts(double ns);
   void end_gap(bool was_switch);
   bool is_free() const { return alone_ && settled_ns_ > alone_since_ns_ + kAloneNs; }
-  void look_who_wants();
+  void count_claimants();
   void hand_out(std::vector<Used>& used);
 
   const Config config_;

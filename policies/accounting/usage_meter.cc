@@ -97,7 +97,7 @@ void UsageMeter::on_busy(uint64_t now_ns, uint32_t v, bool busy) {
   if (!g || g->busy == busy) return;
   g->busy = busy;
   busy_ += busy ? 1 : -1;
-  if (g->holds.now) g->clock.on_look(now_ns, busy);
+  if (g->holds.now) g->clock.on_report(now_ns, busy);
   update_contended(now_ns);
 }
 

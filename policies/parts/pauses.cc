@@ -190,7 +190,7 @@ class Pauses final : public Forwarding {
   void seen(uint64_t now_ns, Actions& out, Event&& event) {
     const size_t before = out.size();
     event();
-    look(before, out);
+    take_over(before, out);
     if (!all_wait()) {
       idling_.stop(now_ns);
     } else if (!idling_.may(now_ns, first_end_ns() - std::min(now_ns, first_end_ns()),
@@ -209,7 +209,7 @@ class Pauses final : public Forwarding {
     for (const VgpuId v : paused_) ns = std::min(ns, vgpus_[v].until_ns);
     return ns;
   }
-  void look(size_t from, Actions& out) {
+  void take_over(size_t from, Actions& out) {
     size_t kept = from;
     for (size_t i = from; i < out.size(); ++i) {
       const Action& a = out[i];

@@ -43,7 +43,7 @@ void Account::set_busy(VgpuId v, bool busy) {
   } else {
     out_.vgpus[v].busy_ns += last_ns_ - m.busy_since_ns;
   }
-  look_at_wait(v, last_ns_);
+  note_wait(v, last_ns_);
   update_contended();
   if (busy && busy_count_ >= 2 && !m.contended) open(m);
 }
@@ -66,8 +66,8 @@ void Account::set_holding(VgpuId v, bool holding, uint64_t now_ns) {
   Member& m = members_[v];
   if (m.holding == holding) return;
   m.holding = holding;
-  look_at_lag(v);
-  look_at_wait(v, now_ns);
+  note_lag(v);
+  note_wait(v, now_ns);
 }
 
 // Only the step between one and two with work changes who is contended besides the one that
@@ -90,21 +90,21 @@ void Account::open(Member& m) {
 }
 
 void Account::close(VgpuId v) {
-  look_at_lag(v);
+  note_lag(v);
   Member& m = members_[v];
   out_.vgpus[v].got_sm_ns += m.got;
   out_.vgpus[v].entitled_sm_ns += m.weight * (v_ - m.v_mark);
   m.contended = false;
 }
 
-void Account::look_at_lag(VgpuId v) {
+void Account::note_lag(VgpuId v) {
   Member& m = members_[v];
   if (!m.contended) return;
   const double lag = std::abs(m.weight * (v_ - m.v_mark) - m.got);
   out_.vgpus[v].lag_max_sm_ns = std::max(out_.vgpus[v].lag_max_sm_ns, lag);
 }
 
-void Account::look_at_wait(VgpuId v, uint64_t now_ns) {
+void Account::note_wait(VgpuId v, uint64_t now_ns) {
   Member& m = members_[v];
   const bool waits = m.busy && !m.holding;
   if (waits == m.waits) return;

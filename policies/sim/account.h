@@ -81,8 +81,8 @@ class Account {
   void update_contended();
   void open(Member& m);
   void close(VgpuId v);
-  void look_at_lag(VgpuId v);
-  void look_at_wait(VgpuId v, uint64_t now_ns);
+  void note_lag(VgpuId v);
+  void note_wait(VgpuId v, uint64_t now_ns);
   void end_window_part();
 
   Outcome& out_;

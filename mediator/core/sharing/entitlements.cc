@@ -99,7 +99,7 @@ void Entitlements::reshape(uint64_t now_ns) {
              std::any_of(groups_.begin(), groups_.end(), has_bound);
   if (bounded_) return divide(now_ns);
   for (policy::VgpuId v = 0; v < vgpus_.size(); ++v)
-    if (vgpus_[v].present) tell(now_ns, v, vgpus_[v].weight, vgpus_[v].parent);
+    if (vgpus_[v].present) meter(now_ns, v, vgpus_[v].weight, vgpus_[v].parent);
 }
 
 void Entitlements::divide(uint64_t now_ns) {
@@ -119,14 +119,15 @@ void Entitlements::divide(uint64_t now_ns) {
   divide_among_members(root);
   for (const policy::VgpuId v : busy_) {
     const double weight = std::round(vgpus_[v].part * kWholeWeight);
-    tell(now_ns, v, static_cast<uint32_t>(std::max(weight, 1.0)), policy::kRootGroup);
+    meter(now_ns, v, static_cast<uint32_t>(std::max(weight, 1.0)), policy::kRootGroup);
   }
 }
 
-void Entitlements::tell(uint64_t now_ns, policy::VgpuId v, uint32_t weight, policy::GroupId group) {
+void Entitlements::meter(uint64_t now_ns, policy::VgpuId v, uint32_t weight,
+                         policy::GroupId group) {
   Vgpu& n = vgpus_[v];
-  if (n.told_weight == weight && n.told_group == group) return;
-  n.told_weight = weight, n.told_group = group;
+  if (n.metered_weight == weight && n.metered_group == group) return;
+  n.metered_weight = weight, n.metered_group = group;
   meter_.set_share(now_ns, v, weight, group);
 }
 

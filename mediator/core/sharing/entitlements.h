@@ -51,12 +51,12 @@ class Entitlements {
   };
   struct Vgpu : Node {
     bool present = false, busy = false;
-    uint32_t told_weight = 0;
-    policy::GroupId told_group = policy::kRootGroup;
+    uint32_t metered_weight = 0;
+    policy::GroupId metered_group = policy::kRootGroup;
   };
   void reshape(uint64_t now_ns);
   void divide(uint64_t now_ns);
-  void tell(uint64_t now_ns, policy::VgpuId v, uint32_t weight, policy::GroupId group);
+  void meter(uint64_t now_ns, policy::VgpuId v, uint32_t weight, policy::GroupId group);
 
   accounting::ShareMeter& meter_;
   std::vector<Vgpu> vgpus_;

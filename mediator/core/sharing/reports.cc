@@ -61,7 +61,7 @@ void Reports::accept(SessionId s, const ReportSnapshot& report, ActionQueue& out
   x.report = r;
 }
 
-void Reports::tell_rhythm(uint64_t now_ns, SessionId s, const ReportSnapshot& report) {
+void Reports::report_rhythm(uint64_t now_ns, SessionId s, const ReportSnapshot& report) {
   const VgpuId v = sharing_.sessions[s].vgpu;
   VgpuState& g = sharing_.vgpus[v];
   if (g.hold != HoldState::kContended || g.alone_from_ns == 0) return;

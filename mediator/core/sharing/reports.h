@@ -36,7 +36,7 @@ class Reports {
   bool outstanding() const { return outstanding_ > 0; }
 
   // `report` is the first since v ceased to be alone: the policy hears how v came and went.
-  void tell_rhythm(uint64_t now_ns, SessionId s, const ReportSnapshot& report);
+  void report_rhythm(uint64_t now_ns, SessionId s, const ReportSnapshot& report);
   // Checks and keeps a report.
   void accept(SessionId s, const ReportSnapshot& report, ActionQueue& out);
   void set_backlogged(SessionId s, bool backlogged);

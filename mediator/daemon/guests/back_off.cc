@@ -94,7 +94,7 @@ void BackOff::rest() {
   services_.executor.set_paused(vgpu_, paused_ || rests_);
   // Others may go meanwhile.
   if (rests_)
-    rest_timer_.after_ms(std::min<uint64_t>(left_ns / 1'000'000 + 1, kLookMs), [this] { rest(); });
+    rest_timer_.after_ms(std::min<uint64_t>(left_ns / 1'000'000 + 1, kPollMs), [this] { rest(); });
 }
 
 }  // namespace sluice

@@ -21,7 +21,7 @@ namespace sluice {
 class BackOff {
  public:
   // How often what waits for the back-off checks whether others are still there.
-  static constexpr uint64_t kLookMs = 1000;
+  static constexpr uint64_t kPollMs = 1000;
 
   BackOff(SessionServices& services, core::VgpuId vgpu);
 

@@ -118,7 +118,7 @@ void GuestSession::give_up_spin_seat() {
   spins_ = false;
   std::erase(services_.spinners, this);
   call_spin_us_ = worker_protocol::Start{}.call_spin_us;
-  tell_spin();
+  send_spin();
 }
 
 uint32_t GuestSession::call_spin_us(bool urgent) const {
@@ -128,10 +128,10 @@ uint32_t GuestSession::call_spin_us(bool urgent) const {
 void GuestSession::set_urgent(bool urgent) {
   if (!spins_ || call_spin_us(urgent) == call_spin_us_) return;
   call_spin_us_ = call_spin_us(urgent);
-  tell_spin();
+  send_spin();
 }
 
-void GuestSession::tell_spin() {
+void GuestSession::send_spin() {
   if (!worker_) return;
   Message spin{};
   spin.type = Type::kSpin;
@@ -297,7 +297,7 @@ void GuestSession::on_worker_message(const Message& m) {
         on_worker_bad(given.error().message);
       return;
     case Type::kExtentRequest:
-      if (may_wait(extent_requests_, m, Type::kExtentReply)) look_for_extents();
+      if (may_wait(extent_requests_, m, Type::kExtentReply)) grant_extents();
       return;
     case Type::kExtentReturn:
       if (auto given = slot_.channel().give_back(slot_.number(), m.offset, m.bytes); !given)
@@ -413,7 +413,7 @@ void GuestSession::give_leave() {
 }
 
 // In order. What a program has just given back is handed out again once it is punched out.
-void GuestSession::look_for_extents() {
+void GuestSession::grant_extents() {
   while (state_ != State::kEnding && !extent_requests_.empty()) {
     const Message m = extent_requests_.front();
     auto range = slot_.channel().allocate(slot_.number(), m.bytes);

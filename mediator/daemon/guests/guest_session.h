@@ -95,7 +95,7 @@ class GuestSession final : private io::WorkerProcess::Owner {
   // Its vGPU is or is not from now on.
   void set_urgent(bool urgent);
   // Some of the vGPU's shared memory became free: requests that wait for it are tried again.
-  void look_for_extents();
+  void grant_extents();
   const WorkerPages& pages() const { return pages_; }
   // After the end: why (for the program's answer, if it was still waiting for one).
   const std::string& end_reason() const { return end_.reason(); }
@@ -109,7 +109,7 @@ class GuestSession final : private io::WorkerProcess::Owner {
   void take_spin_seat();
   GuestSession* who_gives_a_seat() const;  // null: nobody
   void give_up_spin_seat();
-  void tell_spin();
+  void send_spin();
   uint32_t call_spin_us(bool urgent) const;
   worker_protocol::Start start_message(const ExtentRange& staging) const;
   void release();

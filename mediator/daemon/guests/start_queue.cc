@@ -18,7 +18,7 @@ void StartQueue::serve() {
   if (const uint64_t left_ns = waiting_.empty() ? 0 : owner_.back_off_ns(); left_ns != 0) {
     if (!std::exchange(waits_for_back_off_, true)) owner_.on_start_waits(waiting_.front());
     // Others may go meanwhile.
-    timer_.after_ms(std::min<uint64_t>(left_ns / 1'000'000 + 1, BackOff::kLookMs),
+    timer_.after_ms(std::min<uint64_t>(left_ns / 1'000'000 + 1, BackOff::kPollMs),
                     [this] { serve(); });
     return;
   }

@@ -3,7 +3,7 @@
 // faster than the limits allow, because of its back-off, or because memory is being scrubbed.
 //
 //   may start when                                      tried again
-//   the back-off is over, or nobody else is there       after BackOff::kLookMs at the latest
+//   the back-off is over, or nobody else is there       after BackOff::kPollMs at the latest
 //   a start is left: kSessionsPerSecond, kSessionBurst  when there is one
 //   the owner can start it                              serve(), when memory has become free
 //

@@ -176,7 +176,7 @@ Result<std::shared_ptr<Channel>> VgpuServer::channel_for(const GuestSession::Ori
 }
 
 void VgpuServer::on_memory_freed() {
-  for (size_t i = 0; i < sessions_.size(); ++i) sessions_[i]->look_for_extents();
+  for (size_t i = 0; i < sessions_.size(); ++i) sessions_[i]->grant_extents();
   if (!closing()) starts_.serve();
 }
 

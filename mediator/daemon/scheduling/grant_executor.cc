@@ -268,7 +268,7 @@ void GrantExecutor::read_report(core::SessionId session) {
   core::ReportSnapshot report = core::read_report(entry.pages.report());
   if (report.guest_demand > 0 && scheduler_->wants_hints(session))
     report.guest_hints =
-        vgpus_[entry.vgpu].progress.look(session, entry.pages.records(), report.guest_demand);
+        vgpus_[entry.vgpu].progress.read(session, entry.pages.records(), report.guest_demand);
   scheduler_->on_report(monotonic_ns(), session, report, actions_);
   entry.ring_watch.set_awaited(scheduler_->awaits(session));
   const uint64_t error = __atomic_load_n(&entry.pages.report().error, __ATOMIC_RELAXED);

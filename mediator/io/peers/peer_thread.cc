@@ -90,7 +90,7 @@ struct PeerThread::State : std::enable_shared_from_this<State> {
     jobs.push_back(std::move(job));
     lock.unlock();
     more.notify_one();
-    look_after();
+    supervise();
     return true;
   }
 
@@ -196,7 +196,7 @@ struct PeerThread::State : std::enable_shared_from_this<State> {
   }
 
   // Checks after a while, and again as long as something is under way. The loop's thread.
-  void look_after();
+  void supervise();
 
   static void interrupt(const Thread& t) { ::syscall(SYS_tgkill, ::getpid(), t.tid, kInterrupt); }
 
@@ -226,13 +226,13 @@ PeerThread::~PeerThread() {
   state_->leave();
 }
 
-void PeerThread::State::look_after() {
+void PeerThread::State::supervise() {
   if (!check_timer || check_timer->pending()) return;
   check_timer->after_ms(late.call_ms, [this] {
     bool new_stuck = false;
     const bool again = check(monotonic_ns(), &new_stuck);
     if (new_stuck) log::warning("a thread hangs on what a vGPU's peer passed; another goes on");
-    if (again) look_after();
+    if (again) supervise();
   });
 }
 

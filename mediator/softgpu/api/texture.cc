@@ -72,7 +72,7 @@ bool view_format(int format, exec::TextureDescriptor& d) {
 // Narrows the descriptor to a view of its array. As NVIDIA's driver has it (an H100): a view names
 // a format and has the array's own size, whatever its first level; levels beyond the last are not
 // there.
-CUresult look_through(const CUDA_RESOURCE_VIEW_DESC& view, exec::TextureDescriptor& d) {
+CUresult apply_view(const CUDA_RESOURCE_VIEW_DESC& view, exec::TextureDescriptor& d) {
   const int format = static_cast<int>(view.format);
   if (format <= CU_RES_VIEW_FORMAT_NONE || format > CU_RES_VIEW_FORMAT_UNSIGNED_BC7)
     return CUDA_ERROR_INVALID_VALUE;
@@ -243,7 +243,7 @@ CUresult cuTexObjectCreate(CUtexObject* object, const CUDA_RESOURCE_DESC* resour
     if (view != nullptr) {
       if (d.linear_memory || resource->resType == CU_RESOURCE_TYPE_PITCH2D)
         return CUDA_ERROR_INVALID_VALUE;
-      if (const CUresult r = look_through(*view, d); r != CUDA_SUCCESS) return r;
+      if (const CUresult r = apply_view(*view, d); r != CUDA_SUCCESS) return r;
     }
     d.normalised = (texture->flags & CU_TRSF_NORMALIZED_COORDINATES) != 0;
     d.as_integer = d.as_integer && (texture->flags & CU_TRSF_READ_AS_INTEGER) != 0;

@@ -44,7 +44,7 @@ CUresult check(const CUmemAllocationProp* prop) {
 }
 
 // Under s.mutex: what contexts may touch in the reservation of `address` from now on.
-void tell_contexts(State& s, uint64_t address) {
+void update_contexts(State& s, uint64_t address) {
   const auto [base, bytes] = s.virtual_memory.ranges.reservation(address);
   const std::vector<exec::MemoryRange> runs = s.virtual_memory.runs(base);
   for (const auto& weak : s.live_contexts)
@@ -209,7 +209,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
       std::lock_guard lock(s.mutex);
       if (!ranges.can_unmap(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
       ranges.set_access_within(ptr, size, CU_MEM_ACCESS_FLAGS_PROT_NONE);
-      tell_contexts(s, ptr);
+      update_contexts(s, ptr);
     }
     wait_for_all(s);  // what was queued meanwhile may have checked before
     std::lock_guard lock(s.mutex);
@@ -238,7 +238,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
     std::lock_guard lock(s.mutex);
     if (!s.virtual_memory.ranges.set_access(ptr, size, desc[count - 1].flags))
       return CUDA_ERROR_INVALID_VALUE;
-    tell_contexts(s, ptr);
+    update_contexts(s, ptr);
     return CUDA_SUCCESS;
   });
 }

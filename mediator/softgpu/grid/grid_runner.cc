@@ -22,7 +22,7 @@ constexpr uint64_t kSliceSteps = 8192;
 // While every resident block only polls, threads sleep, longer each time.
 constexpr useconds_t kShortestPause_us = 10;
 constexpr useconds_t kLongestPause_us = 100;
-constexpr size_t kLooksPerEjection = 256;
+constexpr size_t kPollsPerEjection = 256;
 // Parts of a stall, after each of which the process shows that it lives.
 constexpr uint64_t kStallStep_ns = 5'000'000;
 // What a thread's sleep may be late by, in ns: a change of context waits for some 80 us.
@@ -270,7 +270,7 @@ void GridRunner::thread_main() {
       // while these run.
       const bool starved = starved_.any();
       lock.unlock();
-      if (starved && ++polls % kLooksPerEjection == 0) gpu_.eject_absent();
+      if (starved && ++polls % kPollsPerEjection == 0) gpu_.eject_absent();
       ::usleep(pause_us);
       lock.lock();
       if (starved && !stop_) place();

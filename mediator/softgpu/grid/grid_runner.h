@@ -245,7 +245,7 @@ class GridRunner : private exec::Environment {
     bool used = false;       // it has started a kernel since it got the engine
   } turn_;
   bool standing_ = false;              // a thread waits in the GPU's queue
-  uint64_t absent_looked_ns_ = 0;      // that thread's: when it looked last for who is absent
+  uint64_t absent_checked_ns_ = 0;     // that thread's: when it looked last for who is absent
   SmSet starved_;                      // mps: where blocks found no room because of others
   SharedGpu::Urgencies starved_at_{};  // and how urgent the most urgent of them are
   Rank starved_first_;                 // the first of all of them

@@ -249,9 +249,9 @@ void GridRunner::wait_for_turn(Lock& lock) {
     if (!rang && ends) gpu_.nudge_holder();
     // Two that find no room ring one another at each look, so silence may never come.
     if (const uint64_t now = monotonic_ns();
-        !rang || now - absent_looked_ns_ >= kLivenessCheck_ns) {
+        !rang || now - absent_checked_ns_ >= kLivenessCheck_ns) {
       gpu_.eject_absent();
-      absent_looked_ns_ = now;
+      absent_checked_ns_ = now;
     }
     misses = !rang && !ends && gpu_.engine_free() ? misses + 1 : 0;
     lock.lock();

@@ -60,7 +60,7 @@ CUipcMemHandle handle_of(const SharedMemory::Wire& wire, const Allocation& a,
 // By the process id in a handle, which is its third word, NVIDIA's driver refuses what the process
 // itself exported (201). Each worker is process 1 of its namespace, so that all would be one: those
 // of a vGPU get numbers that no process has.
-void tell_apart(CUipcMemHandle* handle, uint32_t slot) {
+void number_exporter(CUipcMemHandle* handle, uint32_t slot) {
   constexpr size_t kProcess = 2 * sizeof(uint32_t);
   constexpr uint32_t kMostProcesses = 1u << 22;
   char* at = reinterpret_cast<char*>(handle) + kProcess;
@@ -106,7 +106,7 @@ CUresult GenericCalls::ask_for_token(CUdeviceptr address, uint64_t bytes) {
     CUipcMemHandle of_driver{};
     const CUresult r = s.api.cuIpcGetMemHandle(&of_driver, address);
     if (r != CUDA_SUCCESS) return r;
-    tell_apart(&of_driver, s.setup.start.slot);
+    number_exporter(&of_driver, s.setup.start.slot);
     std::memcpy(wire.handle, &of_driver, sizeof wire.handle);
   }
   std::memcpy(question.text, &wire, sizeof wire);

@@ -63,7 +63,7 @@ void WorkerSession::job_loop() {
   ::prctl(PR_SET_NAME, "sluice-jobs");
   uint32_t spin_us = setup.start.spin_us;
   Spinner spinner(Spinner::may_spin_for_long() ? spin_us : 0);
-  uint64_t looked_ns = monotonic_ns();
+  uint64_t polled_ns = monotonic_ns();
   for (;;) {
     if (const uint32_t us = job_spin_us_.load(std::memory_order_relaxed); us != spin_us) {
       spin_us = us;
@@ -78,8 +78,8 @@ void WorkerSession::job_loop() {
                                 : std::chrono::nanoseconds(std::chrono::hours(1));
     if (const auto job = jobs.take(spinner, patience)) (*job)();
     wake_decoder_if_stopped();
-    if (const uint64_t now_ns = monotonic_ns(); now_ns - looked_ns >= FreedMemory::kKeptNs) {
-      looked_ns = now_ns;
+    if (const uint64_t now_ns = monotonic_ns(); now_ns - polled_ns >= FreedMemory::kKeptNs) {
+      polled_ns = now_ns;
       if (keeps) release_old_memory(now_ns);
     }
   }

@@ -225,11 +225,11 @@ TEST(Progress, LooksNoFurtherThanForWhatIsQueued) {
     report[first].state = SLUICE_LAUNCH_PREP;
     report[first + 1] = running(++id, 8, 100, 0, 0);  // never seen before
     report[(first + 2) % SLUICE_REPORT_RECORDS] = running(++id, 7, 100, 50, 50);
-    const LaunchHints all = p.look(1, *report.area, 3);
+    const LaunchHints all = p.read(1, *report.area, 3);
     EXPECT_EQ(all.predicted, 2u);
     EXPECT_NEAR(static_cast<double>(all.remaining_ns), 75'000, 2'000);
-    EXPECT_EQ(p.look(1, *report.area, 1).predicted, 1u);
-    EXPECT_EQ(p.look(1, *report.area, 0).predicted, 0u);
+    EXPECT_EQ(p.read(1, *report.area, 1).predicted, 1u);
+    EXPECT_EQ(p.read(1, *report.area, 0).predicted, 0u);
     std::memset(report.area.get(), 0, sizeof *report.area);
   }
 }
@@ -284,7 +284,7 @@ TEST(Progress, ForgedRecordsAreBounded) {
     EXPECT_LE(sums.tasks_done, sums.tasks_fetched);
     EXPECT_LE(sums.tasks_fetched, sums.tasks_total);
     EXPECT_LE(sums.remaining_ns, SLUICE_REPORT_RECORDS * 3'600'000'000'000);
-    const LaunchHints hints = p.look(1, *report.area, static_cast<uint32_t>(random()));
+    const LaunchHints hints = p.read(1, *report.area, static_cast<uint32_t>(random()));
     EXPECT_LE(hints.predicted, kMaxLaunchesLooked);
     EXPECT_LE(hints.remaining_ns, SLUICE_REPORT_RECORDS * 3'600'000'000'000);
     p.learn_evictions(random() % 3, random());

@@ -196,7 +196,7 @@ TEST(ShareMeter, AgreesWithPlainSums) {
 TEST(ClockEstimator, ContendedTimeIsChargedWhateverIsSaid) {
   ClockEstimator c;
   c.on_granted(1000, true);
-  c.on_look(1500, false);
+  c.on_report(1500, false);
   EXPECT_EQ(c.take_used(2000), 1000u);
   c.on_left(2600);
   EXPECT_EQ(c.take_used(9000), 600u);
@@ -207,8 +207,8 @@ TEST(ClockEstimator, ContendedTimeIsChargedWhateverIsSaid) {
 TEST(ClockEstimator, UncontendedIdleTimeIsNotCountedAndTheDoubtIs) {
   ClockEstimator c;
   c.on_granted(0, false);
-  c.on_look(1000, false);
-  c.on_look(5000, true);
+  c.on_report(1000, false);
+  c.on_report(5000, true);
   EXPECT_EQ(c.total_ns(6000), 2000u);
   EXPECT_EQ(c.error_ns(6000), 6000u);
   c.on_contended(6000, true);
