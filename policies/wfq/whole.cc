@@ -242,13 +242,13 @@ bool WfqWhole::turn_is_overdue(VgpuId v) const {
   return credits_.has_waited(v, most(v) * std::min(of_equal, 1.0));
 }
 
-// The shortest of those that may go before it, by more than a little: else, where there are many,
-// the one that takes 1 % longer would be the last each time.
+// One that is at most half as long as others of those that may go before it. By any difference the
+// longest of many would be the last each time: also by one of what is known of it, which grows
+// where others run in its launches' time.
 VgpuId WfqWhole::before_overdue(VgpuId overdue) const {
   VgpuId best = kNoVgpu;
   waiting_.levels[level(overdue)].short_ones.descend([&](VgpuId v) {
-    const uint64_t rest = work_[v].rest;
-    const bool shorter = best == kNoVgpu || rest + rest / kAboutAsShort < work_[best].rest;
+    const bool shorter = best == kNoVgpu || work_[v].rest <= work_[best].rest / 2;
     if (shorter && covered(v)) best = v;
     return best != v;
   });

@@ -219,7 +219,7 @@ TEST(TurnsShares, ThoseThatFillTakeTurns) {
 }
 
 TEST(TurnsShares, TheLongestOfManyShortOnesIsNotTheLastEachTime) {
-  const Shares s = share(beside_sleepers(400 * kUs, 9 * kMs, 10 * kUs), 4,
+  const Shares s = share(beside_sleepers(400 * kUs, 9 * kMs, 200 * kUs), 4,
                          {.ring_ns = 30 * kUs, .program_ns = 40 * kUs});
   double others = 0;
   for (size_t v = 3; v < s.ran.size(); ++v) others += s.ran[v] / 31;
