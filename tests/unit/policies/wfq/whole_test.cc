@@ -262,7 +262,7 @@ TEST_F(WholeRules, OneWhoseSureShareCoversItGoesBeforeAndEndsOverdueTurns) {
   EXPECT_EQ(evicted, 1u);
 }
 
-TEST_F(WholeRules, OfThoseThatAreCoveredTheShortestGoesBeforeAnOverdueTurn) {
+TEST_F(WholeRules, OfThoseThatAreCoveredOneOfHalfTheLengthGoesBeforeAnOverdueTurn) {
   for (const bool second : {false, true}) {
     WholeDriver d(std::make_unique<Rules>(Config{}), Config{});
     auto& r = static_cast<Rules&>(*d.policy);
@@ -271,7 +271,7 @@ TEST_F(WholeRules, OfThoseThatAreCoveredTheShortestGoesBeforeAnOverdueTurn) {
     d.arrive(0), d.arrive(1);
     d.policy->on_usage(d.now, 0, {.sm_ns = 200 * kMs});
     // The shortest, 4, has had its sure share.
-    for (const auto& [v, ns] : {std::pair{4, 1}, {2, second ? 2 : 3}, {3, second ? 3 : 2}}) {
+    for (const auto& [v, ns] : {std::pair{4, 1}, {2, second ? 2 : 4}, {3, second ? 4 : 2}}) {
       const Launch l{.vgpu = static_cast<VgpuId>(v), .run_predicted_sm_ns = ns * kMs};
       d.call([&] { r.on_launch_queued(d.now, l, d.out); });
       if (v == 4) d.policy->on_usage(d.now, 4, {.sm_ns = 20 * kMs});
