@@ -215,9 +215,9 @@ class StackSlots::Rounds {
       const auto& [offset, accesses] = *it;
       for (const auto& [other, slot] : slots)
         if (overlap(offset, longest[offset], other, slot.bytes) &&
-            (offset != other || std::any_of(accesses.begin(), accesses.end(), [&](const auto& a) {
-               return a.bytes != slot.bytes;
-             }))) {
+            (offset != other ||
+             std::any_of(accesses.begin(), accesses.end(),
+                         [bytes = slot.bytes](const auto& a) { return a.bytes != bytes; }))) {
           escaped_.insert(name);
           return false;
         }

@@ -396,7 +396,7 @@ TEST_F(KeepingTest, WhatCannotBeReadIsLeftOutAndForgotten) {
                                         .region_bytes = config_.region_bytes,
                                         .slots = 4,
                                         .paused = false,
-
+                                        .owed = {},
                                         .life = 0});
   std::string later = good, bad_slots = good;
   later.replace(later.find("\"version\":1"), 11, "\"version\":9");
