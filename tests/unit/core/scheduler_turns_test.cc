@@ -914,6 +914,26 @@ TEST_F(StandbyTest, WhoHadNothingInFlightPaysForNoGaps) {
   EXPECT_EQ(h.scheduler->stats(h.now, a).extra_sm_ns - before, 20'000 * sms);
 }
 
+// Two vGPUs with many sessions could have sluiced read all of one's for each report of the other's.
+TEST_F(StandbyTest, GapsHaveOnlyReportsReadOfThoseThatMayHaveRun) {
+  std::vector<SessionId> many;
+  for (int i = 0; i < 40; ++i) many.push_back(h.session(a));
+  for (const SessionId x : many) work(x, 1, 0, 5000);
+  h.now += 2 * kMs;
+  come(100, 30'000);
+  ASSERT_TRUE(holds(b));
+  h.now += 100'000;
+  h.take();
+  h.page(t).report.guest_flight_ns += 40'000;
+  come(100, 10'000);
+  const std::string did = h.take();
+  size_t reads = 0;
+  for (size_t at = did.find("read"); at != std::string::npos; at = did.find("read", at + 1))
+    ++reads;
+  EXPECT_GE(reads, 1u);
+  EXPECT_LE(reads, 2u * turns().sessions_at_once) << did;
+}
+
 // Whatever a worker says, its vGPU gets back no more than it was charged since the report before.
 TEST_F(StandbyTest, ALieAboutGapsIsBounded) {
   const uint64_t sms = turns().policy_config.machine.sm_count;

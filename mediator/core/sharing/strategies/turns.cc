@@ -381,8 +381,8 @@ void Turns::count_above(uint64_t now_ns) {
   if (below_ != policy::kNoVgpu) vgpus_[runs_].above_ns += ns;
 }
 
-// v's report has been read: what others had launched may have run between its launches, and its
-// own between another's.
+// v's report has been read. Its launches may have run in another vGPU's gaps, which it is charged
+// for; and between its own launches the one below may have run, whose report is read next.
 void Turns::charge_gaps(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   count_above(now_ns);
   Turn& t = vgpus_[v];
@@ -401,7 +401,10 @@ void Turns::charge_gaps(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   Turn& below = vgpus_[below_];
   if (std::exchange(below.gaps_of, v) != v) below.gaps_ns = 0;
   below.gaps_ns += above_ns - flew_ns;
-  read_reports(below_, out);
+  // Not of all that it has: reports of two vGPUs with many would cost sluiced their product.
+  for (const SessionId s : sharing_.vgpus[below_].sessions)
+    if (sharing_.has_open_gate(s) || sharing_.sessions[s].drain != Drain::kNone)
+      sharing_.reports.read(s, out);
 }
 
 // Stops the deadlines' clocks of all that leave but did not run in the time that has passed.
