@@ -327,9 +327,9 @@ class Policy {
   // Whether `v`, which is idle, may begin a short visit before the policy hears of its arrival.
   virtual bool comes_unasked(VgpuId) const { return false; }
   // Whether `v`, which has work, may run in what the holder leaves of the GPU; and who of those
-  // that wait would do so best, where `queues` says of one that it leaves no gaps itself. `fills`
-  // does so now, if anybody does. It is charged, and the policy chooses it later as if it had not
-  // run.
+  // that wait would do so best, where `queues` says of one that it leaves no gaps itself. If one
+  // fills already, `fills`, the answer is that one unless another should take its place. Who fills
+  // is charged, and the policy chooses it later as if it had not run.
   using Queues = std::function<bool(VgpuId)>;
   virtual bool may_fill(VgpuId) const { return false; }
   virtual VgpuId fills_best(const Queues& /*queues*/, VgpuId /*fills*/) const { return kNoVgpu; }

@@ -131,7 +131,7 @@ LaunchHints Progress::read(uint32_t session, const sluice_launch_records& record
   Session& known = sessions_[session];
   ProgressSums sums;
   const uint32_t from = known.first;
-  demand = std::min(demand, kMaxLaunchesLooked);
+  demand = std::min(demand, kMaxLaunchesRead);
   for (uint32_t n = 0; n < SLUICE_REPORT_RECORDS && sums.launches < demand; ++n) {
     const uint32_t i = (from + n) % SLUICE_REPORT_RECORDS;
     if (!Record::waits_or_runs(Record::state_of(records.records[i]))) continue;

@@ -27,7 +27,7 @@ namespace sluice::core {
 inline constexpr size_t kMaxKernelsLearnt = 1024;
 // Launches of a session that read() adds up; more would delay all that wait for sluiced's answer.
 // The rest counts as not predicted.
-inline constexpr uint32_t kMaxLaunchesLooked = 128;
+inline constexpr uint32_t kMaxLaunchesRead = 128;
 // Kernels of a vGPU to which one read's evictions are put down; more are a hostile worker's.
 inline constexpr size_t kMaxKernelsEvicted = 64;
 

@@ -267,30 +267,22 @@ uint64_t SpawnerLink::spawn(Client& client, uint64_t region_bytes, uint64_t vgpu
   return id;
 }
 
-void SpawnerLink::kill(uint64_t id) {
-  Packet p;
-  p.header.type = SpawnerType::kKill;
-  p.header.id = id;
-  send(p, {});
-}
+void SpawnerLink::kill(uint64_t id) { send(SpawnerType::kKill, id); }
 
-void SpawnerLink::ask_starved(uint64_t id) {
-  Packet p;
-  p.header.type = SpawnerType::kAskStarved;
-  p.header.id = id;
-  send(p, {});
-}
+void SpawnerLink::ask_starved(uint64_t id) { send(SpawnerType::kAskStarved, id); }
 
-// One that was started anew knows nothing of it, and makes nothing of this.
-void SpawnerLink::forget_vgpu(uint64_t number) {
-  Packet p;
-  p.header.type = SpawnerType::kForget;
-  p.header.id = number;
-  send(p, {});
-}
+// A spawner that was started anew does not know the vGPU and ignores this.
+void SpawnerLink::forget_vgpu(uint64_t number) { send(SpawnerType::kForget, number); }
 
 void SpawnerLink::forget(uint64_t id) {
   if (clients_.erase(id)) kill(id);
+}
+
+void SpawnerLink::send(SpawnerType type, uint64_t id) {
+  Packet p;
+  p.header.type = type;
+  p.header.id = id;
+  send(p, {});
 }
 
 void SpawnerLink::send(const Packet& packet, std::vector<Fd> fds) {

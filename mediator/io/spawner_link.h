@@ -127,6 +127,7 @@ class SpawnerLink {
   void again();
   Result<void> on_hello(const spawner_protocol::Packet& packet, std::vector<Fd> fds);
   void forget_vgpu(uint64_t number);
+  void send(spawner_protocol::Type type, uint64_t id);
   void send(const spawner_protocol::Packet& packet, std::vector<Fd> fds);
   void flush();
   void on_readable();

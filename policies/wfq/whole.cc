@@ -147,8 +147,8 @@ void WfqWhole::on_wake(uint64_t now_ns, Actions& out) {
   decide(now_ns, out);
 }
 
-// Who is likely to have the next turn. If that one leaves gaps itself that are long beside its
-// launches, one that queues: else the GPU would be idle between them. At the end of a pause that is
+// Who is likely to have the next turn; where its launches are short, one that queues instead: the
+// gaps between its own launches would leave the GPU idle. At the end of a pause that is
 // filled the holder waits for others' blocks, and pays for what these use meanwhile: where its
 // launches take much longer than its pauses it has the GPU alone, most so where it would linger.
 VgpuId WfqWhole::fills_best(const Queues& queues, VgpuId fills) const {
@@ -163,22 +163,22 @@ VgpuId WfqWhole::fills_best(const Queues& queues, VgpuId fills) const {
     if (!waiting.bursts.empty()) return waiting.bursts.top();
     const VgpuId next = waiting.short_ones.empty() ? behind(waiting.by_rank.top(), queues)
                                                    : waiting.short_ones.top();
-    if (work_[next].reported > kFillsAsItIs * longest_keep_ns() * sms()) return next;
+    if (work_[next].reported > kFillsWithGaps * longest_keep_ns() * sms()) return next;
     const VgpuId last = least_served(i, queues);
     return last == kNoVgpu ? next : last;
   }
   return kNoVgpu;
 }
 
-// v, or of those that queue the one that is behind it by more than a turn. Who fills is charged,
-// but has its turn as if it had not run.
+// The least served of those that queue, if it is behind v by more than a turn; otherwise v. Ranks
+// do not show that: whoever fills is charged, but keeps its place in the order of turns.
 VgpuId WfqWhole::behind(VgpuId v, const Queues& queues) const {
   const VgpuId last = least_served(level(v), queues);
   const int64_t turn = virtual_ns(v, quantum(v));
   return last != kNoVgpu && clock_[last].vtime < clock_[v].vtime - turn ? last : v;
 }
 
-// Of those that wait and queue.
+// Of those that wait and keep launches queued.
 VgpuId WfqWhole::least_served(uint32_t level, const Queues& queues) const {
   VgpuId last = kNoVgpu;
   waiting_.levels[level].by_rank.descend([&](VgpuId v) {
@@ -242,9 +242,9 @@ bool WfqWhole::turn_is_overdue(VgpuId v) const {
   return credits_.has_waited(v, most(v) * std::min(of_equal, 1.0));
 }
 
-// One that is at most half as long as others of those that may go before it. By any difference the
-// longest of many would be the last each time: also by one of what is known of it, which grows
-// where others run in its launches' time.
+// Of those that may go before it, one precedes another only if its work is at most half as long. If
+// any difference were enough, the longest of many would be served last every time. A launch that
+// others interrupt is also taken for longer than it is, which would keep its vGPU last.
 VgpuId WfqWhole::before_overdue(VgpuId overdue) const {
   VgpuId best = kNoVgpu;
   waiting_.levels[level(overdue)].short_ones.descend([&](VgpuId v) {

@@ -233,8 +233,8 @@ class WfqWhole : public Policy {
   static constexpr uint64_t kClassFactor = 4;  // a turn's length from class to class
   // Pauses of such a part of a launch's length are filled; over those of the first kind it lingers.
   static constexpr uint64_t kFillsFromKept = 4, kFillsFrom = 16;
-  // One with launches of so many hand-overs may fill though it leaves gaps itself.
-  static constexpr uint64_t kFillsAsItIs = 16;
+  // A vGPU whose launches take more hand-overs than this may fill although it leaves gaps itself.
+  static constexpr uint64_t kFillsWithGaps = 16;
   static constexpr uint64_t kLeastKeepNs = 20'000;      // where hand-overs cost next to nothing
   static constexpr uint64_t kLongestGapNs = 4'000'000;  // that a mean remembers
 

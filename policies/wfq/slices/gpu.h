@@ -33,7 +33,7 @@ struct SlicedVgpu {
   uint64_t rides_until_ns = 0;  // a kernel that it had begun goes on behind a closed gate
   // riders.h: the round that it was found to need, and its lead then.
   double ride_round_ns = 0, ride_lead_ns = 0;
-  uint64_t ride_looked_ns = 0;
+  uint64_t ride_checked_ns = 0;
   uint64_t slice_ns = kUnset;  // as it was set last; 0: none, its gate is closed
   uint64_t wanted_ns = 0;      // the slice of the round that begins
   uint64_t beside_ns = 0;      // the same, in the last round that it was not alone in

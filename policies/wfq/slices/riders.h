@@ -19,8 +19,8 @@ struct RiderRounds {
   // Shortest turns that one leads by before a round grows for it. Less: a kernel that ends soon
   // makes slices longer. More: others wait for longer until they have their share.
   static constexpr double kFarAhead = 4;
-  // How often a lead is looked at, which a log tells late, and what follows from it.
-  static constexpr uint64_t kLookNs = 100'000'000;
+  // How often a lead is checked: the log tells of use late, and a longer round takes time to act.
+  static constexpr uint64_t kCheckNs = 100'000'000;
   // Quanta that it leads by, for a round to grow beyond one context's. Less: a rider with one has
   // as much from one round to the next.
   static constexpr double kFurther = 4;
@@ -40,13 +40,13 @@ struct RiderRounds {
     SlicedVgpu& o = gpu[v];
     const double for_one_ns =
         SliceLengths::kSpare * gpu.lengths.shortest_turn_ns() * weights / gpu.share(v).weight;
-    if (now_ns - o.ride_looked_ns >= kLookNs) {
+    if (now_ns - o.ride_checked_ns >= kCheckNs) {
       const double round_ns = std::max(o.ride_round_ns, gpu.lengths.quantum_ns(1) * weights);
       const bool grows = o.lead_ns > std::max(o.ride_lead_ns, kFurther * gpu.quantum_ns(v));
       o.ride_round_ns = std::min(grows ? kGrows * round_ns : kShrinks * o.ride_round_ns,
                                  SliceLengths::kLongestForRidersNs);
       o.ride_lead_ns = o.lead_ns;
-      o.ride_looked_ns = now_ns;
+      o.ride_checked_ns = now_ns;
     }
     return std::max(o.ride_round_ns, for_one_ns);
   }

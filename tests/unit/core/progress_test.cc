@@ -285,7 +285,7 @@ TEST(Progress, ForgedRecordsAreBounded) {
     EXPECT_LE(sums.tasks_fetched, sums.tasks_total);
     EXPECT_LE(sums.remaining_ns, SLUICE_REPORT_RECORDS * 3'600'000'000'000);
     const LaunchHints hints = p.read(1, *report.area, static_cast<uint32_t>(random()));
-    EXPECT_LE(hints.predicted, kMaxLaunchesLooked);
+    EXPECT_LE(hints.predicted, kMaxLaunchesRead);
     EXPECT_LE(hints.remaining_ns, SLUICE_REPORT_RECORDS * 3'600'000'000'000);
     p.learn_evictions(random() % 3, random());
     EXPECT_LE(p.evicted(), kMaxKernelsLearnt);

@@ -159,10 +159,11 @@ class Turns final : public SharingStrategy {
     uint64_t had_done = 0;   // launches, then
     uint64_t heard_ns = 0;   // kStandby: when it was known to have come; 0: it has not
     uint64_t closed_ns = 0;  // kLeaving: since then
-    // Since its report was read last, when its launches had been in flight for so long in all: for
-    // how long it was charged while another one was there to run in its gaps.
-    uint64_t above_ns = 0, flight_ns = 0;
-    // Since then there were gaps between the launches of that one, in which it may have run.
+    // When its report was read last: for how long its launches had been in flight in all. Since
+    // then: for how long it ran, by the clock, while another vGPU was below it.
+    uint64_t flight_ns = 0, above_ns = 0;
+    // While it is below: gaps of `gaps_of` that nobody has been charged for yet, and for how long
+    // its own launches were in flight, less what it has been charged for.
     uint64_t gaps_ns = 0, below_ns = 0;
     VgpuId gaps_of = policy::kNoVgpu;
     uint32_t in_time = 0;  // how often it has left in time; see kProven
@@ -243,7 +244,7 @@ class Turns final : public SharingStrategy {
   std::vector<Turn> vgpus_;        // by VgpuId
   std::vector<VgpuId> lingering_;  // rarely more than one
   uint64_t linger_until_ns_ = 0;   // of all of them
-  uint64_t compares_ns_ = 0;       // then those that wait are compared with them
+  uint64_t compares_ns_ = 0;       // when close_filler() compares them next with those that wait
   uint64_t holder_had_done_ = 0;   // launches, when that was set
   std::vector<VgpuId> standing_by_;
   std::vector<VgpuId> leaving_;        // by Turn::left_ns
@@ -252,8 +253,8 @@ class Turns final : public SharingStrategy {
   bool goes_down_ = false;             // the holder, as soon as it has a place
   VgpuId runs_ = policy::kNoVgpu;      // since settled_ns_; its clock runs
   uint64_t settled_ns_ = 0;
-  VgpuId below_ = policy::kNoVgpu;    // runs in its gaps
-  uint64_t counted_ns_ = 0;           // above_ns until then
+  VgpuId below_ = policy::kNoVgpu;    // runs in the gaps of runs_
+  uint64_t counted_ns_ = 0;           // Turn::above_ns is up to date as of then
   VgpuId blocker_ = policy::kNoVgpu;  // of runs_, which is stuck
 };
 

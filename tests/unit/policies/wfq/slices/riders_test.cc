@@ -30,7 +30,7 @@ class RidersTest : public SlicedGpuTest {
 TEST_F(RidersTest, ARoundIsLongEnoughForOneContext) {
   EXPECT_EQ(least(kMs, 3 * kMs), 0) << "it leads by 1.5 ms";
   EXPECT_NEAR(least(kMs, kMs), kForOneMs, 0.01);
-  EXPECT_NEAR(least(RiderRounds::kLookNs, 36 * kMs), kForOneMs, 0.01) << "four quanta are 20.8 ms";
+  EXPECT_NEAR(least(RiderRounds::kCheckNs, 36 * kMs), kForOneMs, 0.01) << "four quanta are 20.8 ms";
   gpu[kRider].rides_until_ns = now;
   EXPECT_EQ(least(kMs, kMs), 0);
 }
@@ -39,21 +39,21 @@ TEST_F(RidersTest, LongerAsLongAsItsLeadGrows) {
   double last = least(kMs, 50 * kMs);
   EXPECT_NEAR(last, 1.5 * kRoundMs, 0.1);
   for (int i = 0; i < 3; ++i) {
-    const double next = least(RiderRounds::kLookNs, 10 * kMs);
+    const double next = least(RiderRounds::kCheckNs, 10 * kMs);
     EXPECT_NEAR(next, 1.5 * last, 1e-6) << i;
     last = next;
   }
-  EXPECT_EQ(least(RiderRounds::kLookNs - 1, 10 * kMs), last) << "it was looked at just now";
-  for (int i = 0; i < 20; ++i) last = least(RiderRounds::kLookNs, kMs);
+  EXPECT_EQ(least(RiderRounds::kCheckNs - 1, 10 * kMs), last) << "it was looked at just now";
+  for (int i = 0; i < 20; ++i) last = least(RiderRounds::kCheckNs, kMs);
   EXPECT_EQ(last, 150) << "no longer than others can wait";
 }
 
 TEST_F(RidersTest, ShorterOnceItFallsBack) {
-  for (int i = 0; i < 4; ++i) least(RiderRounds::kLookNs, 100 * kMs);
+  for (int i = 0; i < 4; ++i) least(RiderRounds::kCheckNs, 100 * kMs);
   double last = least(kMs, 0);
   charge(1 - kRider, 20 * kMs);
-  EXPECT_NEAR(least(RiderRounds::kLookNs, 0), 0.9 * last, 1e-6);
-  for (int i = 0; i < 60; ++i) last = least(RiderRounds::kLookNs, 0);
+  EXPECT_NEAR(least(RiderRounds::kCheckNs, 0), 0.9 * last, 1e-6);
+  for (int i = 0; i < 60; ++i) last = least(RiderRounds::kCheckNs, 0);
   EXPECT_NEAR(last, kForOneMs, 0.01);
 }
 
@@ -61,7 +61,7 @@ TEST_F(RidersTest, ALighterOneNeedsALongerRound) {
   const VgpuId light = add_busy({.weight = 10});
   gpu[kRider].rides_until_ns = 0;
   gpu[light].rides_until_ns = ~0ull;
-  gpu[light].ride_looked_ns = now;
+  gpu[light].ride_checked_ns = now;
   charge(light, 10 * kMs);
   EXPECT_NEAR(least(0, 0), 1.1 * 0.4 * 210 / 10, 0.1);
 }
